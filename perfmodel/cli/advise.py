@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from perfmodel.answers.advice.advice import Advice
-from perfmodel.answers.advice.advise import READING_S, advise as answer
+from perfmodel.answers.advice.advise import advise as answer
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.on_off import OnOff
@@ -14,6 +14,7 @@ from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.tree_drafts import TreeDraft
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import context_text, kv_cache_text, ratio_text, seconds
+from perfmodel.cli.advise_alternatives import alternatives, draft_text
 from perfmodel.cli.advise_pools import print_pools
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
@@ -29,10 +30,6 @@ COLOURS = {
     "unknown_acceptance": "yellow",
 }
 DRAFT = Column("draft", left=True)
-NEARLY = 1.15
-"""Factor of the shortest time per token up to which smaller servers are named beside the choice."""
-NEARLY_GOOD = 1.1
-"""Factor by which a simpler layout may be worse than the choice and still be named."""
 SHOWN = 6
 """Most points of a front, and most rows of other layouts, that are printed."""
 
@@ -69,16 +66,8 @@ def _print(a: Advice, verbose: bool) -> None:
         if a.on_off is not None:
             say(_on_off(a.on_off, chosen=a.chosen.gamma > 0))
         _say_trees(a)
-        if not q.has_load and (harder := _harder(a)):
-            say(harder)
-        if a.objective.name != "latency" and (simpler := _simpler(a)):
-            say(simpler)
-        if (fewer := _fewer_gpus(a)) is not None:
-            say(fewer)
-        if q.max_tpot_ms is None and not q.has_load and a.chosen.tpot_s > READING_S:
-            say(_slow(a.chosen))
-        if a.unbounded is not None:
-            say(_at_reading_pace(a.unbounded))
+        for sentence in alternatives(a):
+            say(sentence)
         if margins := _robust(a):
             say(f"{margins[0].upper()}{margins[1:]}.")
         if a.remedies:
@@ -93,7 +82,7 @@ def _print(a: Advice, verbose: bool) -> None:
             say(f"Runs in: {a.chosen.runs_in}.")
         if (p := a.not_run) is not None:
             gain = ratio_text(a.gain(p) or p.speedup)
-            point = f"{_draft(p)}, gamma {p.gamma}, batch {p.batch}, {gain} the best baseline"
+            point = f"{draft_text(p)}, gamma {p.gamma}, batch {p.batch}, {gain} the best baseline"
             say(
                 f"Better, but this engine does not support it: {point}: {p.runs_in}; "
                 "--any-draft chooses among all."
@@ -129,7 +118,7 @@ def _print(a: Advice, verbose: bool) -> None:
 def _why_option(a: Advice) -> str:
     """What the second command line is for."""
     if a.option is not None:
-        return f"With {_draft(a.option)}, if your own measurement favours it:"
+        return f"With {draft_text(a.option)}, if your own measurement favours it:"
     draft = next(gain.draft for gain in a.likely if gain.worth_measuring)
     return f"To measure {draft}, which gains even with a low acceptance for its kind:"
 
@@ -157,12 +146,12 @@ def _headline(a: Advice) -> str:
         choice = f": the baseline, batch {p.batch}"
         return choice if a.option is None else f"{choice}; with {_of_option(a.option)} {gain:.2f}x{sure}"
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
-    return f": {_draft(p)}, gamma {p.gamma}, batch {p.batch}{over}"
+    return f": {draft_text(p)}, gamma {p.gamma}, batch {p.batch}{over}"
 
 
 def _of_option(p: Pick) -> str:
     """The optional draft in words."""
-    return f"{_draft(p)}, gamma {p.gamma}, batch {p.batch}"
+    return f"{draft_text(p)}, gamma {p.gamma}, batch {p.batch}"
 
 
 def _headline_under_load(a: Advice, p: Pick) -> str:
@@ -173,8 +162,8 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
         choice = f": the baseline, {p.layout}"
         if (o := a.option) is None:
             return choice
-        return f"{choice}; with {_draft(o)}, gamma {o.gamma}, {o.layout}, TPOT {seconds(o.tpot_s)}"
-    choice = f": {_draft(p)}, gamma {p.gamma}, {p.layout}"
+        return f"{choice}; with {draft_text(o)}, gamma {o.gamma}, {o.layout}, TPOT {seconds(o.tpot_s)}"
+    choice = f": {draft_text(p)}, gamma {p.gamma}, {p.layout}"
     if (b := a.baseline) is None:
         return choice
     gpus = "" if b.gpus == p.gpus else f"{_counted(p.gpus, 'GPU')} instead of {b.gpus}, "
@@ -246,20 +235,6 @@ def _scope(p: Pick) -> str:
     return f"{batch} of each server{groups}: {one}; {total} on {all_gpus}."
 
 
-def _slow(chosen: Pick) -> str:
-    """That a sequence of the choice is slower than people read."""
-    return f"Each sequence gets {1 / chosen.tpot_s:.1f} tokens/s; --max-tpot-ms bounds its time per token."
-
-
-def _at_reading_pace(unbounded: Pick) -> str:
-    """That the choice keeps up with a reader, and what would be chosen if it need not."""
-    bound = f"Every sequence gets {1 / READING_S:g} tokens/s, the pace of reading"
-    draft = f"{_draft(unbounded)}, gamma {unbounded.gamma}" if unbounded.gamma else "no draft"
-    rate = f"{unbounded.throughput_tokens_per_s_per_device:.0f} tokens/s/GPU"
-    free = f"{unbounded.layout}, {draft}, batch {unbounded.batch}: {rate} at {seconds(unbounded.tpot_s)}"
-    return f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token."
-
-
 def _on_off(switch: OnOff, chosen: bool) -> str:
     """The batches of one server at which a draft is on, in words. chosen: whether the choice drafts."""
     draft = f"The draft ({switch.draft}) {'is on' if chosen else 'may pay'}"
@@ -304,65 +279,13 @@ def _tree(tree: TreeDraft) -> str:
     return f"{verdict}; {where}{start}."
 
 
-def _harder(a: Advice) -> str | None:
-    """The layout that is a little better than the choice and takes more to run; None without one."""
-    if a.chosen is None or not a.layouts or a.layouts[0].layout == a.chosen.layout:
-        return None
-    first = a.layouts[0]
-    gain = (a.gain(first) or 1.0) / (a.gain(a.chosen) or 1.0) - 1.0
-    return f"{first.layout} would be {gain:.1%} better, too little to decide for it."
-
-
-def _simpler(a: Advice) -> str | None:
-    """The simplest layout of as many GPUs that is nearly as good as the choice; None without one."""
-    chosen = a.chosen
-    if chosen is None:
-        return None
-    as_many = [p for p in a.layouts if p.gpus == chosen.gpus and p.simplicity < chosen.simplicity]
-    near = [(p, _behind(a, p)) for p in as_many if _behind(a, p) <= NEARLY_GOOD]
-    if not near:
-        return None
-    p, behind = min(near, key=lambda each: each[0].simplicity)
-    what = "more time per request" if a.query.has_load else "fewer tokens per second"
-    share = behind - 1.0 if a.query.has_load else 1.0 - 1.0 / behind
-    return f"{p.layout} is simpler to run, for {share:.0%} {what}."
-
-
-def _behind(a: Advice, p: Pick) -> float:
-    """The factor by which a configuration is worse than the choice."""
-    assert a.chosen is not None
-    if a.query.has_load:
-        return _request_s(a, p) / _request_s(a, a.chosen)
-    return (a.gain(a.chosen) or 1.0) / (a.gain(p) or 1.0)
-
-
-def _request_s(a: Advice, p: Pick) -> float:
-    """The mean time of a request under a load."""
-    assert a.query.output_len is not None
-    return (p.ttft_s or 0.0) + (a.query.output_len - 1) * p.tpot_s
-
-
-def _fewer_gpus(a: Advice) -> str | None:
-    """The layout with the smallest servers that is nearly as fast for one stream; None without one."""
-    chosen = a.chosen
-    if chosen is None or a.objective.name != "latency":
-        return None
-    near = [p for p in a.layouts if p.tp < chosen.tp and p.tpot_s <= NEARLY * chosen.tpot_s]
-    if not near:
-        return None
-    p = min(near, key=lambda p: (p.tp, p.tpot_s))
-    slower = p.tpot_s / chosen.tpot_s - 1.0
-    more = p.throughput_tokens_per_s_per_device / chosen.throughput_tokens_per_s_per_device
-    return f"{p.layout} is {slower:.0%} slower and gives {more:.1f} times the tokens per GPU."
-
-
 def _searched(a: Advice) -> str:
     """The search space in words, because its defaults decide the answer."""
     q = a.query
     c = a.calibration
     layouts = len(a.layouts)
     drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)
-    accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
+    accepted = f"; acceptance of {draft_text(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""
     if q.has_load:
         tried = f"{_counted(a.candidates, 'pair')} of layout and draft"
@@ -390,7 +313,7 @@ def _front(a: Advice) -> None:
     points = []
     for name, front in fronts.items():
         for p in _spread(front):
-            points.append((name, *_pace(p), str(p.batch), str(p.gamma), p.layout, _draft(p)))
+            points.append((name, *_pace(p), str(p.batch), str(p.gamma), p.layout, draft_text(p)))
     if points:
         columns = ("front", "TPOT", "tokens/s/GPU", "batch", "gamma", Column("layout", left=True), DRAFT)
         table(columns, points)
@@ -404,14 +327,6 @@ def _spread(front: Sequence[FrontPoint]) -> Sequence[FrontPoint]:
     return [front[round(i * last / (SHOWN - 1))] for i in range(SHOWN)]
 
 
-def _draft(p: Pick | FrontPoint) -> str:
-    name = p.draft or "-"
-    if p.draft_kv in (None, "full"):
-        return name
-    method = p.draft_kv.partition(",")[0]
-    return f"{name} {method}"
-
-
 def _row(a: Advice, p: Pick) -> tuple[str, ...]:
     price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.2f}"]
     gain = a.gain(p) if a.chosen is None or p.hardware == a.chosen.hardware else None
@@ -421,7 +336,7 @@ def _row(a: Advice, p: Pick) -> tuple[str, ...]:
         ttft = ["-" if p.ttft_s is None else seconds(p.ttft_s)]
         last = [_share(p.slo_share), _share(p.load_share)]
     kind = [p.hardware] if a.by_hardware else []
-    draft = _draft(p) if p.gamma else "none"
+    draft = draft_text(p) if p.gamma else "none"
     point = (p.layout, str(p.gpus), draft, str(p.gamma), str(p.batch))
     return (*kind, *point, *ttft, *_pace(p), *price, *last)
 
