@@ -72,7 +72,7 @@ class Limits:
     for new requests; a pass that reads prompts is followed by one. reserved_output: share of the tokens still
     to come of running requests for which there must be room before another one enters; above 0 it must have
     room for its own whole output too. batch_wait_passes, batch_wait_share: most passes for which prompts wait
-    for a fuller one, and its share of the token budget.
+    for a fuller one, and its share of the token budget. balance_passes: see `groups.Groups`.
     """
 
     max_num_seqs: int = 256
@@ -85,6 +85,7 @@ class Limits:
     reserved_output: float = 0.0
     batch_wait_passes: int = 0
     batch_wait_share: float = 0.0
+    balance_passes: int = 0
 
     def seats(self, drafts: bool) -> int:
         """Requests that the server runs at once, if their caches fit."""

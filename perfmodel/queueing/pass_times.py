@@ -10,15 +10,15 @@ from perfmodel.queueing.steps import StepTimes
 @dataclass(slots=True)
 class PassTimes:
     """A pass at one running batch: seconds, gain and tokens of each request; seconds of a prompt token, or
-    the function of decoding and prompt tokens that gives the seconds of all prompts. cached_s: attention per
-    prompt token and per cached token before it.
+    the function of decoding and prompt tokens, and of those of the fullest group times the groups, that gives
+    the seconds of all prompts. cached_s: attention per prompt token and per cached token before it.
     """
 
     decode_s: float
     gain: float
     tokens: int
     prompt_token_s: float
-    prompts_s: Callable[[float, float], float] | None
+    prompts_s: Callable[[float, float, float], float] | None
     cached_s: float
 
 

@@ -64,6 +64,12 @@ def _slowed(op: Op, factor: float) -> Op:
     return op.replace(cost=op.cost.replace(flops=factor * op.cost.flops))
 
 
+def prompt_experts_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> Floats:
+    """The part of `layers_s` in routed experts, which run for the tokens of all data-parallel groups."""
+    ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
+    return of_engine.prompt_factor * _experts_s(scenario, ops)
+
+
 def _experts_s(scenario: Scenario, ops: Sequence[Op]) -> Floats:
     """Seconds of the routed experts."""
     experts = (op for op in ops if isinstance(op, ExpertsOp))

@@ -21,6 +21,7 @@ from perfmodel.operations import Array
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.batch_waits import BatchWaits
 from perfmodel.queueing.cache import Cache, PrefixCache, PrivateCache
+from perfmodel.queueing.groups import Groups
 from perfmodel.queueing.iterations import iterations
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.pass_times import PassTimes, pass_times
@@ -82,7 +83,10 @@ def replay(
     drafts = any(t.gamma for t in steps.table or (steps,))
     limits = replace(limits, max_num_seqs=limits.seats(drafts))
     most = clients or cap or len(queue)
-    server = _Server(pass_times(steps, lengths, most), limits, cache, queue, senders, first)
+    groups = None
+    if steps.reading is not None and steps.reading.groups > 1:
+        groups = Groups(steps.reading.groups, limits.balance_passes)
+    server = _Server(pass_times(steps, lengths, most), limits, cache, queue, senders, first, groups)
     return server.run(requests.output_tokens)
 
 
@@ -133,6 +137,7 @@ class _Server:
         requests: Sequence[QueuedRequest],
         senders: Senders,
         prompts_first: bool,
+        groups: Groups | None,
     ) -> None:
         self.limits = limits
         self.cache = cache
@@ -157,6 +162,7 @@ class _Server:
         self.answered = 0
         self.outstanding_tokens = 0.0
         self.waits = BatchWaits(limits) if limits.batch_wait_passes else None
+        self.groups = groups
 
     def run(self, output_tokens: NDArray[np.int64]) -> ReplayedRequests:
         """Runs all requests to their last token. output_tokens: as they arrived."""
@@ -203,7 +209,9 @@ class _Server:
         return True
 
     def _holds(self, each: PassTimes) -> bool:
-        """Whether prompts wait for a fuller pass."""
+        """Whether prompts wait for a fuller pass, or for those of other groups."""
+        if self.groups is not None and self.groups.holds(self.pass_number):
+            return True
         if self.waits is None:
             return False
         tokens = self.running * each.tokens
@@ -217,6 +225,8 @@ class _Server:
             request = coming.request
             ahead = request.late if self.running else 0
             request.from_pass = max(self.pass_number, coming.from_pass) + ahead
+            if self.groups is not None:
+                self.groups.join(request)
             self.waiting.append(request)
 
     def _prompts(self, each: PassTimes) -> list[QueuedRequest]:
@@ -224,6 +234,8 @@ class _Server:
         budget = self.limits.max_num_batched_tokens
         if not self.prompts_first:
             budget -= self.running * each.tokens
+        if self.groups is not None:
+            return self._prompts_by_group(self.groups, budget)
         requests = []
         for request in self.reading:
             if budget <= 0:
@@ -233,6 +245,26 @@ class _Server:
         while budget > 0 and self.waiting and self._admit(self.waiting[0]):
             request = self.waiting.popleft()
             budget -= self._take_part(request, budget)
+            requests.append(request)
+        return requests
+
+    def _prompts_by_group(self, groups: Groups, budget: int) -> list[QueuedRequest]:
+        """`_prompts` with an equal share of the budget for each group."""
+        left = [budget // groups.count] * groups.count
+        requests = []
+        for request in self.reading:
+            if left[request.group] > 0:
+                left[request.group] -= self._take_part(request, left[request.group])
+                requests.append(request)
+        for request in tuple(self.waiting):
+            if max(left) <= 0:
+                break
+            if left[request.group] <= 0:
+                continue
+            if not self._admit(request):
+                break
+            self.waiting.remove(request)
+            left[request.group] -= self._take_part(request, left[request.group])
             requests.append(request)
         return requests
 
@@ -287,6 +319,8 @@ class _Server:
             passes = min(passes, self.next_poll - self.pass_number)
         if self.waits is not None and self.waits.passes:
             passes = 1
+        if self.groups is not None and (self.waiting or self.reading):
+            passes = min(passes, self.groups.passes_to_go(self.pass_number))
         return max(passes, 1)
 
     def _pass(self, each: PassTimes, prompts: Sequence[QueuedRequest], passes: int) -> None:
@@ -327,7 +361,8 @@ class _Server:
         if each.prompts_s is None:
             return tokens * each.prompt_token_s
         batch = max(min(self.running, self.last), 1)
-        added_s = each.prompts_s(batch * each.tokens, tokens)
+        fullest = tokens if self.groups is None else self.groups.fullest_tokens(prompts)
+        added_s = each.prompts_s(batch * each.tokens, tokens, fullest)
         if self.cache.shared:
             pairs = sum([request.part_tokens * request.hit_tokens for request in prompts])
             added_s += each.cached_s * pairs
@@ -341,6 +376,8 @@ class _Server:
             self.reading.popleft()
         else:  # a shorter prompt than the first, where parts are limited
             self.reading.remove(request)
+        if self.groups is not None:
+            self.groups.start(request)
         if not request.preempted:
             request.first_s = self.time_s
         if request.output_tokens == 1:
@@ -382,6 +419,8 @@ class _Server:
         """A request with all its tokens leaves, and its client may send another one."""
         request.ended_s = self.time_s
         self.cache.leave(request, request.output_tokens - 1)
+        if self.groups is not None:
+            self.groups.leave(request)
         self.answered += 1
         self.senders.answered(request, self.time_s, self.pass_number + (self.running > 0))
 
@@ -397,6 +436,8 @@ class _Server:
         self.cache.leave(request, decoded, keep=False)
         self._vacate(request)
         self.preemptions += 1
+        if self.groups is not None:
+            self.groups.preempt(request)
         request.preempted = True
         request.prompt_tokens += round(decoded)
         request.output_tokens -= round(decoded)

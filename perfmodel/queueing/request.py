@@ -12,7 +12,8 @@ class QueuedRequest:
     cached tokens per unit of work. late: whether the device has a pass already when the request comes.
     unread_tokens, hit_tokens: prompt tokens that are not computed yet, and that the prefix cache holds.
     part_tokens: prompt tokens in the coming pass.
-    from_pass: the first pass that may take it. stay: how often it has left the running batch.
+    from_pass: the first pass that may take it. stay: how often it has left the running batch. group: its
+    data-parallel group.
     """
 
     number: int
@@ -27,6 +28,7 @@ class QueuedRequest:
     part_tokens: int = field(init=False)
     from_pass: int = field(init=False)
     stay: int = 0
+    group: int = 0
     preempted: bool = False
     first_s: float = field(init=False)
     ended_s: float = field(init=False)

@@ -23,6 +23,7 @@ from perfmodel.queueing.prompts import (
     pass_order,
     prompt_attention_s,
     prompt_draft_s,
+    prompt_experts_s,
     prompt_launches_s,
 )
 from perfmodel.specs.calibrations.by_engine import engine_of
@@ -45,7 +46,9 @@ class Reading:
 
     tokens, seconds: knots of the time of a pass without attention. token_s: attention and draft per prompt
     token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and per
-    cached token before it. order: whether prompts share passes with decoding requests.
+    cached token before it. order: whether prompts share passes with decoding requests. groups: data-parallel
+    groups of attention that wait for each other's prompts; else 1. expert_seconds: the part of `seconds` that
+    depends on the tokens of all groups; the rest, attention and the draft wait for the fullest group.
     """
 
     tokens: Array
@@ -54,6 +57,8 @@ class Reading:
     pass_s: float = 0.0
     cached_s: float = 0.0
     order: PassOrder = PassOrder.MIXED
+    groups: int = 1
+    expert_seconds: Array | float = 0.0
 
     @property
     def alone(self) -> bool:
@@ -62,12 +67,13 @@ class Reading:
 
     def slowed(self, factor: float) -> "Reading":
         """All times multiplied by a factor."""
-        return replace(
-            self, **{n: factor * getattr(self, n) for n in ("seconds", "token_s", "pass_s", "cached_s")}
-        )
+        times = ("seconds", "token_s", "pass_s", "cached_s", "expert_seconds")
+        return replace(self, **{name: factor * getattr(self, name) for name in times})
 
     def __call__(self, decoding: Array, read: Array) -> Array:
-        """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens."""
+        """Seconds that `read` prompt tokens, evenly spread over the groups, add to a pass that also runs
+        `decoding` tokens.
+        """
         if self.alone:
             added = np.interp(read, self.tokens, self.seconds)
         else:
@@ -76,24 +82,35 @@ class Reading:
             added = np.maximum(both - without, 0.0)
         return np.asarray(added + self.token_s * read + self.pass_s)
 
-    def of_one(self) -> Callable[[float, float], float]:
-        """The function of `__call__` for plain numbers instead of arrays, which is faster."""
-        knots = self.tokens.tolist()
-        seconds = self.seconds.tolist()
-        slopes = (np.diff(self.seconds) / np.diff(self.tokens)).tolist()
+    def of_one(self) -> Callable[[float, float, float], float]:
+        """The function of `__call__` for plain numbers instead of arrays, which is faster. Its third argument
+        is the prompt tokens of the fullest group times the groups.
+        """
         token_s = float(self.token_s)
         pass_s = self.pass_s
+        if self.groups == 1:
+            layers_s = self._added_of_one(self.seconds)
+            return lambda decoding, read, _: layers_s(decoding, read) + token_s * read + pass_s
+        waiting_s = self._added_of_one(self.seconds - self.expert_seconds)
+        experts_s = self._added_of_one(np.asarray(self.expert_seconds))
+        return lambda decoding, read, fullest: (
+            waiting_s(decoding, fullest) + experts_s(decoding, read) + token_s * fullest + pass_s
+        )
+
+    def _added_of_one(self, seconds: Array) -> Callable[[float, float], float]:
+        """`_added_s` for plain numbers."""
+        knots = self.tokens.tolist()
+        values = seconds.tolist()
+        slopes = (np.diff(seconds) / np.diff(self.tokens)).tolist()
         last = len(knots) - 1
 
-        def layers_s(tokens: float) -> float:
+        def pass_s(tokens: float) -> float:
             knot = bisect(knots, tokens, 1, last) - 1
-            return float(seconds[knot] + (tokens - knots[knot]) * slopes[knot])
+            return float(values[knot] + (tokens - knots[knot]) * slopes[knot])
 
         if self.alone:
-            return lambda decoding, read: layers_s(read) + token_s * read + pass_s
-        return lambda decoding, read: (
-            max(layers_s(decoding + read) - layers_s(decoding), 0.0) + token_s * read + pass_s
-        )
+            return lambda decoding, read: pass_s(read)
+        return lambda decoding, read: max(pass_s(decoding + read) - pass_s(decoding), 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -360,6 +377,8 @@ def readings_of(
         pass_s=prompt_launches_s(scenario, of_engine, read, False),
         cached_s=float(token_s / square),
         order=limits.order or pass_order(scenario, of_engine),
+        groups=groups if limits.balance_passes else 1,
+        expert_seconds=prompt_experts_s(scenario, tokens, of_engine) if limits.balance_passes else 0.0,
     )
     drafting_s = prompt_launches_s(scenario, of_engine, read, True)
     return without, replace(without, token_s=token_s + draft / prompt / groups, pass_s=drafting_s)

@@ -48,6 +48,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"batch_wait_timeout_iters": 10},
         "batch_wait_timeout_iters: needs batch_wait_max_tokens_ratio",
     ),
+    ("traffic", {"attention_dp_timeout_iters": 60}, "attention_dp_timeout_iters: needs dp"),
     ("traffic", {"prefix_hits": 0.5}, "prefix_hits: needs prefix_len"),
     ("traffic", {"prefix_block": 64}, "prefix_block: needs prefix_len, turns or trace"),
     ("traffic", {"disable_eagle_block_drop": True}, "disable_eagle_block_drop: needs prefix_len"),

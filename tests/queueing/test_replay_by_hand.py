@@ -351,6 +351,25 @@ def test_prompts_wait_for_a_fuller_pass_but_not_for_ever(share, first_ms) -> Non
     np.testing.assert_allclose(met.ttft_s * 1000, [60, first_ms, first_ms])
 
 
+@pytest.mark.parametrize(("at_s", "ttft_ms"), [((0.415,), [325]), ((0.415, 0.415), [415, 415])])
+def test_prompts_wait_for_those_of_all_groups_but_not_for_ever(at_s, ttft_ms) -> None:
+    """Of two groups; a token takes 1 ms in experts, and another one if both groups have as many as the
+    fuller.
+
+    The first two are read at once, to 410 ms. The third comes within the second pass, and waits for the next
+    third pass: 5 ms, a pass, and 10 + 2 * 100 + 100 ms. With a fourth of the other group both are read before
+    that.
+    """
+    knots = np.array([0.0, 1000.0])
+    reading = Reading(knots, 2 * knots / 1000, 0.0, groups=2, expert_seconds=knots / 1000)
+    count = len(at_s)
+    outputs = np.array([30, 30, *([1] * count)])
+    requests = Arrivals(np.array([0.0, 0.0, *at_s]), np.full(2 + count, 100), outputs)
+    limits = Limits(256, 8192, balance_passes=3)
+    met = replay(server([10, 10, 10, 10], reading=reading), LENGTHS, limits, requests)
+    np.testing.assert_allclose(met.ttft_s * 1000, [410, 410, *ttft_ms])
+
+
 @pytest.mark.parametrize(
     ("reading", "seconds"),
     [
@@ -366,7 +385,7 @@ def test_prompts_hide_behind_what_a_pass_loads(reading, seconds):
     prompts = np.array([50.0, 100.0])
     np.testing.assert_allclose(reading(50.0, prompts), seconds)
     alone = reading.of_one()
-    np.testing.assert_allclose([alone(50.0, 50.0), alone(50.0, 100.0)], seconds)
+    np.testing.assert_allclose([alone(50.0, 50.0, 50.0), alone(50.0, 100.0, 100.0)], seconds)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ class ServedRun:
     requests: int | None
     max_num_batched_tokens: int | None
     scheduler_recv_interval: int | None
+    attention_dp_timeout_iters: int | None
     input_tokens: float
     input_std: float | None
     output_tokens: float

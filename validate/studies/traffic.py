@@ -141,6 +141,7 @@ def limits_of(run: ServedRun, groups: int) -> Limits:
         groups * budget,
         FRACTION,
         poll_passes=run.scheduler_recv_interval or default.poll_passes,
+        balance_passes=run.attention_dp_timeout_iters or default.balance_passes,
     )
 
 
@@ -179,9 +180,9 @@ def _figures_of(run: ServedRun, replayed: ReplayedRequests) -> dict[str, float]:
         "tpot_p99_ms": 1e3 * np.quantile(replayed.tpot_s, 0.99),
         "output_tokens_per_s": replayed.output_tokens.sum() / replayed.duration_s,
     }
-    # TensorRT-LLM delays prompts until its groups are even, by a setting that is not stated. SGLang's pages
-    # run benchmarks with equal prompts one after another, and do not state whether the cache had them.
-    if not run.data_parallel_attention and run.study != COOKBOOK:
+    # SGLang's pages run benchmarks with equal prompts one after another, and do not state whether the cache
+    # had them.
+    if run.study != COOKBOOK:
         typical = np.mean if "mean" in run.ttft else np.median
         figures["ttft_mean_ms"] = 1e3 * typical(replayed.ttft_s)
         figures["ttft_p99_ms"] = 1e3 * np.quantile(replayed.ttft_s, 0.99)

@@ -42,6 +42,7 @@ class Doubt(StrEnum):
     CUT_PROMPTS = "a pass takes a part of each prompt"
     RARE_POLLS = "the server looks for new requests every few passes"
     BATCH_WAITS = "prompts wait for a fuller pass"
+    GROUP_WAITS = "data-parallel groups wait for each other's prompts"
     PROMPTS_FIRST = "nothing decodes while prompts wait"
     UNLIKE_PROMPTS = "prompts with and without hits share passes"
 
@@ -139,6 +140,7 @@ def _of_requests(question: TrafficQuery, loop: Loop, steps: StepTimes, loads: Ar
         Doubt.CUT_PROMPTS: question.limits.max_prompt_part is not None,
         Doubt.RARE_POLLS: question.limits.poll_passes > 1,
         Doubt.BATCH_WAITS: question.limits.batch_wait_passes > 0,
+        Doubt.GROUP_WAITS: question.limits.balance_passes > 0,
         Doubt.PROMPTS_FIRST: _prompts_first(steps),
     }
     masks = {doubt: np.full(loads.shape, holds) for doubt, holds in everywhere.items()}

@@ -163,6 +163,17 @@ class TrafficArguments(CommonOptions):
         needs=("batch_wait_timeout_iters",),
         why="for which prompts wait",
     )
+    attention_dp_timeout_iters: Whole = argument(
+        "Most passes that prompts wait until every data-parallel group has one, as in TensorRT-LLM "
+        "with enable_balance; 0 without it.",
+        "PASSES",
+        read=whole,
+        limits=(0, 10_000),
+        default=0,
+        group="Engine",
+        needs=("dp",),
+        why="whose groups wait for each other",
+    )
     scheduler_recv_interval: Whole = argument(
         "Decoding passes between two checks for new requests, as in SGLang.",
         "PASSES",

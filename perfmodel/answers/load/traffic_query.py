@@ -135,6 +135,7 @@ class TrafficQuery(TrafficArguments):
             reserved_output=self._reserved_output,
             batch_wait_passes=self.batch_wait_timeout_iters,
             batch_wait_share=self.batch_wait_max_tokens_ratio,
+            balance_passes=self.attention_dp_timeout_iters,
         )
 
     @cached_property

@@ -1,0 +1,62 @@
+"""Data-parallel groups of attention that wait for each other's prompts, as in TensorRT-LLM.
+
+With ``enable_balance`` and ``timeout_iters`` of its ``attention_dp_config``, prompts wait until every group
+has one, or until this number of passes has run since prompts were last let in
+(PyExecutor._balance_adp_requests of _torch/pyexecutor/py_executor.py, recalled). A pass waits for the group
+with the most prompt tokens.
+"""
+
+from collections.abc import Iterable
+
+from perfmodel.queueing.request import QueuedRequest
+
+
+class Groups:
+    """Requests and prompts of each group. A new request joins the group with the fewest requests.
+
+    balance_passes: passes after which prompts are read although a group has none. let_in: the last pass for
+    which prompts of all groups were there, or none was needed because a group decodes nothing.
+    """
+
+    def __init__(self, count: int, balance_passes: int) -> None:
+        self.count = count
+        self.balance_passes = balance_passes
+        self.requests = [0] * count
+        self.prompts = [0] * count
+        self.let_in = 0
+
+    def join(self, request: QueuedRequest) -> None:
+        """A request arrives."""
+        request.group = min(range(self.count), key=self.requests.__getitem__)
+        self.requests[request.group] += 1
+        self.prompts[request.group] += 1
+
+    def start(self, request: QueuedRequest) -> None:
+        """The prompt of a request has been read."""
+        self.prompts[request.group] -= 1
+
+    def preempt(self, request: QueuedRequest) -> None:
+        """A running request has to be read again."""
+        self.prompts[request.group] += 1
+
+    def leave(self, request: QueuedRequest) -> None:
+        """A request has all its tokens."""
+        self.requests[request.group] -= 1
+
+    def holds(self, pass_number: int) -> bool:
+        """Whether the prompts at the server wait during the coming pass."""
+        if all(self.prompts) or not all(map(int.__sub__, self.requests, self.prompts)):
+            self.let_in = pass_number
+            return False
+        return self.passes_to_go(pass_number) < self.balance_passes
+
+    def passes_to_go(self, pass_number: int) -> int:
+        """Passes until prompts are let in, counted from the last time; all of them at such a pass."""
+        return self.balance_passes - (pass_number - self.let_in) % self.balance_passes
+
+    def fullest_tokens(self, prompts: Iterable[QueuedRequest]) -> float:
+        """Prompt tokens of a pass if every group had as many as the fullest."""
+        tokens = [0] * self.count
+        for request in prompts:
+            tokens[request.group] += request.part_tokens
+        return float(self.count * max(tokens))
