@@ -57,11 +57,13 @@ class Formula:
         if Recorded in map(type, values):
             value: Floats = self._direct(*values)
             return value
-        return self._given(values) if self._compiled is None else self._again(values, self._compiled.at)
+        compiled = self._compiled
+        return self._given(values) if compiled is None else self._again(values, compiled.at)
 
     def numbers(self, *values: float) -> tuple[float, ...]:
         """The values of a formula of several at one point of plain numbers."""
-        found = self._given(values) if self._compiled is None else self._again(values, self._compiled.numbers)
+        compiled = self._compiled
+        found = self._given(values) if compiled is None else self._again(values, compiled.numbers)
         return tuple(map(float, found))
 
     def along(self, name: str, *others: Floats) -> Callable[[Array], Array]:
@@ -69,9 +71,10 @@ class Formula:
         place = self._names.index(name)
         before = others[:place]
         after = others[place:]
-        if self._compiled is None:
+        compiled = self._compiled
+        if compiled is None:
             return lambda values: np.asarray(self.at(*before, values, *after))
-        program = self._compiled.along(name, *others)
+        program = compiled.along(name, *others)
         return lambda values: np.asarray(self._again((*before, values, *after), lambda *_: program(values)))
 
     def _given(self, values: tuple[Floats, ...]) -> Any:

@@ -35,7 +35,11 @@ def read_yaml(text: str) -> Any:
     of another kind.
     """
     try:
-        return _document(yaml.parse(text, _LOADER))
+        loader = _LOADER(text)
+        try:
+            return _document(iter(loader.get_event, None))  # yaml.parse takes a call for each
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:  # its text may quote the lines around the fault
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"line {line}: {error.problem or error.context}") from None
