@@ -40,7 +40,9 @@ from perfmodel.validate.decoder.tuning import Tuning
 
 TUNINGS = Path(__file__).with_name("tunings.json")
 
-HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
+HEADS = 32
+KV_HEADS = 8
+HEAD_DIM = 128
 Work = Callable[[Tensor, Tensor, Tensor, CacheSpan, Tensor, Tensor], Tensor]
 
 

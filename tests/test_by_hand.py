@@ -29,7 +29,8 @@ from tests.speculation import scenarios
 P8 = 7_504_658_432
 W8 = 15_009_316_864
 KAPPA8 = 131_072
-F, BW = 312e12, 2.039e12
+F = 312e12
+BW = 2.039e12
 
 
 # the ideal roofline; linear and attention ops alone unless `core` is false

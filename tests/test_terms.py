@@ -28,7 +28,8 @@ from perfmodel.speculation.tree_cost import choose
 
 KEPT = Path(__file__).with_name("terms.json")
 ANSWERS = json.loads(KEPT.read_text(encoding="utf-8"))
-BATCHES, CONTEXTS = np.array([[1.0], [6.0], [90.0]]), np.array([150.0, 3000.0, 40000.0])
+BATCHES = np.array([[1.0], [6.0], [90.0]])
+CONTEXTS = np.array([150.0, 3000.0, 40000.0])
 LIKELY = Acceptance("drafts of two kinds", (0.8, 0.7), bins=((0.3, (0.9, 0.8)), (0.6, (0.6, 0.5))))
 CHILDREN = TreeAcceptance((0.6, 0.2, 0.1))
 

@@ -36,11 +36,14 @@ from perfmodel.answers.readers import (
 from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
 from perfmodel.parse import MAX_VALUES, items, parse_text
 
-TINY, HUGE = 5e-324, 1.7976931348623157e308
+TINY = 5e-324
+HUGE = 1.7976931348623157e308
 MAX_LISTED = 1000
 """Most values of an argument: some ten seconds of work."""
-POSITIVE, SHARE = (TINY, HUGE), (0.0, 1.0)
-"""Limits of an argument: the smallest and the largest number, both allowed."""
+POSITIVE = (TINY, HUGE)
+"""Limits of an argument above 0: the smallest and the largest number, both allowed."""
+SHARE = (0.0, 1.0)
+"""Limits of a share, both allowed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -90,10 +90,14 @@ def path(given: object, flag: str) -> Path:
     return Path(text)
 
 
-count, counts = parse_count, several(parse_counts)
-gamma, gammas = parse_gamma, several(parse_gammas)
-number, numbers = parse_number, several(parse_numbers)
-names, methods = several(parse_names), several(parse_methods)
+count = parse_count
+counts = several(parse_counts)
+gamma = parse_gamma
+gammas = several(parse_gammas)
+number = parse_number
+numbers = several(parse_numbers)
+names = several(parse_names)
+methods = several(parse_methods)
 
 
 READERS: dict[tuple[Any, ...], Read] = {

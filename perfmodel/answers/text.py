@@ -3,7 +3,8 @@
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.speculation import KVCapacity
 
-NONE, UNKNOWN = "none", "unknown"
+NONE = "none"
+UNKNOWN = "unknown"
 LAST_OF_UNIT = 999.5
 """Times are rounded to the next unit from here on."""
 PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}

@@ -21,7 +21,8 @@ from perfmodel.cli import completion
 from perfmodel.cli.output import each, show, show_rows
 from perfmodel.errors import InputError, unknown_name
 
-QUESTION, OUTPUT = "Question", "Output"
+QUESTION = "Question"
+OUTPUT = "Output"
 GROUPS = (
     QUESTION,
     "Load",

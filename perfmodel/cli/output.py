@@ -17,14 +17,18 @@ from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.text import Note
 from perfmodel.immutable import Immutable
 
-WIDTH, PIPED, TERMINAL = 112, 100, 80
-"""Most columns of a sentence, columns of all output without a terminal, and columns of a terminal that does
-not report them.
-"""
-GAP, TIGHT, EDGES = 3, (2, 1), 2
-"""Blanks between the columns of a table, the smaller number for a table that is too wide, and blanks around
-it.
-"""
+WIDTH = 112
+"""Most columns of a sentence."""
+PIPED = 100
+"""Columns of all output without a terminal."""
+TERMINAL = 80
+"""Columns of a terminal that does not report them."""
+GAP = 3
+"""Blanks between the columns of a table."""
+TIGHT = (2, 1)
+"""The numbers to try in a table that is too wide, the larger one first."""
+EDGES = 2
+"""Blanks around a table."""
 FAIR = 24
 """Width that a column of text should have. Below it, columns move closer together first."""
 BROKEN = 8

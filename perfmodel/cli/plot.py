@@ -33,7 +33,8 @@ from perfmodel.plots.theme import Figure
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, Scenario, Workload, predict
 
 app = App("Pictures of the answers as .png, .svg or .pdf.")
-MAX_LINES, MAX_BARS = 8, 6
+MAX_LINES = 8
+MAX_BARS = 6
 LOADS = 32
 DEFAULTS: dict[str, dict[str, Any]] = {
     "context": {"batch": (1, 16, 64, 256), "context": (1024, 131072)},

@@ -27,8 +27,10 @@ BELOW: dict[str, Any] = {"xytext": (5, -5), "ha": "left", "va": "top"}
 LEFT = 0.2
 """Share of the axis in which words left of a point would touch the axis."""
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-CLOSE, LETTER = 0.05, 0.01
-"""Shares of the axes: the distance to another line that words need, and the width of a letter."""
+CLOSE = 0.05
+"""Distance to another line that words need, as a share of the axis."""
+LETTER = 0.01
+"""Width of a letter, as a share of the axis."""
 NAMED = 4
 """Most points of a front that have words."""
 MILLISECONDS = 1e3

@@ -35,7 +35,8 @@ from perfmodel.speculation import (
     speedups,
 )
 
-BATCHES, CONTEXTS = (1.0, 256.0), (1024.0, 131072.0)
+BATCHES = (1.0, 256.0)
+CONTEXTS = (1024.0, 131072.0)
 POINTS = 65
 SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FASTER = (

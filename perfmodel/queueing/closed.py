@@ -35,8 +35,10 @@ from perfmodel.queueing.steps import StepTimes
 BLOCK = 512
 """Number of loads that are computed at once, which keeps memory constant."""
 HALVINGS = 16
-EXACT_BATCHES, FURTHER = 8, 28
-"""Every batch up to the first number is a node; the second is the number of nodes beyond it."""
+EXACT_BATCHES = 8
+"""Every batch up to this one is a node."""
+FURTHER = 28
+"""Number of nodes beyond it."""
 FEWER_CLIENTS = 16
 """Number of smaller client counts whose throughput gives a lower bound."""
 OF_ROOM = 0.1

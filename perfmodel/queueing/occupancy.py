@@ -21,7 +21,8 @@ from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 
-NEGLIGIBLE, TINY = 1e-9, 1e-12
+NEGLIGIBLE = 1e-9
+TINY = 1e-12
 MOST_LOG_WEIGHTS = 60.0
 """Logarithm of the ratio of weights from which the smaller one is nothing in a sum of numbers."""
 SEEN = 0.4

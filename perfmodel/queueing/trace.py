@@ -27,22 +27,25 @@ NAMES = {
     "output": ("output_length", "output_tokens", "completion_tokens", "output_len", "GeneratedTokens"),
 }
 """Column -> its accepted names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
-SESSION, HASHES = ("session_id", "conversation_id", "session"), "hash_ids"
-"""Columns with shared parts of prompts, used if the first request has them; hashes in JSON only, and before
-sessions unless the first request has none.
+SESSION = ("session_id", "conversation_id", "session")
+"""Columns that name a session, whose requests share parts of prompts; used if the first request has one."""
+HASHES = "hash_ids"
+"""Column with hashes of shared parts of prompts, in JSON only; before sessions if the first request has it.
 """
 IN_MILLISECONDS = "timestamp"
 MAX_REQUESTS = 10_000_000
-MAX_TOKENS, MAX_AT = 2.0**40, 1e15
-"""Largest token count of a request, and largest arrival in seconds or milliseconds (a Unix time in ms is
-1.8e12).
-"""
+MAX_TOKENS = 2.0**40
+"""Largest token count of a request."""
+MAX_AT = 1e15
+"""Largest arrival in seconds or milliseconds (a Unix time in ms is 1.8e12)."""
 MAX_LINE_BYTES = 2**20
 NODE = Annotated[int, msgspec.Meta(ge=0)]
-LINES_OF_COLUMNS, AT_ONCE, BLOCK_BYTES = 500, 50_000, 2**22
-"""Number of lines of CSV that become columns together (more occupy Python's garbage collector), lines of CSV
-that are read together, and bytes of JSON lines.
-"""
+LINES_OF_COLUMNS = 500
+"""Lines of CSV that become columns together; more occupy Python's garbage collector."""
+AT_ONCE = 50_000
+"""Lines of CSV that are read together."""
+BLOCK_BYTES = 2**22
+"""Bytes of JSON lines that are read together."""
 MAX_HASHES = 5_000_000
 """Most hashes of prompts in the requests that are replayed, because each takes memory."""
 LONGEST = 200_000

@@ -23,8 +23,10 @@ BEYOND_MEASURED = 2
 MAX_POSITIONS = 4096
 """Most positions of an acceptance: the longest draft for which survival is tabulated."""
 
-_STEPS, _ENOUGH = 200, 1e-15
-"""Newton's method: the most steps, and the size of a step at which it ends."""
+_STEPS = 200
+"""Most steps of Newton's method."""
+_ENOUGH = 1e-15
+"""The size of a step at which it ends."""
 
 
 def tokens_per_iteration(gamma: Floats, alpha: Floats) -> Floats:

@@ -13,16 +13,21 @@ from perfmodel.errors import InputError
 from perfmodel.specs.boundary.files import bundled_names
 from tests.attack import watch
 
-RISE, FALL = 1.1, 0.93
-"""What is not much, beyond what is in proportion to the sequences."""
+RISE = 1.1
+"""Factor beyond what is in proportion to the sequences that is not much."""
+FALL = 0.93
+"""The same for a fall."""
 WORDS = ("CUDA graphs pad", "longer than with one")
-LESS, SMALLER = 0.998, "serves more without a draft"
-"""Share of the tokens per second that a larger batch serves at least, and what an answer says otherwise."""
+LESS = 0.998
+"""Share of the tokens per second that a larger batch serves at least."""
+SMALLER = "serves more without a draft"
+"""What an answer says otherwise."""
 DRAFTS = (
     *({"draft_kv": kv} for kv in ("full", "streamingllm:512", "snapkv:1k", "quest:512")),
     *({"draft": draft} for draft in ("eagle", "eagle:features=3", "ngram", "mtp:modules=1", "llama-3.2-1b")),
 )
-BATCHES, CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (128, 1024, 2048, 8192, 16384, 32768)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CONTEXTS = (128, 1024, 2048, 8192, 16384, 32768)
 
 
 def attack(tally: watch.Tally, seed: int, count: int) -> None:

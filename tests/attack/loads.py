@@ -21,9 +21,17 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs.boundary.files import bundled_names
 
-SEED, CLOSE, SLACK = 40, 0.1, 1e-3
-REPLAYED, REQUESTS, ANSWERS, MOST = 0.15, 600, 40, 40_000
-"""Share of the questions that are replayed too; by so many requests, or times those that run at once."""
+SEED = 40
+CLOSE = 0.1
+SLACK = 1e-3
+REPLAYED = 0.15
+"""Share of the questions that are replayed too."""
+REQUESTS = 600
+"""Requests of a replay at least."""
+ANSWERS = 40
+"""Requests of a replay for each that runs at once, at least."""
+MOST = 40_000
+"""Requests of a replay at most."""
 SERVERS = (
     ("llama-3.1-8b", "h100", 1),
     ("qwen3-8b", "l40s", 1),
@@ -35,7 +43,8 @@ SERVERS = (
     ("deepseek-v3.2", "h200", 8),
     ("deepseek-r1", "b200", 8),
 )
-RATES, CLIENTS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.05), (1, 2, 4, 8, 16, 32, 64, 128, 256)
+RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.05)
+CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 POLICIES = ("auto", "table", "confidence", "adaptive", "tail", "profiled")
 DRAFTS = ("eagle3", "eagle3", "mtp", "ngram", "self", "dflash", "medusa", "suffix", "llama-3.2-1b", None)
 ENGINES = ("vllm", "vllm", "sglang", "sglang", "trtllm", "llamacpp", "magicdec", "gpt-fast")

@@ -13,8 +13,10 @@ from tests.attack import watch
 from tests.attack.better import LAYOUTS
 from tests.attack.loads import question
 
-LEAST, LEAST_OF_PERCENTILES = 1e-3, 2e-2
-"""Share by which a mean may fall, and a percentile."""
+LEAST = 1e-3
+"""Share by which a mean may fall."""
+LEAST_OF_PERCENTILES = 2e-2
+"""Share by which a percentile may fall."""
 CLIENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100, 128, 129, 200, 256, 400)
 KINDS = ("rate", "rate", "clients", "rate and clients", "two pools, rate", "two pools, clients")
 LOADS = 4
@@ -25,7 +27,8 @@ REPLAYED = 0.1
 OVER_NODES = 0.1
 """Share of the servers whose groups lie on several nodes."""
 OF_ONE_SERVER = ("tp", "dp", "ep", "max_num_seqs")
-PREFILL, DECODE = ("1x1", "2x4", "3x2", "4x8:dp8,ep8"), ("1x1", "1x4", "2x8", "1x32:dp32,ep32", "5x4")
+PREFILL = ("1x1", "2x4", "3x2", "4x8:dp8,ep8")
+DECODE = ("1x1", "1x4", "2x8", "1x32:dp32,ep32", "5x4")
 DEVICES = ("h100", "h200", "b200", "gb200")
 """Devices whose links between pools are known."""
 LINKS = (None, None, "50,0.36,0.4", "1")

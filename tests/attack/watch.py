@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from perfmodel import cli
 from perfmodel.errors import InputError
 
-CPU_S, WALL_S = 60.0, 180.0
-"""The most processor time that one input may take, and the most time at all: waiting for a pipe takes no
-other.
-"""
+CPU_S = 60.0
+"""The most processor time that one input may take."""
+WALL_S = 180.0
+"""The most time at all that it may take: waiting for a pipe takes no other."""
 MEMORY_BYTES = 2**30
 """The most that one input may add to the memory of the process."""
 LONGEST = 500

@@ -20,7 +20,8 @@ from perfmodel.validate.engine.bench_commands import BenchRequest, commands
 from tests.engine.questions import printed
 
 RECORD = Path(__file__).with_name("lines.json")
-CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
+CONSTANT = ((1, 64, 3),)
+BY_BATCH = ((1, 8, 4), (9, 32, 2), (33, 64, 0))
 HEAD = "heads/eagle"
 HEADS = ("eagle", "dflash", "dspark", "domino", "peagle")
 PLANNED = ("eagle", "eagle3", "dflash", "dspark", "draft_model", "mtp", "ngram")

@@ -34,8 +34,11 @@ from tests.engine.servers import environment, served
 ROOT = Path(__file__).parents[2]
 
 GAMMAS = (0, 2, 3, 5)
-HELD_OUT_GAMMA, HELD_OUT_BATCH = 3, 2
-BATCHES, PROMPTS, NEW_TOKENS = (1, 2, 4, 8), (256, 768), 160
+HELD_OUT_GAMMA = 3
+HELD_OUT_BATCH = 2
+BATCHES = (1, 2, 4, 8)
+PROMPTS = (256, 768)
+NEW_TOKENS = 160
 BENCH_TOKENS = 3 * NEW_TOKENS
 """New tokens of the benchmark's one round: as many as the driver's three rounds have."""
 BASE = "ideal"

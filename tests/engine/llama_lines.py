@@ -16,7 +16,9 @@ from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.question import Query, draft_word, resolve
 
 RECORD = Path(__file__).with_name("llama_lines.json")
-CONSTANT, BY_BATCH, OFF = ((1, 4, 3),), ((1, 2, 4), (3, 8, 2)), ((1, 8, 0),)
+CONSTANT = ((1, 4, 3),)
+BY_BATCH = ((1, 2, 4), (3, 8, 2))
+OFF = ((1, 8, 0),)
 KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], int]] = {
     "ngram": ({"draft": "ngram"}, CONSTANT, 3),
     "draft model": ({"draft": "llama-3.2-1b"}, BY_BATCH, 2),

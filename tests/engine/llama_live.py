@@ -27,12 +27,16 @@ from tests.engine.llama_lines import main as take_lines
 from tests.engine.llama_tiny import FIRST, successors
 from tests.engine.servers import started
 
-VERSION, COMMIT = "0.3.36", "0c1e57098"
+VERSION = "0.3.36"
+COMMIT = "0c1e57098"
 TARGETS = ("llama-bench", "llama-batched-bench", "llama-server", "llama-quantize")
 OFF = ("CURL", "BUILD_TESTS", "BUILD_EXAMPLES")
 THREADS = "1"
 """One core for the model: the other is the client's."""
-GAMMAS, BATCHES, PROMPTS, NEW_TOKENS = (2, 3, 5), (1, 2, 4), (512, 2048), 96
+GAMMAS = (2, 3, 5)
+BATCHES = (1, 2, 4)
+PROMPTS = (512, 2048)
+NEW_TOKENS = 96
 DEEPEST = 8192
 KINDS = {"draft": ("draft-simple", "--spec-draft-n-max", "--spec-draft-n-min"), "ngram": ("ngram-simple",)}
 WANTED = 0.10

@@ -12,7 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-ACCEPTANCE, VOCAB, FIRST, CIRCLE, CONTEXT = 0.8, 320, 40, 94, 65536
+ACCEPTANCE = 0.8
+VOCAB = 320
+FIRST = 40
+CIRCLE = 94
+CONTEXT = 65536
 SHAPES = {"llama-target": (12, 1024, 16, 4, 2816, 0.0), "llama-draft": (3, 512, 8, 2, 1408, 1 - ACCEPTANCE)}
 """Layers, hidden size, heads, KV heads, MLP width, share of successors that the target does not write."""
 KEYS = (

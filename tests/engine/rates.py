@@ -20,7 +20,9 @@ from perfmodel.speculation import Acceptance, with_calibration
 RATE_GAMMAS = (0, 2)
 SHARES = (0.25, 0.5, 0.75)
 """Rates, of the requests a second that the baseline's fullest run of the benchmark served."""
-PROMPT, OUTPUT, REQUESTS = 256, 160, 60
+PROMPT = 256
+OUTPUT = 160
+REQUESTS = 60
 LIMITS = Limits(max_num_seqs=16, max_num_batched_tokens=2048)
 """Of the server: `tests.engine.servers`, and vLLM's budget of a pass on a CPU."""
 FIGURES = ("mean_tpot_ms", "mean_ttft_ms", "output_throughput")

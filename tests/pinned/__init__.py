@@ -29,8 +29,10 @@ REWRITE = "python -m tests.pinned --write"
 REFUSED = "refused"
 """The file of commands that are refused, of all verbs."""
 ABSENT = "(absent)"
-DIGITS, TOLERANCE = 5, 1e-4
-"""Significant digits that are kept, and the relative change that is none: another CPU rounds otherwise."""
+DIGITS = 5
+"""Significant digits that are kept."""
+TOLERANCE = 1e-4
+"""The relative change that is none: another CPU rounds otherwise."""
 WIDTH = 110
 """Of a line."""
 NUMBER = re.compile(r"((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)")

@@ -22,7 +22,10 @@ from perfmodel.queueing.occupancy import capacity, prompts_per_pass
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
-TPOT, THROUGHPUT, TTFT, CLIENTS_TTFT = 0.03, 0.03, 0.10, 0.15
+TPOT = 0.03
+THROUGHPUT = 0.03
+TTFT = 0.10
+CLIENTS_TTFT = 0.15
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
 
 

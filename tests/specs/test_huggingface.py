@@ -26,7 +26,9 @@ def test_a_published_file_is_the_bundled_model(name: str, config: Config) -> Non
 
 
 SMALL = sizes(2, 64, 8, 8, 40, 100, 512)
-ATTENTION, MLP, ENDS = 4 * 64 * 64, 3 * 64 * 40, 5 * 64 + 2 * 100 * 64
+ATTENTION = 4 * 64 * 64
+MLP = 3 * 64 * 40
+ENDS = 5 * 64 + 2 * 100 * 64
 
 
 @pytest.mark.parametrize(

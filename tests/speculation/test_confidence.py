@@ -12,7 +12,8 @@ from perfmodel.speculation import Acceptance
 from perfmodel.speculation.confidence import best_stop, by_confidence
 from tests.validate.tiny import refused
 
-SURE, UNSURE = (0.95, 0.9, 0.9), (0.5, 0.3, 0.3)
+SURE = (0.95, 0.9, 0.9)
+UNSURE = (0.5, 0.3, 0.3)
 BINS = [{"share": 2.0, "positions": SURE}, {"share": 6.0, "positions": UNSURE}]
 WEIGHTS = (0.25, 0.75)
 """Shares of the drafts in each bin."""

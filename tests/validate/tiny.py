@@ -42,7 +42,9 @@ def tiny_spec(**changes: Any) -> ModelSpec:
 
 TEXT = "the of and a to in he was that it his her with as had she for on at by which my be from not you all"
 WORDS = TEXT.split(" ")
-BOS, EOS, UNKNOWN = 0, 1, 2
+BOS = 0
+EOS = 1
+UNKNOWN = 2
 CHAT = "{{ bos_token }}{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} {% endfor %}you :"
 
 

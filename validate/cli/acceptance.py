@@ -23,7 +23,8 @@ from perfmodel.writing import destination, write
 if TYPE_CHECKING:
     from perfmodel.validate.decoder import ModelPair
 
-DEFAULT_GAMMA, DEFAULT_CONTEXTS = 6, (1024, 4096)
+DEFAULT_GAMMA = 6
+DEFAULT_CONTEXTS = (1024, 4096)
 
 
 @question

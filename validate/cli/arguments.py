@@ -9,7 +9,8 @@ from typing import Annotated
 from perfmodel.answers.declaration import POSITIVE, TINY, Argument, Question, question
 from perfmodel.answers.readers import whole
 
-DEVICES, DTYPES = ("auto", "cpu", "cuda"), ("auto", "fp32", "bf16", "fp64", "fp8")
+DEVICES = ("auto", "cpu", "cuda")
+DTYPES = ("auto", "fp32", "bf16", "fp64", "fp8")
 TOP_P = (TINY, 1.0)
 SHOWN_FOLDER = "results/ of the checkout, else of this folder"
 

@@ -15,8 +15,10 @@ from perfmodel.validate.decoder.pointwise import Pointwise
 
 BLOCK = 1024
 """Values per program of `_silu_mul`."""
-WARPS, HEAD_WARPS = 4, 1
-"""Warps of a program for a row or a stretch of one, and for one head."""
+WARPS = 4
+"""Warps of a program for a row or a stretch of one."""
+HEAD_WARPS = 1
+"""Warps of a program for one head."""
 EXPERT_BLOCK = 32, 128
 """Outputs and inputs of an expert that a program multiplies at a time."""
 MAX_EXPERT_ROWS = 512

@@ -16,7 +16,8 @@ SELECTED_ROWS = 128
 TILE = 64
 SEARCHED = 8192
 """Most scores per step of the search."""
-SCORE_WARPS, SEARCH_WARPS = 4, 16
+SCORE_WARPS = 4
+SEARCH_WARPS = 16
 LEAST = tl.constexpr(-(2**31))
 """The least of the integers among which `_best` searches."""
 

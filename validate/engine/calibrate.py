@@ -35,14 +35,18 @@ OUT_OF_LINE = 0.3
 """Held-out log error above which a row is reported as one that does not fit the others."""
 CONTRADICTING = 0.2
 """Held-out log error (rms) above which the rows should be measured again; usual ones are `USUAL`."""
-USUAL, WEIGHT = {"target_s": 0.06, "speedup": 0.072}, 4
-"""Log errors of other users' engines at draft lengths and batches without rows, and the number of groups for
-which they count (docs/log.md).
-"""
+USUAL = {"target_s": 0.06, "speedup": 0.072}
+"""Log errors of other users' engines at draft lengths and batches without rows (docs/log.md)."""
+WEIGHT = 4
+"""The number of groups for which they count (docs/log.md)."""
 SAME_PLACE = 0.1
 """Share by which two batches or contexts may differ and still form a speedup."""
-VALUE_DIGITS, RANGE_DIGITS, ERROR_DIGITS = 6, 4, 3
-"""Significant digits of a value, of the ends of measured ranges, and of errors in words."""
+VALUE_DIGITS = 6
+"""Significant digits of a value."""
+RANGE_DIGITS = 4
+"""Significant digits of the ends of measured ranges."""
+ERROR_DIGITS = 3
+"""Significant digits of errors in words."""
 
 
 @dataclass(frozen=True)

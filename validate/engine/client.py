@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 KEY = "PERFMODEL_API_KEY"
 COMPLETIONS = "/v1/completions"
-PAGE_BYTES, LINE_BYTES, TOKEN_BYTES = 8 * 2**20, 2**16, 2**13
-"""Most bytes of a page, of a line of a stream, and of a stream per requested token."""
+PAGE_BYTES = 8 * 2**20
+"""Most bytes of a page."""
+LINE_BYTES = 2**16
+"""Most bytes of a line of a stream."""
+TOKEN_BYTES = 2**13
+"""Most bytes of a stream per requested token."""
 LONGEST_NAME = 500
 
 

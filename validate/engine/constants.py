@@ -30,9 +30,11 @@ pass is the same.
 SPECULATIVE = ("iteration_fixed_s", "iteration_sequence_s", "kv_reread_per_query")
 """Constants that only an iteration with drafts determines."""
 LOWEST_FRACTION = 0.02
-WITHIN, OUTSIDE = 0.5, 0.05
-"""Prior widths in median steps: of a pass's costs outside its kernels, and of an iteration's costs outside
-its passes without a baseline step to separate them.
+WITHIN = 0.5
+"""Prior width of a pass's costs outside its kernels, in median steps."""
+OUTSIDE = 0.05
+"""Prior width of an iteration's costs outside its passes, in median steps, without a baseline step to
+separate them.
 """
 FIRST_TOKEN = 0.2
 """The step from no drafting to one drafted token: a draft's own pass over accepted tokens, sampling and

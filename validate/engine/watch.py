@@ -39,12 +39,14 @@ from perfmodel.validate.engine.timing import Timing
 
 TOLERANCE = 0.05
 """Gain of another draft length from which restarting a server is worthwhile."""
-CONTEXTS_TRIED, SHORTEST_CONTEXT = 49, 128
-"""Number of contexts, at even logarithmic distances, at which lengths are compared, and the shortest of
-them.
-"""
-MOST_BATCH, MOST_GAMMA = 256, 16
-"""Largest batch and draft length in the comparison."""
+CONTEXTS_TRIED = 49
+"""Number of contexts, at even logarithmic distances, at which lengths are compared."""
+SHORTEST_CONTEXT = 128
+"""The shortest of them."""
+MOST_BATCH = 256
+"""Largest batch in the comparison."""
+MOST_GAMMA = 16
+"""Largest draft length in the comparison."""
 _RANK = re.compile(r"Engine \d{3}: Avg|\bDP\d+\b.*Decode batch")
 """A line of the load of one data-parallel rank, in a log of vLLM or SGLang."""
 GAUGES = ("vllm:num_requests_running", "sglang:num_running_reqs")

@@ -27,7 +27,8 @@ KINDS: dict[str, tuple[Work, ...]] = {
     "outside the passes": ("iteration",),
 }
 """Factor -> the work whose efficiencies it divides (at most to 1) and whose times it multiplies."""
-LOW, HIGH = 0.25, 4.0
+LOW = 0.25
+HIGH = 4.0
 
 
 @dataclass(frozen=True)

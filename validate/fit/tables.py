@@ -36,10 +36,14 @@ TEXT = {
     "op_name",
 }
 """Columns that hold words; every other column holds numbers."""
-MAX_TABLE_BYTES, MAX_ROWS, MAX_WORD, MOST = 2**26, 10**6, 200, 1e12
-"""Limits of one table: bytes, rows, characters per word, largest number. Those of aiconfigurator-core 0.12.0
-have at most 2 MB and 126,360 rows.
-"""
+MAX_TABLE_BYTES = 2**26
+"""Most bytes of one table. Those of aiconfigurator-core 0.12.0 have at most 2 MB."""
+MAX_ROWS = 10**6
+"""Most rows of one table. Those of aiconfigurator-core 0.12.0 have at most 126,360."""
+MAX_WORD = 200
+"""Most characters of a word."""
+MOST = 1e12
+"""The largest number."""
 
 
 class CheckedTable(Table):

@@ -19,7 +19,8 @@ Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Spread = Annotated[float, Meta(gt=0, lt=1)]
 Rate = Annotated[float, Meta(ge=0, le=1)]
 RANDOM = r"^random:\d+\Z"
-CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
+CHAIN = ("gamma", "alpha")
+TREE = ("tree", "rates")
 
 
 class PlannedDraft(Frozen, forbid_unknown_fields=False):

@@ -55,16 +55,22 @@ VARIANCES = Variances(source=0.0015, server=0.0236, row=0.0142)
 """Variances of a normal fit to the errors of steps on 2026-11-24, fixed so that one outlying server does not
 change all folds.
 """
-TIME, FACTOR, MEASURED = 2.0, 0.7, 0.3
-"""Spread of the logarithm of a constant around its neutral value: of a time, of a factor, and of one known
-from other data.
-"""
+TIME = 2.0
+"""Spread of the logarithm of a time around its neutral value."""
+FACTOR = 0.7
+"""Spread of the logarithm of a factor around its neutral value."""
+MEASURED = 0.3
+"""Spread of the logarithm of a constant that is known from other data."""
 FREEDOM = 4.0
 """Degrees of freedom of the t distribution of errors, which gives distant rows less weight."""
 LATER = 0.4
 """A version's factor on a time without rows: the median of 14 such factors in ``engines.yaml``."""
-GAUSS_NEWTON_STEPS, EVEN_STEPS, LONGEST_STEP = 7, 2, 1.5
-"""Gauss-Newton steps, those of them with equal weights of all rows, and the longest step of a logarithm."""
+GAUSS_NEWTON_STEPS = 7
+"""Gauss-Newton steps of a fit."""
+EVEN_STEPS = 2
+"""Those of them with equal weights of all rows."""
+LONGEST_STEP = 1.5
+"""The longest step of a logarithm."""
 SAME_SLOPES = 3
 """Gauss-Newton steps with the same slopes, which take most of the time."""
 LOG_STEP = 0.02

@@ -16,8 +16,10 @@ from perfmodel.validate.studies.robust import Values
 
 FUSED = "2025-09"
 """Month from which builds start fewer kernels (a pass of older ones has its own factor)."""
-OLD, EAGER = "old", "eager"
-"""Scopes of old builds, and of devices whose kernels the host launches one by one."""
+OLD = "old"
+"""Scope of old builds."""
+EAGER = "eager"
+"""Scope of devices whose kernels the host launches one by one."""
 EAGER_ARCHITECTURES = ("Pascal", "Volta", "Turing")
 """NVIDIA's architectures on which ggml-cuda captures no CUDA graphs: below GGML_CUDA_CC_AMPERE (recalled)."""
 FITTED = "fitted to public_runs.csv"

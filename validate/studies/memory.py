@@ -42,8 +42,10 @@ FITTED = (
 """Section and name of the numbers that are means of these logs. Bytes of a logit without FlashInfer are those
 of another repository, and single devices print their memory outside PyTorch.
 """
-NEAR, FAR = 0.08, 0.20
-"""Errors that a table counts."""
+NEAR = 0.08
+"""The smaller error that a table counts."""
+FAR = 0.20
+"""The larger error that a table counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +192,10 @@ def fitted(base: Array, taken: Array, logged: Array) -> Array:
     return np.asarray(least_squares(errors, start, low, high, soft=SOFT_ERROR).x)
 
 
-BELOW_ZERO, MOST_GIB = 1e-9, 50.0
-"""Bounds of a fitted number. The lower one is a little below 0, so that 0 is not on it."""
+BELOW_ZERO = 1e-9
+"""Lower bound of a fitted number: a little below 0, so that 0 is not on it."""
+MOST_GIB = 50.0
+"""Upper bound of a fitted number."""
 SOFT_ERROR = 0.03
 """Relative error from which a log counts linearly."""
 PRIOR = 1e-4

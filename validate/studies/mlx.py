@@ -47,8 +47,10 @@ NOTES = (
 )
 OLD = "0.31.2"
 """The newest version without `qmv_wide`."""
-WIDE, FLAT = "0.32.0", "0.32.1"
-"""Versions from which there is `qmv_wide`, and 16-bit products stay flat over a few rows."""
+WIDE = "0.32.0"
+"""Version from which there is `qmv_wide`."""
+FLAT = "0.32.1"
+"""Version from which 16-bit products stay flat over a few rows."""
 FORK = "mlx-dspark"
 SET: dict[str, tuple[float, str]] = {
     "gemm_fixed_s": (0.0, "part of small_kernel_s"),

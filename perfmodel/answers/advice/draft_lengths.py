@@ -22,8 +22,10 @@ from perfmodel.operations import Array, Ints
 from perfmodel.queueing.policies.table import walk
 from perfmodel.speculation import Acceptance, Interval, Scenario, speedups
 
-MAX_BATCH, MAX_BATCHES = 4096, 256
-"""The largest batch that a question may name, and the largest that is searched by default."""
+MAX_BATCH = 4096
+"""The largest batch that a question may name."""
+MAX_BATCHES = 256
+"""The largest batch that is searched by default."""
 AcceptanceAt = Callable[[float], Acceptance]
 DEFAULT_HYSTERESIS = 0.002
 CONTEXTS_PER_RANGE = 5

@@ -65,10 +65,14 @@ MOST_CROWDED = 0.05
 """Share of the time without free seats above which TTFT may be 50 % off."""
 LEAST_BUSY = 0.5
 """Share of the saturation rate above which split prompts and even arrivals matter."""
-LEAST_PROMPTS, MOST_PROMPTS = 1.05, 3.0
-"""Prompts per pass between which TTFT may be 30 % too low on a busy server."""
-LEAST_PREFILLS, LEAST_SPLIT_PREFILLS = 8, 12
-"""Prefills, and prefills of prompts longer than a pass, during one answer. Below, TPOT may be 3 % off."""
+LEAST_PROMPTS = 1.05
+"""Prompts per pass from which TTFT may be 30 % too low on a busy server."""
+MOST_PROMPTS = 3.0
+"""Prompts per pass from which it is right again."""
+LEAST_PREFILLS = 8
+"""Prefills during one answer below which TPOT may be 3 % off."""
+LEAST_SPLIT_PREFILLS = 12
+"""The same for prompts that are longer than a pass."""
 LEAST_ITERATIONS = 10
 """Iterations of an answer with a draft below which TPOT may be 10 % off: the last iteration matters."""
 MOST_AT_OTHER_LENGTHS = 0.1

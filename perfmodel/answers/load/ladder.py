@@ -41,8 +41,10 @@ CLIENTS = tuple(sorted({round(2 ** (half / 2)) for half in range(48)}))
 """Rungs of a closed loop."""
 BELOW = 2
 """Rungs below a rung whose times it always has at least."""
-NEAR_TPOT, NEAR_TTFT = 0.9, 0.75
-"""Shares of a time of the closed form from which a replay may have the longer one."""
+NEAR_TPOT = 0.9
+"""Share of the closed form's TPOT from which a replay may have the longer one."""
+NEAR_TTFT = 0.75
+"""Share of its TTFT from which a replay may have the longer one."""
 PARTS = 8
 """Parts between two rungs at whose ends the closed form bounds a replay."""
 IDLE: dict[str, Any] = dict.fromkeys(

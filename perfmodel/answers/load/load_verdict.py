@@ -8,8 +8,10 @@ from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.text import clients, request_rate
 from perfmodel.queueing.policies import in_words
 
-SHARE_DIGITS, RATE_DIGITS = 3, 6
-"""Decimals at which shares within the SLO, and rates, are compared. A smaller difference is a tie."""
+SHARE_DIGITS = 3
+"""Decimals at which shares within the SLO are compared. A smaller difference is a tie."""
+RATE_DIGITS = 6
+"""Decimals at which rates are compared."""
 
 
 @dataclass(frozen=True, slots=True)

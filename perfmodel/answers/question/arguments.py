@@ -25,7 +25,8 @@ from perfmodel.answers.readers import (
 from perfmodel.parse import parse_span
 from perfmodel.speculation import MAX_BATCH, MAX_GAMMA
 
-COUNTS, TOKENS = "COUNTS", "TOKENS"
+COUNTS = "COUNTS"
+TOKENS = "TOKENS"
 ACCEPTANCES = ("alpha", "rate", "tokens_per_iteration", "acceptance")
 """Arguments of acceptance, of which a question may state at most one."""
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")

@@ -36,9 +36,10 @@ FAR = 30.0
 """Factor above the largest, or below the smallest, constant of all bundled calibrations from which a warning
 is given. Devices differ by less.
 """
-SMALLEST_BUDGET, TINY_BUDGET = 512, 64
-"""In tokens: the smallest KV budget of a published acceptance (results/published), and a budget far below it.
-"""
+SMALLEST_BUDGET = 512
+"""The smallest KV budget of a published acceptance (results/published), in tokens."""
+TINY_BUDGET = 64
+"""A KV budget far below it, in tokens."""
 STRETCHED = math.log(3)
 """Distance from the measured draft length above which a warning is given, in e-folds of the tokens per
 iteration.

@@ -27,8 +27,10 @@ USUAL = (DEFAULT_TASK, "mixed")
 """Tasks of a question that names none, the first one first."""
 LEAST_KNOWN = 3
 """Draft length up to which an acceptance of shorter drafts is extrapolated."""
-SHORT, SHORT_TOKENS = "at short contexts", 4096
-"""The mark of a source with short prompts, and the context up to which its figures are taken to hold."""
+SHORT = "at short contexts"
+"""The mark of a source with short prompts."""
+SHORT_TOKENS = 4096
+"""The context up to which its figures are taken to hold."""
 _ENOUGH = 8
 """Number of ratios from which a kind of draft has its own median."""
 _TUNED = re.compile(

@@ -93,8 +93,10 @@ class Scatter(Frozen):
         return self.log_rms if self.log_within is None else self.log_within / Z
 
 
-FEW_SEQUENCES, SHORT_TOKENS = 4, 10_000
-"""Most sequences of a step that is not batched, and most tokens of a context that is not long."""
+FEW_SEQUENCES = 4
+"""Most sequences of a step that is not batched."""
+SHORT_TOKENS = 10_000
+"""Most tokens of a context that is not long."""
 StepKind = Literal["dense", "experts", "experts_long", "dense_batched", "experts_batched"]
 """A step of a model without or with routed experts, of a few or of more sequences. Long contexts matter with
 experts, because these read few weights.

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from perfmodel.specs.huggingface.keys import Keys, perfmodel_names
 
-_MODELOPT, _TORCHAO = perfmodel_names("modelopt"), perfmodel_names("torchao")
+_MODELOPT = perfmodel_names("modelopt")
+_TORCHAO = perfmodel_names("torchao")
 _MIXED = "MIXED_PRECISION"
 
 

@@ -6,7 +6,9 @@ from msgspec import Meta
 
 from perfmodel.specs.boundary.frozen import Frozen, Text
 
-MAX_LAYERS, MAX_SIZE, MAX_TOKENS = 10_000, 2**24, 2**40
+MAX_LAYERS = 10_000
+MAX_SIZE = 2**24
+MAX_TOKENS = 2**40
 Layers = Annotated[int, Meta(ge=0, le=MAX_LAYERS)]
 SomeLayers = Annotated[int, Meta(ge=1, le=MAX_LAYERS)]
 Size = Annotated[int, Meta(ge=1, le=MAX_SIZE)]

@@ -15,7 +15,8 @@ from tests.validate.decoder.dense import causal
 from tests.validate.decoder.test_graphs import eager_and_replayed
 from tests.validate.tiny import refused, tiny_spec
 
-NEW, GAMMA = 24, 3
+NEW = 24
+GAMMA = 3
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,9 @@ def test_formats_change_what_is_decoded(eight: Model, target: Model, prompts: li
     assert all(one != other for one, other in combinations(every, 2))
 
 
-HOPPER, ADA, AMPERE = (9, 0), (8, 9), (8, 0)
+HOPPER = (9, 0)
+ADA = (8, 9)
+AMPERE = (8, 0)
 
 
 def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

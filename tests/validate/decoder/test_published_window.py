@@ -10,7 +10,8 @@ from perfmodel.specs import RopeScaling
 from perfmodel.validate.decoder import Model, Projected, Request, Sampling, make_decoder
 from perfmodel.validate.decoder.kv.streamingllm import RollingView
 
-NEW, GAMMA = 60, 3
+NEW = 60
+GAMMA = 3
 
 
 class Account:

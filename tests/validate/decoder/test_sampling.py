@@ -26,7 +26,10 @@ from tests.sampled import diagonal
 from tests.validate.decoder.dense import causal
 from tests.validate.tiny import refused
 
-VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
+VOCAB = 5
+NEW = 4
+BATCH = 4000
+PROMPT = [1, 3, 2, 0, 4, 4, 1]
 CPU = torch.device("cpu")
 
 

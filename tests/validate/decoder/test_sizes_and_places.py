@@ -36,7 +36,8 @@ from perfmodel.validate.harness import environment
 from perfmodel.validate.lm import CHECKPOINT
 from tests.validate.tiny import refused, tiny_spec
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda")
 
 
 def test_the_bounds_of_a_cache() -> None:

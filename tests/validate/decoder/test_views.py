@@ -23,7 +23,13 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
 from tests.validate.decoder.methods import METHODS
 
-LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
+LAYERS = 2
+BATCH = 3
+HEADS = 4
+KV = 2
+D = 8
+GAMMA = 4
+NEW = 40
 
 
 def cache(lengths: list[int], dtype: torch.dtype = torch.float64) -> KVCache:

@@ -61,13 +61,12 @@ def positions(count: int) -> bytes:
     return b"vllm:spec_decode_num_drafts_total 9\n" + "".join(rows).encode()
 
 
-DEEP, HUGE = b"[" * 100_000, b"9" * 400
+DEEP = b"[" * 100_000
+HUGE = b"9" * 400
 DONE = event(b"[DONE]")
-NO_MODEL, NOT_WHOLE, NO_ANSWER = (
-    "lists no model",
-    "is not whole after",
-    "the answer ended after 3, in 3 pieces",
-)
+NO_MODEL = "lists no model"
+NOT_WHOLE = "is not whole after"
+NO_ANSWER = "the answer ended after 3, in 3 pieces"
 BROKEN = "cannot be reached or breaks off"
 MODEL_FAULTS = {
     "models: no JSON": ("must be valid JSON", page(b"<html>")),

@@ -166,7 +166,8 @@ def counted(last: str, label: str = 'position="2"') -> str:
     return f"{two_positions}{per}{{{label}}} {last}\n"
 
 
-DEEP, HUGE = "[" * 200_000, "9" * 400
+DEEP = "[" * 200_000
+HUGE = "9" * 400
 NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
 
 

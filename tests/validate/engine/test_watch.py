@@ -13,7 +13,9 @@ from perfmodel.validate.engine.watch import TOLERANCE, ServedCounts, command, ru
 
 ASK = ["--model", "llama-3.1-8b", "--hardware", "h100", "--draft", "eagle3"]
 DRAFTED = {"num_drafts": 10000, "num_draft_tokens": 30000}
-REACHED, PROMPTS, ANSWERS = (7400, 4900, 2700), ((1000, 0), (2000, 400)), ((50, 0), (100, 400))
+REACHED = (7400, 4900, 2700)
+PROMPTS = ((1000, 0), (2000, 400))
+ANSWERS = ((50, 0), (100, 400))
 
 
 def page(batch: int, times: int = 1) -> str:

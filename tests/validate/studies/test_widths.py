@@ -16,7 +16,8 @@ from perfmodel.validate.studies.widths import (
     within,
 )
 
-SOURCES, ROWS = 60, 8
+SOURCES = 60
+ROWS = 8
 
 
 def drawn(seed: int, of_source: float, of_row: float) -> list[LeftOutError]:

@@ -20,8 +20,10 @@ from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 LEAST_RATE = 0.1
 """Least accept rate from which a log line determines the draft length."""
-ROUNDED_SHARE, ROUNDED_TOKENS = 0.02, 0.1
-"""Rounding error of a line: a share of the drafted tokens, and tokens over the rate."""
+ROUNDED_SHARE = 0.02
+"""Rounding error of a line, as a share of the drafted tokens."""
+ROUNDED_TOKENS = 0.1
+"""Rounding error of a line, in tokens over the rate."""
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 COUNTED = "SGLang counters: tokens behind the first of each request over verification passes"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"

@@ -42,8 +42,10 @@ _FIRST_ENGINE = re.compile(
 )
 """A line of the engine before 0.9 (V0), whose totals are since the start."""
 _BOUND = re.compile(r'(?:^|,)\s*le="(\+Inf|[\d.e+]+)"')
-LOW_END, HIGH_END = 0.05, 0.95
-"""Shares of requests that end the range of contexts."""
+LOW_END = 0.05
+"""Quantile of lengths at which the range of contexts begins."""
+HIGH_END = 0.95
+"""Quantile of lengths at which it ends."""
 LEAST_USED = 0.01
 """Least share of the cache in use from which a context is computed, because a line rounds the share to 0.1
 %.

@@ -8,15 +8,18 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Timing
 
-SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
-"""SHORT_GAP: fraction of the median below which a gap belongs to a chunk that was read late. MOST_SHORT:
-share of such gaps above which the median is not a step. NO_GAP: fraction of the mean below which gaps are
-ignored, so that they leave the median unchanged.
+SHORT_GAP = 0.3
+"""Fraction of the median below which a gap belongs to a chunk that was read late."""
+MOST_SHORT = 0.05
+"""Share of such gaps above which the median is not a step."""
+NO_GAP = 0.01
+"""Fraction of the mean below which gaps are ignored, so that they leave the median unchanged."""
+LEAST_FULL = 0.5
+"""Least mean number of requests in flight over the stated concurrency: 0.7 for runs whose last answers run
+out.
 """
-LEAST_FULL, MOST_FULL = 0.5, 1.25
-"""Mean number of requests in flight over the stated concurrency, at least and at most: 0.7 for runs whose
-last answers run out, 1.01 for rounded means.
-"""
+MOST_FULL = 1.25
+"""Most of it: 1.01 for rounded means."""
 MOST_SAMPLES = 200
 """Most samples that a record should hold."""
 

@@ -52,10 +52,10 @@ KINK = 1.02
 """A fit without FLOP-limited calls ends at the FLOP limit of one. Above this ratio a call is really
 FLOP-limited.
 """
-FAR_KERNELS, LEAST_FRACTION = 0.25, 0.0105
-"""Log rms of kernels above which, and share of the bandwidth below which, the device is probably another
-one.
-"""
+FAR_KERNELS = 0.25
+"""Log rms of kernels above which the device is probably another one."""
+LEAST_FRACTION = 0.0105
+"""Share of the bandwidth below which it is."""
 
 
 def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | None = None) -> Calibration:

@@ -41,7 +41,8 @@ from perfmodel.validate.records import Plan
 SPREAD_BYTES = 2**28
 """Bytes of all rotating buffers together (or of one large one)."""
 MAX_BUFFERS = 512
-SHELL_CONTEXT, SHELL_ROOM = 64, 8
+SHELL_CONTEXT = 64
+SHELL_ROOM = 8
 LOOP_ROOM = 4096
 """Tokens that the calls of a loop may gain."""
 EPS = 1e-5
