@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from textwrap import dedent
 from typing import Any, TypeGuard
 
 from perfmodel.errors import InputError
@@ -21,9 +22,37 @@ _WITH_POINT = re.compile(r"\d\.\d")
 _LIST = re.compile(r"\{|[\[(]\s*\d+\s*,\s*\d+\s*[,\])]")
 
 
+_FENCE = re.compile(r"^[ \t>]*```.*\n?", re.M)
+_PREFIXES = (
+    re.compile(r"> ?"),
+    re.compile(r"(?P<name>[\w./-]+) +\|(?: |$)"),
+    re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? "),
+    re.compile(r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \S+ [^\s:]+: ?"),
+)
+"""What a quotation, a container, a time or the journal of a system puts before every line."""
+
+
 def plain(text: str) -> str:
-    """A text without the colours of a terminal, and with points in numbers such as 38,70."""
-    return "\n".join(_with_points(line) for line in _COLOUR.sub("", text).split("\n"))
+    """A text without the colours of a terminal, without fences and what stands before every line, and with
+    points in numbers such as 38,70.
+    """
+    lines = _FENCE.sub("", _COLOUR.sub("", text)).split("\n")
+    for prefix in _PREFIXES:
+        lines = _unprefixed(lines, prefix)
+    return "\n".join(map(_with_points, dedent("\n".join(lines)).split("\n")))
+
+
+def _unprefixed(lines: list[str], prefix: re.Pattern[str]) -> list[str]:
+    """The lines without a prefix that all of them have, in one name if it has a name."""
+    names = set[str]()
+    for line in filter(None, lines):
+        before = prefix.match(line)
+        if before is None:
+            return lines
+        names.add(before.groupdict().get("name", ""))
+    if len(names) > 1:
+        return lines
+    return [prefix.sub("", line, count=1) for line in lines]
 
 
 def _with_points(line: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.validate.engine.formats import read_pasted
 from perfmodel.validate.engine.pastes import form_of, text_forms
+from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import GivenFacts
 from tests.validate.tiny import refused
 
@@ -382,6 +383,44 @@ def test_the_first_token_of_a_lone_request_is_no_load(monkeypatch, capsys) -> No
     _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
     assert "the first token takes 237 ms, a prompt alone" in out
     assert "the load is off" not in out
+
+
+@pytest.mark.parametrize(
+    ("line", "tokens_per_s", "context"),
+    [
+        ("Generation: 36.4 t/s", 36.4, 500.5),
+        ("tg 36.4 tokens per second", 36.4, 500.5),
+        ("INFO: Chat completion: 256 tokens in 5.61s (45.6 tok/s)", 45.6, 500 + 128),
+        ("[server] generated 412 tokens in 9.8 seconds, 42.0 tokens/s, stop", 42.0, 500 + 206),
+    ],
+)
+def test_a_speed_with_its_name_or_its_tokens_is_read(line: str, tokens_per_s: float, context: float) -> None:
+    (timing,) = read_pasted("-", line, GivenFacts(input=500))
+    assert timing.seconds == pytest.approx(1 / tokens_per_s)
+    assert timing.context == context
+
+
+def test_the_speed_of_a_prompt_alone_is_no_step() -> None:
+    assert form_of("Prompt: 812.3 t/s") is None
+    assert form_of("pp 812.3 t/s") is None
+
+
+PREFIXES = {
+    "a quotation": "> ",
+    "a container": "vllm-1  | ",
+    "a time": "2026-11-02T10:00:00.123Z ",
+    "a journal": "Nov 02 10:00:00 host vllm[12]: ",
+    "a block of code": "    ",
+}
+"""What puts it there -> what stands before every line."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
+def test_what_stands_before_every_line_changes_nothing(name: str, prefix: str) -> None:
+    lines = plain(sample(name)).splitlines()
+    assert plain("\n".join(f"{prefix}{line}" for line in sample(name).splitlines())).splitlines() == lines
+    assert plain(f"```text\n{sample(name)}```").splitlines() == lines
 
 
 def test_a_slow_answer_names_the_iteration_and_the_signs_of_the_text(monkeypatch, capsys) -> None:

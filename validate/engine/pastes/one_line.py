@@ -1,4 +1,6 @@
-"""The speed of one answer in a line of koboldcpp, tabbyAPI or llama-cli, or alone as ``35 tok/s``."""
+"""The speed of one answer in a line of koboldcpp, tabbyAPI, llama-cli or a server on MLX, or alone as
+``35 tok/s``.
+"""
 
 import re
 
@@ -16,9 +18,15 @@ _TABBY = re.compile(
     r"Generate: (?P<rate>[\d.]+) T/s"
 )
 _LLAMA_CLI = re.compile(r"\[ Prompt: [\d.]+ t/s \| Generation: (?P<rate>[\d.]+) t/s \]")
-_ALONE = re.compile(r"^\s*(?P<rate>[\d.]+)\s*(?:tokens?|tok|t)/s(?:ec)?\s*$")
-"""A speed and nothing else."""
-_LINES = (_KOBOLD, _TABBY, _LLAMA_CLI, _ALONE)
+_UNIT = r"(?:tokens?|tok|t)(?:/s(?:ec)?| per second)"
+_NAME = r"(?:generation|decode|decoding|output|gen|tg)(?: speed)?\s*[:=]?\s*"
+_ALONE = re.compile(rf"^\s*(?:{_NAME})?(?P<rate>[\d.]+)\s*{_UNIT}\s*$", re.I)
+"""A speed and nothing else but its name."""
+_TIMED = re.compile(
+    rf"\b(?P<tokens>\d+) tokens? in [\d.]+ ?s(?:ec(?:onds)?)?\b,?\W{{0,3}}(?P<rate>[\d.]+) ?{_UNIT}", re.I
+)
+"""Tokens, their time and their speed, as servers on MLX log them."""
+_LINES = (_KOBOLD, _TABBY, _LLAMA_CLI, _ALONE, _TIMED)
 
 
 class OneLine(TextForm):
