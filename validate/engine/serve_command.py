@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 
+from perfmodel.reading import is_file
 from perfmodel.specs import DRIFT
 from perfmodel.validate.engine.signs import signs_in
 
@@ -23,10 +24,11 @@ PROGRAMS = {
     "mlx_lm.server": "mlx",
     "mlx_lm.generate": "mlx",
     "llama.cpp:server": "llamacpp",
+    "ollama run": "llamacpp",
 }
 """Beginning of a command -> ``--engine``."""
-MODEL_FIRST = ("vllm", "trtllm")
-"""Engines whose commands name the model without a flag."""
+MODEL_FIRST = ("vllm serve", "vllm/vllm-openai", "trtllm-serve", "ollama run")
+"""Beginnings of commands that name the model without a flag."""
 _COMMAND = re.compile(
     rf"(?P<program>{'|'.join(map(re.escape, PROGRAMS))})\b(?:\S*?:v(?P<version>\d+\.\d+\.\d+))?\S*"
     r"(?P<options>.*)",
@@ -42,6 +44,9 @@ FLAGS = {
     "-tp": "--tp",
     "--data-parallel-size": "--dp",
     "--dp-size": "--dp",
+    "--dp": "--dp",
+    "--ep-size": "--ep",
+    "--ep": "--ep",
     "--pipeline-parallel-size": "--pp",
     "--gpu-memory-utilization": "--memory-fraction",
     "--mem-fraction-static": "--memory-fraction",
@@ -65,6 +70,11 @@ FLAGS = {
     "--max-num-seqs": "--max-num-seqs",
 }
 """Flag of a server -> the flag here."""
+CONFIG = "--speculative-config"
+HEADS = ("--speculative-draft-model-path", "--speculative-draft-model")
+"""SGLang's flags of a head; without one, EAGLE runs the MTP layers of the model."""
+_MIX = re.compile(r"[-.]((?:UD-)?(?:I?Q\d\w*|BF16|F16|MXFP4\w*))\.gguf$", re.I)
+"""The format in the name of a GGUF file."""
 KINDS = ("--spec-type", "--speculative-algorithm")
 """Flags that name a kind of draft. The others name a model, which is the head of the kind if both are
 given.
@@ -89,9 +99,11 @@ def question_of(text: str, hardware: str = "DEVICE") -> str | None:
     with suppress(ValueError):  # an open quote, or a configuration that is no JSON
         options = shlex.split(command["options"].replace("\\\n", " "))
         asked = {"--hardware": hardware}
-        if engine in MODEL_FIRST and options and not options[0].startswith("-"):
-            asked["--model"] = options[0]
+        if command["program"] in MODEL_FIRST and options and not options[0].startswith("-"):
+            asked |= dict(_file("--model", options[0]))
         asked |= dict(_flags(options))
+        if "--gpu-layers" in asked or "--cpu-moe" in asked:
+            asked["--host-bandwidth"] = "GB/S"
         version = f"{DRIFT}{command['version']}" if command["version"] else ""
         asked |= {"--engine": f"{engine}{version}", "--batch": "1", "--context": "8k"}
         verb = "whatif"
@@ -131,18 +143,40 @@ def _pairs(options: list[str]) -> Iterator[tuple[str, str]]:
 def _flags(options: list[str]) -> Iterator[tuple[str, str]]:
     """The flags of the question, from the options of a command."""
     pairs = list(_pairs(options))
-    has_kind = any(name in KINDS for name, _ in pairs)
+    named = {name for name, _ in pairs}
     for flag, value in pairs:
-        if flag == "--speculative-config":
+        if flag == CONFIG:
             yield from _of_config(json.loads(value))
         elif flag in FLAGS and value and value.lower() not in DEFAULTS and not _is_whole(flag, value):
-            here = FLAGS[flag]
-            if here != "--draft":
-                yield here, value
-            elif flag in KINDS:
-                yield here, _draft(value)
-            elif not has_kind:
-                yield here, value
+            yield from _flag(flag, value, named)
+    config = {
+        flag.removeprefix(f"{CONFIG}."): value for flag, value in pairs if flag.startswith(f"{CONFIG}.")
+    }
+    yield from _of_config({key.replace("-", "_"): value for key, value in config.items()})
+
+
+def _flag(flag: str, value: str, named: set[str]) -> Iterator[tuple[str, str]]:
+    """The flag here, with its value. named: all flags of the command."""
+    here = FLAGS[flag]
+    if flag == "--speculative-algorithm" and value.upper() == "EAGLE" and not named & set(HEADS):
+        yield here, "mtp"
+    elif flag in KINDS:
+        yield here, _draft(value)
+    elif here == "--model" or (here == "--draft" and not named & set(KINDS)):
+        yield from _file(here, value)
+    elif here != "--draft":
+        yield here, value
+
+
+def _file(here: str, value: str) -> Iterator[tuple[str, str]]:
+    """A model; of a GGUF file that is not here, the model and the format in its name."""
+    mix = _MIX.search(value)
+    if not value.endswith(".gguf") or mix is None or is_file(value):
+        yield here, value
+        return
+    yield here, value[: mix.start()].rpartition("/")[2]
+    if here == "--model":
+        yield "--weights", mix[1].lower()
 
 
 def _is_whole(flag: str, value: str) -> bool:
@@ -152,7 +186,7 @@ def _is_whole(flag: str, value: str) -> bool:
 
 def _of_config(config: object) -> Iterator[tuple[str, str]]:
     """The draft of vLLM's ``--speculative-config``."""
-    if not isinstance(config, dict):
+    if not isinstance(config, dict) or not config:
         return
     method = str(config.get("method", "draft_model"))
     named = config.get("model")

@@ -27,7 +27,8 @@ END = "--batch 1 --context 8k"
         ),
         (
             "llama-server -hf a/B-GGUF:Q4_K_M -ngl 20 --spec-type draft-mtp --spec-draft-n-max 2",
-            f"--model a/B-GGUF:Q4_K_M --gpu-layers 20 --draft mtp --gamma 2 --engine llamacpp {END}",
+            "--model a/B-GGUF:Q4_K_M --gpu-layers 20 --draft mtp --gamma 2 --host-bandwidth GB/S "
+            f"--engine llamacpp {END}",
         ),
         ("llama-server -m x.gguf -ngl 99", f"--model x.gguf --engine llamacpp {END}"),
         ("trtllm-serve nvidia/x --tp_size 2", f"--model nvidia/x --tp 2 --engine trtllm {END}"),
@@ -54,6 +55,23 @@ END = "--batch 1 --context 8k"
             "mlx_lm.generate --model a/B-4bit --draft-model a/C-4bit --num-draft-tokens 3",
             f"--model a/B-4bit --draft a/C-4bit --gamma 3 --engine mlx {END}",
         ),
+        (
+            "vllm serve Q/W --speculative-config.method mtp --speculative-config.num-speculative-tokens=3",
+            f"--model Q/W --draft mtp --gamma 3 --engine vllm {END}",
+        ),
+        (
+            "sglang serve --model-path Q/W --tp 8 --dp 8 --enable-dp-attention --speculative-algorithm EAGLE",
+            f"--model Q/W --tp 8 --dp 8 --draft mtp --engine sglang {END}",
+        ),
+        (
+            "sglang serve --model-path Q/W --speculative-algorithm EAGLE --speculative-draft-model-path a/h",
+            f"--model Q/W --draft eagle --engine sglang {END}",
+        ),
+        (
+            "llama-server -m /there/Qwen3-32B-UD-Q4_K_XL.gguf -md /there/Qwen3-0.6B-Q8_0.gguf --draft-max 4",
+            f"--model Qwen3-32B --weights ud-q4_k_xl --draft Qwen3-0.6B --gamma 4 --engine llamacpp {END}",
+        ),
+        ("ollama run qwen3:8b --verbose", f"--model qwen3:8b --engine llamacpp {END}"),
         ("vllm serve", f"--engine vllm {END}"),
         ("vllm serve --tensor-parallel-size=2", f"--tp 2 --engine vllm {END}"),
     ],
