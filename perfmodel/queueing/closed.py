@@ -9,6 +9,7 @@ and meets (C - 1) f others that decode, with their prompts, so that
 by the arrival theorem (Reiser and Lavenberg 1980): a client sees the system of C - 1.
 """
 
+import math
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
@@ -39,6 +40,8 @@ EXACT_BATCHES = 8
 """Every batch up to this one is a node."""
 FURTHER = 28
 """Number of nodes beyond it."""
+BEYOND_ALL = 4
+"""Batches beyond the number of clients, of which the last has less than 1e-40 of the time."""
 FEWER_CLIENTS = 16
 """Number of smaller client counts whose throughput gives a lower bound."""
 OF_ROOM = 0.1
@@ -220,11 +223,15 @@ def _share_of_batches(steps: StepTimes, clients: Array, share: Array) -> Array:
     """Probability ``[load, n]`` of n decoding clients, n = 0 ... seats, of which each decodes for a share of
     the time.
     """
-    left = np.maximum(clients[:, None] + 1.0 - steps.batches, TINY) / steps.batches
+    seats = steps.decode_s.size
+    batches = steps.batches[: math.ceil(clients.max()) + BEYOND_ALL]
+    left = np.maximum(clients[:, None] + 1.0 - batches, TINY) / batches
     odds = np.maximum(share, TINY) / np.maximum(1.0 - share, TINY)
     ratio = left * odds[:, None]
     logs = np.cumsum(np.log(ratio), 1)
-    return shares_of(np.concatenate([np.zeros_like(logs[:, :1]), logs], 1))
+    of_batches = np.zeros((clients.size, seats + 1))
+    of_batches[:, : batches.size + 1] = shares_of(np.concatenate([np.zeros_like(logs[:, :1]), logs], 1))
+    return of_batches
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
