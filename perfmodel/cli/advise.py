@@ -7,6 +7,7 @@ from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise as answer
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
+from perfmodel.answers.advice.likely import draft_to_measure
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
@@ -109,7 +110,7 @@ def _print(a: Advice, verbose: bool) -> None:
             if option is not None:
                 say(_why_option(a))
                 _say_line(a.option or a.chosen, option)
-        if line is None or servers()[word].serves_files:
+        if line is None or servers()[word].serves_files or servers()[word].alone:
             say("; ".join((a.serve_option or a.serve).notes), "dim")
         elif word in a.serve.remarks:
             say(f"{a.serve.remarks[word]}.")
@@ -119,7 +120,8 @@ def _why_option(a: Advice) -> str:
     """What the second command line is for."""
     if a.option is not None:
         return f"With {draft_text(a.option)}, if your own measurement favours it:"
-    draft = next(gain.draft for gain in a.likely if gain.worth_measuring)
+    measured = draft_to_measure(a.query, a.likely)
+    draft = "the draft" if measured is None else measured.draft
     return f"To measure {draft}, which gains even with a low acceptance for its kind:"
 
 

@@ -238,3 +238,26 @@ def test_tokens_are_dispatched_by_the_library_that_was_priced() -> None:
     assert "all2all" not in advise(hardware="8xh200", **question).serve.vllm_line
     gathered = advise(hardware="16xh100", all_to_all="gather", **question).serve.vllm_line
     assert "all2all" not in gathered
+
+
+def test_a_checkpoint_of_nvidia_is_not_for_amd() -> None:
+    question = {"model": "llama-3.1-70b", "weights": "fp8", "draft": ["ngram"], "context": 4096}
+    assert "serve nvidia/Llama-3.1-70B-Instruct-FP8 " in advise(hardware="2xh100", **question).serve.vllm_line
+    amd = advise(hardware="2xmi300x", **question).serve.vllm_line
+    assert "serve meta-llama/Llama-3.1-70B-Instruct " in amd
+    assert "--quantization fp8" in amd
+
+
+def test_no_line_measures_a_draft_whose_head_nobody_named() -> None:
+    question = {"engine": "llamacpp", "weights": "q4_k_m", "context": 16384}
+    unknown = advise("devstral-small-2-24b", "rtx-5090", **question)
+    assert unknown.likely[0].worth_measuring
+    assert unknown.serve_option is None
+    named = advise("devstral-small-2-24b", "rtx-5090", draft_path="head.gguf", **question)
+    assert "-md head.gguf" in named.serve_option.lines["llamacpp"]
+
+
+def test_a_latent_cache_has_backends_of_its_own() -> None:
+    vllm = engine_attention()["vllm"]
+    assert vllm.choices("Blackwell", "NVIDIA", "latent") == ["trtllm"]
+    assert vllm.choices("Hopper", "NVIDIA", "latent") == ["flashmla"]

@@ -147,3 +147,11 @@ def test_a_layout_whose_requests_do_not_wait_is_named(capsys) -> None:
     command = "advise -m kimi-k2.5 --hardware 8xb200 --clients 64 --input-len 16k --output-len 800"
     text = run(capsys, *shlex.split(command))
     assert re.search(r"DP 8 EP 8 begins its answers after \S+ s instead of \d+ s, for \d+% more time", text)
+
+
+def test_a_line_without_the_draft_that_pays_says_so(capsys) -> None:
+    """mlx_lm has no MTP, though other servers on MLX do."""
+    command = "advise -m qwen3.6-27b --hardware m4-max-128gb --engine mlx --weights 4bit -c 16k"
+    text = " ".join(run(capsys, *shlex.split(command)).split())
+    assert "Speculate: mtp" in text
+    assert "mlx_lm.server has no mtp draft; mlx-vlm and mlx-dspark have one" in text

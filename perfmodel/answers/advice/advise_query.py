@@ -232,8 +232,14 @@ class AdviseQuery(CommonOptions):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values with the number of devices that ``8xh100`` states."""
+        """The values with the number of devices that ``8xh100`` states, or of one server for clients of which
+        no limit says how many devices are enough.
+        """
         counted = COUNTED.fullmatch(values["hardware"])
+        limits = [values[name] for name in ("slo", "max_ttft_ms", "max_tpot_ms")]
+        open_number = values["gpus"] is None and counted is None and not any(limits)
+        if values["clients"] is not None and open_number:
+            values = values | {"gpus": max(values["tp"] or (1,))}
         if counted is None or "," in values["hardware"]:
             return super().settled(values)
         if values["gpus"] is not None:
@@ -253,8 +259,6 @@ class AdviseQuery(CommonOptions):
             raise InputError("--prefix-len: needs --request-rate or --clients, whose prompts it shortens")
         if (self.prefix_len or 0) > (self.input_len or 0):
             raise refuse("--prefix-len", None, f"at most --input-len {self.input_len}", self.prefix_len)
-        if self.clients is not None and self.gpus is None and not self.latency_limits_ms:
-            raise InputError("--clients: needs --gpus, or limits (--slo) from which the number follows")
         if (self.gpus or 0) % self.layer_split:
             raise refuse("--layer-split", None, f"a divisor of --gpus {self.gpus}", self.layer_split)
         if not all(1 <= batch <= 2**20 for batch in self.batch or ()):

@@ -277,7 +277,8 @@ def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
     own = scenario.target.weights
     if main_format(own) in alike(served.weights):
         return replace(served, checkpoint=own)
-    known = None if served.model_id is None else checkpoint(served.model_id, served.weights)
+    vendor = scenario.machine.gpu.vendor
+    known = None if served.model_id is None else checkpoint(served.model_id, served.weights, vendor)
     if known is not None and _divides(known, scenario):
         return replace(served, model_id=known.checkpoint, checkpoint=known.weights, on_load=False)
     return served if served.on_load else replace(served, model_id=None)

@@ -46,15 +46,23 @@ def cautious_point(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> PricedPoint | None:
     """The best point of the preferred draft that gains even if it accepts as little as is typical, at the
-    lengths and batches of that acceptance; None without such a draft.
+    lengths and batches of that acceptance; None without one that can be started.
     """
-    sure = next((gain for gain in likely if gain.worth_measuring), None)
+    sure = draft_to_measure(query, likely)
     if sure is None:
         return None
     named = Named.of(query)
     draft = make_draft(sure.draft, named.target, named.precision(query), 1, parse_kv("full"))
     typical = typical_acceptance(draft)
     return None if typical is None else _point_at(query, baseline, draft, typical.low)
+
+
+def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> TypicalGain | None:
+    """The preferred draft that gains even if it accepts little for its kind, and whose head is in the
+    checkpoint or named; None without one.
+    """
+    startable = [gain for gain in likely if gain.draft == "mtp" or query.draft_path is not None]
+    return next((gain for gain in startable if gain.worth_measuring), None)
 
 
 def _gain_at(

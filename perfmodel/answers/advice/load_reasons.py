@@ -139,7 +139,7 @@ def _fewer_clients(question: AdviseQuery, candidates: Candidates) -> str:
 
 
 def _in_fp8(question: AdviseQuery, candidates: Candidates, enough: int | None) -> str:
-    """What FP8 weights would change without a draft, by the closed form; empty if the question names a format
+    """What FP8 weights would change, by the closed form; empty if the question names a format
     or the model's own is not one of 16 bits. enough: the GPUs that suffice without them.
     """
     if question.weights is not None or load_model(question.model).weights not in UNQUANTISED:
@@ -148,6 +148,8 @@ def _in_fp8(question: AdviseQuery, candidates: Candidates, enough: int | None) -
     try:
         found = find_candidates(smaller, [c.layout for c in candidates.baselines])
         served = [estimated(smaller, candidate, drafts=False) for candidate in found.baselines]
+        allowed = [candidate for candidate in found.drafted if question.may_choose(candidate.runs)]
+        served += [estimated(smaller, candidate, drafts=True) for candidate in allowed]
     except InputError:
         return ""
     fitting = [each for each in served if each is not None]

@@ -133,8 +133,12 @@ class EngineAttention(Frozen):
         """
         known = [d for d in self.defaults if architecture.startswith(d.architecture)]
         nearest = max((len(d.architecture) for d in known), default=0)  # Blackwell GB202 is no B200
-        usual = {d.backend for d in known if len(d.architecture) == nearest}
+        own = [d for d in known if len(d.architecture) == nearest]
+        usual = {d.backend for d in own}
         portable = {name for name, b in self.backends.items() if b.portable and vendor == "NVIDIA"}
+        if head == "latent" and any(b.latent_only for b in self.backends.values()):
+            usual = {d.backend for d in own if d.head == head and d.holds("")}
+            portable = set()  # such an engine has other backends for a latent cache
         by_word: dict[str, str] = {}
         for name, backend in sorted(self.backends.items(), key=lambda item: item[0] not in usual):
             if name in usual | portable and backend.runs(architecture, head):

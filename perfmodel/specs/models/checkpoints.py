@@ -12,15 +12,22 @@ FP8 = ("fp8", "fp8-block")
 ALIKE = (FOUR_BIT_GROUPS, FOUR_BIT_SMALL_GROUPS, FP8)
 
 
-def checkpoint(model_id: str, weights: str) -> Checkpoint | None:
+OF_ONE_MAKER = {"nvidia": "NVIDIA"}
+"""Owner of repositories -> the maker on whose devices alone engines read them: vLLM's platform for ROCm does
+not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; recalled).
+"""
+
+
+def checkpoint(model_id: str, weights: str, vendor: str = "NVIDIA") -> Checkpoint | None:
     """A listed checkpoint of a model in a format, in this format but for some parts, or in one of the same
     size; None without one.
 
-    model_id: any repository of the model.
+    model_id: any repository of the model. vendor: the maker of the device.
     """
     thinks = _thinks(model_id)
     of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
     of_model = [row for row in of_model if _thinks(row.checkpoint) == thinks]
+    of_model = [row for row in of_model if _maker(row.checkpoint) in ("", vendor)]
     for of in (_whole, main_format):
         for formats in ((weights,), alike(weights)):
             found = next((row for row in of_model if of(row.weights) in formats), None)
@@ -39,6 +46,11 @@ def main_format(weights: str) -> str:
     first, *parts = weights.split(",")
     named = dict(part.split("=") for part in parts)
     return named.get("experts", named.get("mlp", first)).removesuffix("-wo")
+
+
+def _maker(name: str) -> str:
+    """The maker on whose devices alone engines read a repository; empty for any."""
+    return OF_ONE_MAKER.get(name.partition("/")[0], "")
 
 
 def _thinks(name: str) -> bool:
