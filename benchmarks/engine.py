@@ -147,12 +147,12 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     load = os.getloadavg()[1]
     return (
         "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"
-        f"One run on {machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. An answer "
-        "holds T_T, T_D, T_V, ratios, "
-        "tokens per iteration, "
-        "speedup, throughput and the best gamma up to 16. Times are medians: of processor time, to which the "
-        "targets apply, and of wall time, which is the same on an idle machine. Cold starts are those of "
-        f"{COLD_RUNS} processes taken in turns, with byte code as an installation leaves it.\n\n{times}\n\n"
+        "This page lists how long answers take, and their memory. The times are those of one run on "
+        f"{machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. An answer contains T_T, T_D, "
+        "T_V, ratios, tokens per iteration, speedup, throughput and the best gamma up to 16. Times are "
+        "medians: of processor time, to which the targets apply, and of wall time, which is the same on an "
+        f"idle machine. Cold starts are medians of {COLD_RUNS} processes that start in turns, with compiled "
+        f"byte code, as after an installation.\n\n{times}\n\n"
         "The next table counts the work of one what-if and of one question about traffic: calls of Python "
         "functions, files of this package in which these functions are, and computed forward passes. The "
         "counts are the same on every machine: a test fails if the number of files or passes differs from "

@@ -30,9 +30,10 @@ CATALOGUES = (
     (
         "gpus",
         "Devices",
-        "Peaks are dense. `-` means that the vendor states none; a question that needs it is refused. GB is "
-        "10^9 bytes; boards of GDDR and Macs hold GiB (2^30 bytes), so `rtx-3090-24gb` has 25.77 GB. "
-        "Engines divide what the device reports (`reported_memory`), which is less. "
+        "This page lists the bundled devices with the figures of their data sheets. Peaks are dense. `-` means "
+        "that the vendor states none; a question that needs it is refused. GB is 10^9 bytes. The sizes of GDDR "
+        "boards and Macs are in GiB (2^30 bytes), so `rtx-3090-24gb` has 25.77 GB. Engines use the memory that "
+        "the device reports (`reported_memory`), which is less. "
         "`NAME:12gb` is a device with another memory size (GiB for boards of GDDR and Macs). macOS lets the "
         "GPU use two thirds of a memory below 36 GiB, and up to 84 % of 128 GiB. Link GB/s count one "
         "direction. An answer uses the `calibration` of this table unless `--engine` or `--calibration` "
@@ -44,8 +45,8 @@ CATALOGUES = (
     (
         "models",
         "Models",
-        "Parameters are computed from the shape; `active` counts those that one token uses, without the "
-        "input embedding. KV bytes are those of one token in bf16, over all layers on one device. `weights` "
+        "This page lists the bundled models. Parameters are computed from the shape; `active` counts those that "
+        "one token uses, without the input embedding. KV bytes are those of one token in bf16, over all layers on one device. `weights` "
         "is the format of the checkpoint. A Hugging Face id is a name too, also that of a tuned or "
         "quantised model: `Qwen/Qwen2.5-7B-Instruct`, `nvidia/Llama-3.3-70B-Instruct-FP8`. "
         "`--model ./config.json` reads a local file of one "
@@ -153,7 +154,8 @@ def _records() -> str:
     parts += [
         "## Samples",
         "",
-        "Each sample is a list of seconds. The mode is that of its row; `kernel` is a microbenchmark.",
+        "Each sample is a list of seconds. The column `mode` names the mode of the row that has this sample; "
+        "`kernel` stands for a microbenchmark.",
         "",
     ]
     rows = [

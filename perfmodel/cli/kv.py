@@ -57,6 +57,10 @@ CATALOGUE = Catalogue(
     ),
     describe=_describe,
     argument="METHOD[:BUDGET]",
-    faults=lambda kv: [] if parse_kv(kv.label()) == kv else [f"{kv.label()}: does not read back as it was"],
+    faults=lambda kv: (
+        []
+        if parse_kv(kv.label()) == kv
+        else [f"{kv.label()}: differs from the method that its own label names"]
+    ),
 )
 app = app_of(CATALOGUE)

@@ -133,8 +133,8 @@ class Comparison(Answer, BothWays):
     def headline(self) -> str:
         q = self.query
         return (
-            f"per token gained speculation moves {self.bytes_per_token_ratio:.2f} times batching's bytes "
-            f"and takes {self.seconds_per_token_ratio:.2f} times as long; equal bytes from context "
+            f"per token gained, speculation moves {self.bytes_per_token_ratio:.2f} times as many bytes as "
+            f"batching and takes {self.seconds_per_token_ratio:.2f} times as long; fewer bytes from context "
             f"{tokens(self.crossover_context)}; {q.model} on {devices(q.hardware, float(q.tp))}"
         )
 

@@ -90,7 +90,7 @@ def runs_trees(engine: str | None, draft: Draft, named_engine: str | None) -> Ru
     if served is None or since is None or not draft.kv.reads_all:
         return RunsIn(False, f"{stack.title} verifies chains only")
     if draft.model.model_type in served.trees_without:
-        return RunsIn(False, f"{stack.title} verifies chains only of {draft.model.model_type}")
+        return RunsIn(False, f"{stack.title} verifies only chains, no trees, for {draft.model.model_type}")
     version = (named_engine or "").partition(DRIFT)[2]
     if version and release(version) < release(since):
         return RunsIn(False, f"{stack.title} >= {since}, not in {version}")

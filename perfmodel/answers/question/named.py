@@ -116,7 +116,7 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
     devices = question.layer_split
     host = "--cpu-moe" if question.cpu_moe else "--gpu-layers"
     if gpu.in_turn and devices > 1:
-        raise refuse("--layer-split", None, f"1 for {gpu.name}, which names its devices", devices)
+        raise refuse("--layer-split", None, f"1 for {gpu.name}, which already names each device", devices)
     known = serving_engines()
     if engine in known and not known[engine].divides_layers:
         able = " or ".join(word for word, each in known.items() if each.divides_layers)
