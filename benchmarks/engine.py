@@ -148,7 +148,7 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     return (
         "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"
         "This page lists how long answers take, and their memory. The times are those of one run on "
-        f"{machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. An answer contains T_T, T_D, "
+        f"{machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. An answer has T_T, T_D, "
         "T_V, ratios, tokens per iteration, speedup, throughput and the best gamma up to 16. Times are "
         "medians: of processor time, to which the targets apply, and of wall time, which is the same on an "
         f"idle machine. Cold starts are medians of {COLD_RUNS} processes that start in turns, with compiled "

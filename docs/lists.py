@@ -30,26 +30,25 @@ CATALOGUES = (
     (
         "gpus",
         "Devices",
-        "This page lists the bundled devices with the figures of their data sheets. Peaks are dense. `-` means "
-        "that the vendor states none; a question that needs it is refused. GB is 10^9 bytes. The sizes of GDDR "
-        "boards and Macs are in GiB (2^30 bytes), so `rtx-3090-24gb` has 25.77 GB. Engines use the memory that "
-        "the device reports (`reported_memory`), which is less. "
-        "`NAME:12gb` is a device with another memory size (GiB for boards of GDDR and Macs). macOS lets the "
-        "GPU use two thirds of a memory below 36 GiB, and up to 84 % of 128 GiB. Link GB/s count one "
-        "direction. An answer uses the `calibration` of this table unless `--engine` or `--calibration` "
-        "names another one. The names that `nvidia-smi` and `lspci` print work too: "
-        "`Radeon RX 7900 XTX 24GB`. "
-        "`--hardware ./mine.yaml` reads your own file.",
+        "This page lists the bundled devices with the figures of their data sheets. Peaks are dense. "
+        "`-` means that the vendor states none; a question that needs it is refused. GB is 10^9 "
+        "bytes. The sizes of GDDR boards and Macs are in GiB (2^30 bytes), so `rtx-3090-24gb` has "
+        "25.77 GB. Engines use the memory that the device reports (`reported_memory`), which is less."
+        " `NAME:12gb` is a device with another memory size (GiB for boards of GDDR and Macs). macOS "
+        "lets the GPU use two thirds of a memory below 36 GiB, and up to 84 % of 128 GiB. Link GB/s "
+        "count one direction. An answer uses the `calibration` of this table unless `--engine` or "
+        "`--calibration` names another one. The names that `nvidia-smi` and `lspci` print work too: "
+        "`Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
     ),
     (
         "models",
         "Models",
-        "This page lists the bundled models. Parameters are computed from the shape; `active` counts those that "
-        "one token uses, without the input embedding. KV bytes are those of one token in bf16, over all layers on one device. `weights` "
-        "is the format of the checkpoint. A Hugging Face id is a name too, also that of a tuned or "
-        "quantised model: `Qwen/Qwen2.5-7B-Instruct`, `nvidia/Llama-3.3-70B-Instruct-FP8`. "
-        "`--model ./config.json` reads a local file of one "
+        "This page lists the bundled models. Parameters are computed from the shape; `active` counts "
+        "those that one token uses, without the input embedding. KV bytes are those of one token in "
+        "bf16, over all layers on one device. `weights` is the format of the checkpoint. A Hugging "
+        "Face id is a name too, also that of a tuned or quantised model: `Qwen/Qwen2.5-7B-Instruct`, "
+        "`nvidia/Llama-3.3-70B-Instruct-FP8`. `--model ./config.json` reads a local file of one "
         f"of these `model_type`s: {', '.join(supported())}.",
         models.CATALOGUE,
     ),
