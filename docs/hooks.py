@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 
 from perfmodel.errors import InputError
 from perfmodel.explorer.page import Exploration, page, payload
-from perfmodel.specs.acceptance.acceptance_library import library
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 
 MAGICDEC = Exploration(model="llama-3.1-8b", hardware="a100-sxm-80gb,h100-sxm-80gb", tp=8, engine="magicdec")
 """The stack whose speedups were published: its maps have dots."""
@@ -50,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def every_model() -> list[Exploration]:
     """A question for each model with a published acceptance that at most eight H200 can hold and divide."""
     found = []
-    for target in sorted({row.target for row in library()}):
+    for target in sorted({row.target for row in acceptance_library().rows}):
         one = Exploration(
             model=target,
             hardware="h200-sxm-141gb",

@@ -3,8 +3,9 @@
 The nouns that costs, drafts and answers name are imported from here, all else from its own module.
 """
 
-from perfmodel.specs.acceptance.acceptance_library import published_drafts, short_name
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcceptance, find_acceptance
+from perfmodel.specs.acceptance.library_row import short_name
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
 from perfmodel.specs.calibrations.by_engine import (
@@ -71,6 +72,7 @@ from perfmodel.specs.models.model import (
 )
 
 __all__ = [
+    "acceptance_library",
     "device_class",
     "source_errors",
     "AcceptanceRow",
@@ -133,7 +135,6 @@ __all__ = [
     "over_host",
     "parse_engine",
     "precision_of",
-    "published_drafts",
     "read_kernels",
     "release",
     "served_id",

@@ -19,7 +19,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import parse_rate
 from perfmodel.errors import InputError
 from perfmodel.specs import files
-from perfmodel.specs.acceptance.acceptance_library import typical_decay
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 
 RATES = {"self@streamingllm:512": "0.8", "eagle": "0.75/0.65/0.5", "ngram": "0.4x3", "llama-3.2-1b": "0.7"}
 
@@ -117,7 +117,7 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(change
     assert f"not decided until measured{bounded}. Pays from alpha {alphas[0]:.2f} (" in a.reason
     assert a.failed  # exit 1: nothing is decided
     likely = next(gain for gain in a.likely if gain.draft == "eagle3")
-    decay = typical_decay("eagle3")
+    decay = acceptance_library().typical.decay("eagle3")
     for gain, first in zip(likely.speedups, likely.first_rates, strict=True):
         rates = "/".join(f"{first * decay**j:.12g}" for j in range(5))
         measured = advise(request(**question | {"rate": {"eagle3": rates}}))

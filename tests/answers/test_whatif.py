@@ -12,7 +12,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
-from perfmodel.specs.acceptance.acceptance_library import typical_decay
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from perfmodel.specs.boundary import files
 
 README = Query(
@@ -62,7 +62,10 @@ def test_a_longer_draft_than_was_published_accepts_less_as_is_usual() -> None:
     seven, eight, nine = (whatif("qwen3-8b", "h100", gamma=g, **question).acceptance for g in (7, 8, 9))
     eighth = eight.tokens_per_iteration - seven.tokens_per_iteration
     assert 0 < nine.tokens_per_iteration - eight.tokens_per_iteration < eighth
-    assert f"each position beyond 7 at {typical_decay('eagle3'):.2f} of the one before" in nine.source
+    assert (
+        f"each position beyond 7 at {acceptance_library().typical.decay('eagle3'):.2f} of the one before"
+        in nine.source
+    )
 
 
 def ask(**flags) -> dict:
@@ -211,7 +214,7 @@ def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() 
     assert 0.5 < first_low < first_high < 0.9
     assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in a.headline()
     assert "--target qwen2.5-7b --draft eagle3" in a.typical.measure
-    decay = typical_decay("eagle3")
+    decay = acceptance_library().typical.decay("eagle3")
     positions = "/".join(f"{first_high * decay**j:.12g}" for j in range(5))
     best = max(whatif(UNKNOWN, rate=positions, gamma=n).speedup or 0.0 for n in range(6))
     assert best == pytest.approx(high)
@@ -248,7 +251,7 @@ def test_a_tokens_per_iteration_is_not_carried_far_beyond_its_draft_length() -> 
     query = Query("qwen3.5-27b", "h100", 1, 4096, draft="mtp", gamma=1, tokens_per_iteration=1.9)
     a = whatif(query)
     assert a.gamma_optimal <= 3
-    decay = typical_decay("mtp")
+    decay = acceptance_library().typical.decay("mtp")
     assert f"each position beyond 1 at {decay:.2f} of the one before" in a.acceptance.source
     assert a.acceptance.tokens_per_iteration == pytest.approx(1.9)
     rates = f"0.9/{0.9 * decay:.12g}/{0.9 * decay**2:.12g}"

@@ -1,7 +1,6 @@
 """The library of published acceptance: what every row must hold, and how a question finds its figures."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from statistics import stdev
 
@@ -12,14 +11,14 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.answers.question.acceptance_of import published_acceptance
 from perfmodel.answers.question.arguments import TASKS
 from perfmodel.errors import InputError
-from perfmodel.specs import load_model, published_drafts, short_name
-from perfmodel.specs.acceptance import acceptance_library
-from perfmodel.specs.acceptance.acceptance_library import LibraryEntry, LibraryRow, find_published, library
+from perfmodel.specs import acceptance_library, load_model, short_name
+from perfmodel.specs.acceptance.acceptance_library import AcceptanceLibrary, LibraryEntry
+from perfmodel.specs.acceptance.library_row import LibraryRow
 
 
 def test_every_row_is_possible_and_has_a_source() -> None:
     seen = set()
-    for row in library():
+    for row in acceptance_library().rows:
         assert list(row.tokens) == sorted(set(row.tokens))
         assert all(1 < tokens <= length + 1 for length, tokens in row.tokens.items()), row
         if row.survival:
@@ -31,7 +30,7 @@ def test_every_row_is_possible_and_has_a_source() -> None:
         key = (row.target, row.draft, row.head, row.task, row.thinking)
         assert key not in seen
         seen.add(key)
-    assert len({row.target for row in library()}) >= 45
+    assert len({row.target for row in acceptance_library().rows}) >= 45
 
 
 def test_a_checkpoint_is_found_by_its_own_name_and_not_by_its_shape() -> None:
@@ -39,7 +38,7 @@ def test_a_checkpoint_is_found_by_its_own_name_and_not_by_its_shape() -> None:
     assert short_name("Qwen/Qwen3-30B-A3B-Instruct-2507") == "qwen3-30b-a3b-2507"
     assert short_name("llama-3.1-8b") == "llama-3.1-8b"
     assert load_model("llama-3.3-70b").name == "llama-3.1-70b"
-    assert find_published("llama-3.1-70b", "eagle3") is None
+    assert acceptance_library().find("llama-3.1-70b", "eagle3") is None
 
 
 def row(
@@ -60,7 +59,7 @@ def row(
     )
 
 
-BY_HAND = (
+ROWS = (
     row("a", "eagle3", "chat", "1.8/2.4/2.8", 0.1, thinking="on"),
     row("a", "eagle3", "chat", "1.9/2.5", 0.3, source="a page; another"),
     row("a", "eagle3", "code", "1.5/2.0/4.0", 0.0),
@@ -74,33 +73,23 @@ BY_HAND = (
 )
 
 
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(acceptance_library, "library", lambda: BY_HAND)
-    monkeypatch.setattr(acceptance_library, "_ENOUGH", 1)
-    cached = (acceptance_library.typical_decay, acceptance_library._typical)
-    for kept in cached:
-        kept.cache_clear()
-    yield
-    for kept in cached:
-        kept.cache_clear()
-
-
-@pytest.mark.usefixtures("by_hand")
 def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     """Acceptance 0.8, 0.75, 2/3 of the first row decays by 15/16 and 8/9, 0.5, 1, 4 of the third by 2 and 4;
     0.9 and 0.5 of one printed by position by 5/9. Of the tasks of a head those of `a` alone are three.
     """
+    by_hand = AcceptanceLibrary(ROWS, enough_ratios=1)
+    typical = by_hand.typical
     decays = {"": 15 / 16, "mtp": 5 / 9, "ngram": 15 / 16}
     for draft, decay in decays.items():
-        assert acceptance_library.typical_decay(draft) == pytest.approx(decay, rel=1e-12)
-    assert acceptance_library.first_rates("mtp") == pytest.approx([0.4, 0.4, 0.5, 0.9])
+        assert typical.decay(draft) == pytest.approx(decay, rel=1e-12)
+    assert typical.first_rates("mtp") == pytest.approx([0.4, 0.4, 0.5, 0.9])
     logs = [math.log(2.5), math.log(4.0), math.log(2.0)]  # chat's later row, code, math
-    assert acceptance_library._typical() == pytest.approx((0.4, stdev(logs)), rel=1e-12)
-    chat = find_published("a", "eagle3")
-    code = find_published("a", "eagle3", "code")
-    math_text = find_published("a", "eagle3", "math")
-    other = find_published("b", "mtp", "chat")
+    assert typical.spread_of_data_sets == 0.4
+    assert typical.spread_of_tasks == pytest.approx(stdev(logs), rel=1e-12)
+    chat = by_hand.find("a", "eagle3")
+    code = by_hand.find("a", "eagle3", "code")
+    math_text = by_hand.find("a", "eagle3", "math")
+    other = by_hand.find("b", "mtp", "chat")
     both = [math.log(2.5), math.log(2.0)]  # chat and code at 2 tokens, chat's longest
     assert chat.spread == pytest.approx(math.sqrt((stdev(both) ** 2 + stdev(logs) ** 2) / 2), rel=1e-12)
     assert chat.printed == pytest.approx({1: 1.85, 2: 2.45}, rel=1e-12)
@@ -118,12 +107,12 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     assert other.survival == (0.5,)
     both = [math.log(1.9), math.log(1.5)]  # code and mixed at 1
     assert other.spread == pytest.approx(math.sqrt((stdev(both) ** 2 + stdev(logs) ** 2) / 2), rel=1e-12)
-    alone = find_published("b-2", "mtp", "chat")
+    alone = by_hand.find("b-2", "mtp", "chat")
     assert alone.spread == pytest.approx(stdev(logs), rel=1e-12)
-    assert find_published("a-0528", "eagle3") == chat
-    assert published_drafts("a-0528") == ("eagle3", "mtp")
-    assert published_drafts("a") == ("eagle3",)
-    assert LibraryEntry((BY_HAND[3], replace(BY_HAND[3], drafted="2")), 0.0).tokens == {1: 2.0}
+    assert by_hand.find("a-0528", "eagle3") == chat
+    assert by_hand.drafts_of("a-0528") == ("eagle3", "mtp")
+    assert by_hand.drafts_of("a") == ("eagle3",)
+    assert LibraryEntry((ROWS[3], replace(ROWS[3], drafted="2")), 0.0).tokens == {1: 2.0}
 
 
 def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None:
@@ -145,11 +134,11 @@ def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None
 
 def test_chat_at_one_drafted_token_comes_after_mixed_text_with_longer_drafts() -> None:
     """Of Qwen3.8-27B chat was published at one drafted token, mixed text at up to six."""
-    usual = find_published("qwen3.8-27b", "mtp")
+    usual = acceptance_library().find("qwen3.8-27b", "mtp")
     assert usual.rows[0].task == "mixed"
     assert usual.longer is None
     assert usual.tokens[3] == 3.178
-    chat = find_published("qwen3.8-27b", "mtp", "chat")
+    chat = acceptance_library().find("qwen3.8-27b", "mtp", "chat")
     assert chat.rows[0].task == "chat"
     assert chat.longer is not None
     assert chat.tokens[3] < usual.tokens[3]

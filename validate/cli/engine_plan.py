@@ -9,7 +9,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import hub_id, load_gpu, served_id, short_name
-from perfmodel.specs.acceptance.acceptance_library import find_published
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from perfmodel.validate.cli.engine_question import EngineQuestion
 from perfmodel.validate.engine.bench_commands import GAMMAS, BenchRequest, commands
 from perfmodel.validate.engine.servers import OWN
@@ -77,7 +77,7 @@ def _draft_path(model: str, draft: str, method: str | None) -> str | None:
     """The engine's path of a draft: the id of a model, or of the published head for the target."""
     if method is None:
         return hub_id(draft, "--draft") or draft
-    published = find_published(short_name(model), method)
+    published = acceptance_library().find(short_name(model), method)
     head = published.head if published else None
     if method not in OWN and not head:
         raise InputError(f"--draft-path: must say where the engine finds the {method} head")

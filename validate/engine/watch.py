@@ -24,7 +24,7 @@ from perfmodel.operations import Array, Floats
 from perfmodel.reading import read_text
 from perfmodel.specs import UnknownAcceptance
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, read_acceptance
-from perfmodel.specs.acceptance.acceptance_library import typical_decay
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
 from perfmodel.speculation import Acceptance, Scenario, interval_of, speedups
 from perfmodel.speculation.acceptance import conditional_from_survival
@@ -178,7 +178,7 @@ def drift(query: Query, served: ServedCounts, expected: Acceptance | None = None
     point = replace(query, batch=int(batch), context=round(served.context), gamma=None)
     scenario = resolve(point, served.acceptance)
     if served.acceptance.measured_to is not None and scenario.draft.kind != "self":
-        decay = typical_decay(library_word(scenario.draft))
+        decay = acceptance_library().typical.decay(library_word(scenario.draft))
         scenario = replace(scenario, acceptance=served.acceptance.replace(decay=decay))
     lengths = np.arange(scenario.longest(MOST_GAMMA) + 1, dtype=np.int64)
     if served.gamma >= len(lengths):

@@ -2,7 +2,7 @@
 library.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
@@ -11,14 +11,8 @@ from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_library import (
     DEFAULT_TASK,
     LEAST_KNOWN,
-    find_published,
-    first_rates,
+    acceptance_library,
     head_kind,
-    library,
-    median,
-    published_drafts,
-    short_name,
-    typical_decay,
 )
 from perfmodel.specs.acceptance.acceptance_rows import (
     AcceptanceRow,
@@ -26,6 +20,8 @@ from perfmodel.specs.acceptance.acceptance_rows import (
     find_acceptance,
     published_rows,
 )
+from perfmodel.specs.acceptance.library_row import short_name
+from perfmodel.specs.acceptance.typical import median
 from perfmodel.specs.models.model import ModelSpec, name_of
 from perfmodel.speculation import Acceptance
 
@@ -55,15 +51,25 @@ def measured_acceptance(
             raise
         if (published := published_acceptance(model, draft, task, head)) is not None:
             return published
-        drafts = ", ".join(published_drafts(short_name(model)))
-        known = f"published for it: {drafts}" if drafts else ""
-        alike = {short_name(name): None for name in target.aliases}
-        if others := [name for name in alike if library_word(draft) in published_drafts(name)]:
-            known += f"{known and '; '}published for models of its shape: {', '.join(others)}"
-        if rates := first_rates(library_word(draft)):
-            span = f"{rates[0]:.2f} to {rates[-1]:.2f} (median {median(rates):.2f})"
-            known += f"{known and '; '}other {draft.name} drafts have their first token accepted at {span}"
+        known = "; ".join(_published_instead(model, target, draft))
         raise UnknownAcceptance(error.flag, error.why, error.remedy, known) from None
+
+
+def _published_instead(model: str, target: ModelSpec, draft: Draft) -> Iterator[str]:
+    """What is published of other drafts of this target, and of this draft on other targets."""
+    published = acceptance_library()
+    drafts = published.drafts_of(short_name(model))
+    if drafts:
+        yield f"published for it: {', '.join(drafts)}"
+    word = library_word(draft)
+    alike = dict.fromkeys(map(short_name, target.aliases))
+    others = [name for name in alike if word in published.drafts_of(name)]
+    if others:
+        yield f"published for models of its shape: {', '.join(others)}"
+    rates = published.typical.first_rates(word)
+    if rates:
+        span = f"{rates[0]:.2f} to {rates[-1]:.2f} (median {median(rates):.2f})"
+        yield f"other {draft.name} drafts have their first token accepted at {span}"
 
 
 def published_acceptance(
@@ -74,14 +80,14 @@ def published_acceptance(
     """
     if not draft.kv.reads_all or draft.kind == "self":
         return None
-    entry = find_published(short_name(model), library_word(draft), task, head)
+    entry = acceptance_library().find(short_name(model), library_word(draft), task, head)
     if entry is None:
         return None
     unknown = head is not None and head_kind(head) is not None and entry.head.lower() != head.lower()
     unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
     drafted, tokens = zip(*entry.tokens.items(), strict=True)
     smoothed = ", smoothed so that later positions gain less" if _noisy(drafted, tokens) else ""
-    decay = typical_decay(library_word(draft))
+    decay = acceptance_library().typical.decay(library_word(draft))
     if drafted[-1] < LEAST_KNOWN:
         smoothed += f"; each position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
     instead = f"; none is published for {head}" if unknown else ""
@@ -111,9 +117,8 @@ def acceptance_by_context(
 
 def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:
     """Hugging Face id of the head behind an acceptance of the library; None for any other acceptance."""
-    heads = (
-        row.head for row in library() if (row.target, row.draft) == (short_name(model), library_word(draft))
-    )
+    subject = (short_name(model), library_word(draft))
+    heads = [row.head for row in acceptance_library().rows if (row.target, row.draft) == subject]
     return next((head for head in heads if head and acceptance.source.startswith(f"{head}, ")), None)
 
 

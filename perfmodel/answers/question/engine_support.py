@@ -14,8 +14,8 @@ from perfmodel.specs import (
     DRIFT,
     ModelSpec,
     Precision,
+    acceptance_library,
     kv_format,
-    published_drafts,
     release,
     serving_engines,
     short_name,
@@ -113,7 +113,9 @@ def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine:
     It is ``self`` if the engine runs none of them or is not a serving engine. model: the target as the user
     named it. named_engine: the value of ``--engine``.
     """
-    published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
+    published = sorted(
+        acceptance_library().drafts_of(short_name(model)), key=lambda name: (*ORDER, name).index(name)
+    )
     own = ("mtp",) if kind_of("mtp").suits(target) else ()
     for name in (*published, *own, HEAD):
         with suppress(InputError):  # a head of another model's shape

@@ -38,7 +38,7 @@ from perfmodel.specs import (
     modelled_power_limit,
     serving_engines,
 )
-from perfmodel.specs.acceptance.acceptance_library import typical_decay
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.speculation import (
     Acceptance,
@@ -135,7 +135,7 @@ def _published(query: Query, target: ModelSpec, draft: Draft, context: float) ->
     longest = acceptance.max_gamma
     if query.gamma is None or longest is None or query.gamma <= longest:
         return acceptance
-    return acceptance.extended(query.gamma, typical_decay(library_word(draft)))
+    return acceptance.extended(query.gamma, acceptance_library().typical.decay(library_word(draft)))
 
 
 def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
@@ -281,7 +281,7 @@ def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Accep
     accepts about the same at every position (MagicDec, arXiv 2408.11049).
     """
     source = f"{GIVEN}, by tokens per iteration"
-    decay = 1.0 if draft.kind == "self" else typical_decay(library_word(draft))
+    decay = 1.0 if draft.kind == "self" else acceptance_library().typical.decay(library_word(draft))
     if decay < 1.0:
         source += f"; each position beyond {gamma} at {decay:.2f} of the one before, as is usual"
     return Acceptance.from_tokens_per_iteration(tokens_per_iteration, gamma, source, decay)

@@ -12,7 +12,7 @@ from perfmodel.answers.question.acceptance_of import library_word
 from perfmodel.drafts.base import Draft
 from perfmodel.immutable import Immutable
 from perfmodel.operations import Array
-from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN, first_rates, typical_decay
+from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN, acceptance_library
 from perfmodel.speculation import Acceptance
 from perfmodel.speculation.acceptance import BEYOND_MEASURED
 
@@ -89,14 +89,15 @@ def typical_acceptance(draft: Draft) -> Typical | None:
     """The typical acceptance of a draft's kind; None if too few results of it were published.
 
     The first position is between the `MIDDLE` quantiles of published results, and each later one accepts the
-    usual share of the one before (`typical_decay`). Published lengths end it.
+    usual share of the one before (`TypicalAcceptance.decay`). Published lengths end it.
     """
     word = library_word(draft)
-    rates = first_rates(word)
+    typical = acceptance_library().typical
+    rates = typical.first_rates(word)
     if len(rates) < LEAST_PUBLISHED or not draft.kv.reads_all:
         return None
     positions = np.arange(LEAST_KNOWN + BEYOND_MEASURED, dtype=np.float64)
-    decays = np.power(typical_decay(word), positions)
+    decays = np.power(typical.decay(word), positions)
     low, high = np.quantile(rates, MIDDLE)
     return Typical(_positions(low, decays), _positions(high, decays))
 

@@ -1,0 +1,86 @@
+"""One row of the published acceptance: the mean results of a head on a target and a task."""
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from perfmodel.specs.boundary.files import spelling
+from perfmodel.specs.models.model import IN_FORMAT, hub_id, load_model
+
+_MAKER = re.compile(r"^(meta|nvidia)-")
+_TUNED = re.compile(
+    r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp|static|pertensor)(?=-|$)"
+)
+_RELEASE_MONTH = re.compile(r"-\d{4}$")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryRow:
+    """Published results of one head on one task.
+
+    drafted: draft lengths. tokens_per_iteration: at each length, including the bonus token. positions:
+    survival at 1, 2, ... if published, else empty. All three are numbers with slashes. spread: standard
+    deviation over data sets of the logarithm of tokens per iteration; None for a single one. figures: number
+    of summarised results.
+    """
+
+    target: str
+    draft: str
+    head: str
+    task: str
+    thinking: str
+    temperature: str
+    engine: str
+    drafted: str
+    tokens_per_iteration: str
+    positions: str
+    spread: float | None
+    figures: int
+    source: str
+
+    @property
+    def tokens(self) -> dict[int, float]:
+        """Draft length -> tokens per iteration."""
+        return dict(zip(map(int, self.drafted.split("/")), _numbers(self.tokens_per_iteration), strict=True))
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """Survival by position, from 1."""
+        return _numbers(self.positions)
+
+    @property
+    def text(self) -> str:
+        """The text of the results, such as ``chat, thinking on``."""
+        return f"{self.task}, thinking {self.thinking}" if self.thinking else self.task
+
+
+@cache
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(map(float, filter(None, text.split("/"))))
+
+
+def short_name(name: str) -> str:
+    """The library's key of a model: its Hugging Face id in lower case, without owner, maker and tuning
+    suffix.
+
+    ``meta-llama/Llama-3.3-70B-Instruct`` becomes ``llama-3.3-70b``. Raises InputError for an unknown name.
+    """
+    repository = os.path.basename(_repository(name).rstrip("/")).lower()
+    in_format = IN_FORMAT.fullmatch(repository)
+    model = in_format[1] if in_format else repository
+    return _TUNED.sub("", _MAKER.sub("", model))
+
+
+def _repository(name: str) -> str:
+    """The Hugging Face id of a model, or of the one that it is another format of; else its bundled name."""
+    in_format = IN_FORMAT.fullmatch(spelling(name))
+    known = hub_id(name)
+    if not known and in_format:
+        known = hub_id(in_format[1])
+    return known or load_model(name).name
+
+
+def undated(target: str) -> str:
+    """The key without a release month, as in DeepSeek-R1-0528; the library has the plain name."""
+    return _RELEASE_MONTH.sub("", target)
