@@ -20,7 +20,8 @@ LONG_WAIT_S = 1.0
 
 def alternatives(a: Advice) -> Iterator[str]:
     """What a reader may prefer to the choice."""
-    known = [_harder(a), _simpler(a), _sooner(a), _fewer_gpus(a), _slow(a), _at_reading_pace(a)]
+    known = [_harder(a), _simpler(a), _sooner(a), _fewer_gpus(a)]
+    known += [_slow(a), _at_reading_pace(a), _smaller_weights(a)]
     yield from (sentence for sentence in known if sentence is not None)
 
 
@@ -105,6 +106,14 @@ def _at_reading_pace(a: Advice) -> str | None:
     rate = f"{unbounded.throughput_tokens_per_s_per_device:.0f} tokens/s/GPU"
     free = f"{unbounded.layout}, {draft}, batch {unbounded.batch}: {rate} at {seconds(unbounded.tpot_s)}"
     return f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token."
+
+
+def _smaller_weights(a: Advice) -> str | None:
+    """What smaller weights would change where memory is full."""
+    if (smaller := a.smaller_weights) is None:
+        return None
+    batch = f"With --weights {smaller.weights} memory holds batch {smaller.batch}"
+    return f"{batch}: {smaller.gain:.1f} times the tokens per second of the best baseline, without a draft."
 
 
 def _behind(a: Advice, p: Pick) -> float:

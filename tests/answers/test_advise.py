@@ -450,3 +450,16 @@ def test_a_draft_without_room_comes_with_the_cache_that_makes_room() -> None:
     smaller = advise("qwen2.5-coder-32b", "rtx-3090", kv_dtype="q8_0", **question)
     assert smaller.chosen.gamma == remedy.gamma
     assert full.chosen.tpot_s / smaller.chosen.tpot_s == pytest.approx(remedy.speedup)
+
+
+def test_smaller_weights_are_named_where_memory_is_full() -> None:
+    question = {"model": "ernie-4.5-21b-a3b", "hardware": "rtx-a6000", "draft": ["ngram"], "context": 16384}
+    full = advise(**question)
+    named = full.smaller_weights
+    assert named.weights == "fp8"
+    smaller = advise(weights="fp8", **question)
+    assert smaller.baseline.batch == named.batch > full.chosen.batch
+    assert named.gain == pytest.approx(smaller.baseline.objective / full.baseline.objective)
+    assert named.gain > 1.5
+    assert smaller.smaller_weights is None
+    assert advise("llama-3.1-8b", "h100", draft=["ngram"]).smaller_weights is None

@@ -11,6 +11,7 @@ from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
 from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
+from perfmodel.answers.advice.smaller_weights import SmallerWeights
 from perfmodel.answers.advice.tree_drafts import TreeDraft, TreeSkip
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.remedies import Remedy
@@ -54,14 +55,15 @@ class Advice(Answer):
     the best point of each layout, the best first. by_hardware: the choice on each kind of device,
     the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
     if it never is. not_run: a better configuration that the engine does not run. unbounded: the best one
-    without a bound on TPOT, where the question states none and this one has less than ten tokens per second
-    and sequence; all others then keep that bound. serve: the
-    engine's command line for one server of the choice. unmeasured, likely: the break-even alpha of each
-    draft, and its gain with a typical acceptance, where no allowed draft has a known acceptance. remedies:
-    switches with which the best draft would pay at its batch, where it does not. pools: for a rate on more
-    devices than a box has, one pool against a prefill and a decode pool; all other fields are of one pool.
-    trees: the best tree of each draft with rates by rank, the best first; `chosen` is always a chain or the
-    baseline, and the verdict `infeasible` where only a tree keeps the bounds.
+    without a bound on TPOT, where the question states none and this one has less than ten tokens per
+    second and sequence; all others then keep that bound. serve: the engine's command line for one server
+    of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain with a typical
+    acceptance, where no allowed draft has a known acceptance. remedies: switches with which the best
+    draft would pay at its batch, where it does not. smaller_weights: what FP8 weights would change where
+    16-bit ones leave little room. pools: for a rate on more devices than a box has, one pool against a
+    prefill and a decode pool; all other fields are of one pool. trees: the best tree of each draft with
+    rates by rank, the best first; `chosen` is always a chain or the baseline, and the verdict
+    `infeasible` where only a tree keeps the bounds.
     """
 
     query: AdviseQuery
@@ -86,6 +88,7 @@ class Advice(Answer):
     unmeasured: tuple[BreakEven, ...] = ()
     likely: tuple[TypicalGain, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    smaller_weights: SmallerWeights | None = None
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
     pools: PoolAdvice | None = None

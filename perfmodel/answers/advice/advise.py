@@ -29,6 +29,7 @@ from perfmodel.answers.advice.ranking import (
 )
 from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.advice.room_for_draft import room_for_draft
+from perfmodel.answers.advice.smaller_weights import smaller_weights
 from perfmodel.answers.advice.tree_drafts import tree_drafts
 from perfmodel.answers.advice.under_load import under_load
 from perfmodel.answers.declaration import asks
@@ -132,6 +133,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         unmeasured=would_pay,
         likely=likely,
         remedies=remedies,
+        smaller_weights=smaller_weights(question, best_baseline),
         calibration=Calibrated.of(candidates.baselines[0].scenario),
         warnings=(*candidates.left_out(question), *warnings_of(chosen, question)),
         trees=trees,
