@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -234,7 +235,7 @@ UNSPLIT = Query("qwen3-30b-a3b", "rtx-4090", 1, 32_768, tp=2, weights="fp8")
 
 def test_a_switch_that_turns_the_verdict_is_named_with_its_figure() -> None:
     a = whatif(UNSPLIT)
-    assert a.verdict == "does_not_pay"
+    assert a.verdict == "likely_does_not_pay"
     remedy = a.remedies[0]
     assert remedy.switch == "--attention-backend flashinfer"
     with_it = whatif(UNSPLIT, attention_backend="flashinfer", draft=a.query.draft)
@@ -393,3 +394,22 @@ def test_states_of_drafted_tokens_that_do_not_fit_are_said() -> None:
     assert any(words in warning for warning in kept.warnings)
     fits = whatif("qwen3.8-27b", "dgx-spark", 8, 1024, **question)
     assert not any("--state-rollback" in warning for warning in (*one.warnings, *fits.warnings))
+
+
+def test_where_no_length_gains_the_verdict_is_that_of_the_least_loss() -> None:
+    """A loss of 1 % within a wide interval is not sure; one at an acceptance of 0 is."""
+    near = whatif("gpt-oss-20b", "rtx-5090", 1, 4096, draft="eagle3", engine="llamacpp")
+    assert near.query.gamma == 0
+    assert near.verdict == "too_close_to_call"
+    stated = re.search(r"gamma (\d+) gives ([\d.]+)x \(([\d.]+) to ([\d.]+)\)", near.reason)
+    length, speedup, low, high = map(float, stated.groups())
+    at_length = whatif(near.query, gamma=int(length))
+    assert at_length.verdict == near.verdict
+    assert at_length.speedup == pytest.approx(speedup, abs=0.005)
+    assert at_length.speedup_interval == pytest.approx((low, high), abs=0.005)
+    shorter = [whatif(near.query, gamma=n).speedup for n in (1, 2, 3)]
+    assert at_length.speedup == max(shorter) < 1.0
+    sure = whatif("llama-3.1-8b", "h100", 1, 1024, draft="eagle3", alpha=0.0)
+    assert sure.verdict == "does_not_pay"
+    asked = whatif("gpt-oss-20b", "rtx-5090", 1, 4096, draft="eagle3", engine="llamacpp", gamma=0)
+    assert asked.verdict == "does_not_pay"

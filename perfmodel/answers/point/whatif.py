@@ -10,6 +10,7 @@ import numpy as np
 
 from perfmodel.answers.advice.best import best_batch
 from perfmodel.answers.declaration import asks
+from perfmodel.answers.point.least_loss import LeastLoss, least_loss
 from perfmodel.answers.point.remedies import Remedy, remedies
 from perfmodel.answers.point.verdict import (
     LIKELY,
@@ -222,11 +223,14 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     saved = float(p.ar_tpot_s - p.tpot_s)
     repaid_tokens = math.ceil(setup / saved) if saved > 0 else None
     room = memory_of(scenario, batch, context, gamma, query.memory_fraction).single()
-    why = _reason(scenario, p, context, str(target_step.limiter))
+    least = _least_loss(query, scenario, gamma)
+    why = _reason(scenario, p, context, str(target_step.limiter), least)
     if not room.fits:
         otherwise = verdict(scenario, context, float(p.speedup), interval, gamma)
         why = f"{does_not_fit(room, gamma, otherwise)}; {why}"
     word = verdict(scenario, context, float(p.speedup), interval, gamma, room.fits)
+    if least is not None and room.fits:
+        word = least.verdict
     if gamma:
         lengths = context_lengths(scenario, batch, gamma, query.batch_range)
         runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, query.engine)
@@ -335,13 +339,25 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     )
 
 
-def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str) -> str:
-    """`reason`; if no draft pays, why the shortest one does not; or that the acceptance is unknown."""
+def _least_loss(query: Query, scenario: Scenario, gamma: int) -> LeastLoss | None:
+    """The draft length that loses least, if the search for one found none that gains; else None."""
+    if gamma or query.gamma is not None or scenario.acceptance is None:
+        return None
+    return least_loss(query, scenario)
+
+
+def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str, least: LeastLoss | None) -> str:
+    """`reason`; if no draft pays, why the one that loses least does not (the shortest one if none is given);
+    or that the acceptance is unknown.
+    """
     if scenario.acceptance is None:
         return (
             "gamma 0 is the baseline; give an acceptance, such as an alpha, to see whether a draft would pay"
         )
     if int(p.gamma) or int(p.gamma_optimal):
         return reason(p, limiter)
-    shortest = predict(scenario, Workload.of(p.batch, context, 1), 1)
-    return f"{reason(p, limiter)}; at gamma 1 {reason(shortest, limiter)}"
+    tried = 1 if least is None else least.gamma
+    workload = Workload.of(p.batch, context, tried)
+    why = reason(predict(scenario, workload, tried), limiter)
+    words = f"at gamma {tried}" if least is None else f"{least.text}:"
+    return f"{reason(p, limiter)}; {words} {why}"
