@@ -2,12 +2,33 @@
 
 LENGTH = "--gamma N, drafted tokens per iteration"
 POOLS = "`traffic --prefill 1x8 --decode 2x8` asks for separate prefill and decode pools (docs/racks.md)"
+SAMPLING = (
+    "sampling changes the acceptance alone: give a measured one, as by "
+    "`validate acceptance --temperature` (docs/observe.md)"
+)
+ASSUMED = "assumed to be on; `validate engine --watch LOG` names it where a log says that it is off"
 EARLY = (
     "drafts that stop early have a mean length: give it as --gamma, drafted over iterations, with the "
     "printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
 )
 ENGINE_FLAGS = {
-    EARLY: ("--spec-draft-p-min", "--draft-p-min", "--p-min"),
+    EARLY: (
+        "--spec-draft-p-min",
+        "--draft-p-min",
+        "--p-min",
+        "--spec-draft-n-min",
+        "--draft-min",
+        "--draft-n-min",
+    ),
+    SAMPLING: ("--temperature", "--temp", "--top-p", "--top-k", "--min-p", "--rejection-sample-method"),
+    ASSUMED: ("--async-scheduling", "--flash-attn", "--enable-overlap-schedule", "--compilation-config"),
+    "--hardware NAME:pcie5, the device in a server of that PCIe generation": ("--pcie", "--pcie-gen"),
+    "`traffic --max-num-batched-tokens N`, the tokens of a pass over prompts": (
+        "--chunked-prefill-size",
+        "--max-prefill-tokens",
+        "--ubatch-size",
+    ),
+    "--redundant-experts N and --moe-imbalance X": ("--enable-eplb", "--num-redundant-experts"),
     LENGTH: (
         "--spec-draft-n-max",
         "--draft-max",

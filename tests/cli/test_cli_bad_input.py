@@ -65,6 +65,11 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
         ("--spec-draft-p-min", "a flag of an engine; here: drafts that stop early have a mean length"),
         ("--n-gpu-layers", "a flag of an engine; here: --gpu-layers N with"),
         ("--tensor-split", "a flag of an engine; here: --layer-split N"),
+        ("--draft-min", "a flag of an engine; here: drafts that stop early have a mean length"),
+        ("--temperature", "a flag of an engine; here: sampling changes the acceptance alone"),
+        ("--flash-attn", "a flag of an engine; here: assumed to be on"),
+        ("--chunked-prefill-size", "a flag of an engine; here: `traffic --max-num-batched-tokens N`"),
+        ("--mmproj", "vision and audio encoders: not modelled"),
         ("--disaggregation-mode", "a flag of an engine; here: `traffic --prefill"),
     ],
 )
