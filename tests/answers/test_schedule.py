@@ -20,8 +20,9 @@ from perfmodel.answers.advice.draft_lengths import (
     _table,
     length_tables,
 )
-from perfmodel.answers.advice.engine_lines import export, five_item_rows, served_target
+from perfmodel.answers.advice.engine_lines import export, five_item_rows
 from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.advice.served_target import served_target
 from perfmodel.answers.advice.servers import ServedTarget
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query

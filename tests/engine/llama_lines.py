@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
-from perfmodel.answers.advice.engine_lines import Export, export, served_target
+from perfmodel.answers.advice.engine_lines import Export, export
+from perfmodel.answers.advice.served_target import served_target
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.question import Query, draft_word, resolve
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidates, find_candidates, without_acceptance
-from perfmodel.answers.advice.engine_lines import UNQUANTISED
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served, estimated, most_clients
+from perfmodel.answers.advice.served_target import UNQUANTISED
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import clients, request_rate, seconds
 from perfmodel.errors import InputError

@@ -6,8 +6,9 @@ import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import LengthTable
-from perfmodel.answers.advice.engine_lines import Export, export, served_with
+from perfmodel.answers.advice.engine_lines import Export, export
 from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.served_target import served_with
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.servers.llamacpp import DEFAULT_LENGTH
 from perfmodel.answers.point.remedies import Remedy, remedies

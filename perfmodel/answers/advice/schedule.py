@@ -17,14 +17,9 @@ from perfmodel.answers.advice.draft_lengths import (
     Range,
     length_tables,
 )
-from perfmodel.answers.advice.engine_lines import (
-    Export,
-    ServedTarget,
-    export,
-    five_item_rows,
-    no_line,
-    served_with,
-)
+from perfmodel.answers.advice.engine_lines import Export, export, five_item_rows, no_line
+from perfmodel.answers.advice.served_target import served_with
+from perfmodel.answers.advice.servers import ServedTarget
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import SHARE, argument, asks, question
 from perfmodel.answers.point.verdict import Calibrated, warnings

@@ -1,0 +1,208 @@
+"""The target and the draft as an engine serves them: names, formats and files of what was priced."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from perfmodel.answers.advice.servers import ServedFile, ServedTarget, servers
+from perfmodel.answers.advice.servers.base import longest_sequence
+from perfmodel.answers.advice.servers.llamacpp import gguf_name
+from perfmodel.answers.question import CommonOptions, draft_word, published_head
+from perfmodel.answers.question.placement import check_blocks
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs import (
+    DRIFT,
+    engine_of,
+    in_gguf,
+    is_gguf,
+    served_id,
+    serving_engines,
+    weight_format,
+)
+from perfmodel.specs.acceptance.acceptance_library import head_kind
+from perfmodel.specs.engines.backends import attention_of
+from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format
+from perfmodel.specs.models.ggml import repository
+from perfmodel.specs.models.mlx import converted_name
+from perfmodel.specs.models.model import Checkpoint
+from perfmodel.speculation import Scenario
+from perfmodel.speculation.confidence import best_stop
+
+UNQUANTISED = ("bf16", "fp16", "fp32")
+"""Formats of checkpoints that are not quantised."""
+UNQUANTISED_BYTES = 2.0
+"""Bytes of a weight while an engine quantises it."""
+
+
+def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:
+    """The target of a question to `advise` or `schedule`, and the path where the engine finds its draft.
+
+    named: the draft as the user named it; None without a draft. Raises InputError for a path that no line can
+    show.
+    """
+    for flag in ("model_path", "draft_path"):
+        path = getattr(question, flag, None) or ""
+        if not path.isprintable():
+            raise refuse(f"--{flag.replace('_', '-')}", None, "printable characters", path)
+    draft_path = None
+    if named is not None:
+        draft_path = question.draft_path or draft_source(question, scenario, named)
+    served = served_target(question, question.model_path or served_id(question.model), scenario)
+    if served.alone and question.model_path is None and served.model_id:
+        served = replace(served, model_id=converted_name(served.model_id, scenario.precision.weights.name))
+    elif question.model_path is None and served.file is None and served.weights != "bf16":
+        served = _in_its_format(served, scenario)
+    return served, draft_path
+
+
+def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
+    """The target of a question. Formats of the checkpoint itself need no flag."""
+    checkpoint_format = scenario.target.weights
+    other_format = question.weights not in (None, checkpoint_format, main_format(checkpoint_format))
+    weights = scenario.precision.weights.name.replace("-wo", "")  # a checkpoint is the same on any device
+    engine = engine_of(scenario.machine.calibration)
+    serving = serving_engines().get(engine or "")
+    no_bf16_on = () if serving is None else serving.no_bf16_on
+    fabric = scenario.machine.fabric
+    _, _, version = (question.engine or "").partition(DRIFT)
+    kv_dtype = "bf16" if question.kv_dtype is None else scenario.precision.kv.name
+    quantises = weights == "fp8" and checkpoint_format in UNQUANTISED
+    longest = partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len)
+    latent = scenario.target.mla is not None
+    backend, environment = _attention(scenario)
+    if question.attention_backend is not None or not environment or latent:
+        backend = question.attention_backend  # the engine has another word for a latent cache
+    return ServedTarget(
+        model_id=model_id,
+        tensor_parallel=scenario.machine.tensor_parallel,
+        weights=weights if other_format else "bf16",
+        kv_dtype=kv_dtype,
+        memory_fraction=question.memory_fraction,
+        vocab_size=scenario.target.vocab_size,
+        expert_parallel=scenario.expert_parallel,
+        data_parallel=scenario.data_parallel,
+        attention_backend=backend,
+        environment=environment,
+        half=scenario.machine.gpu.architecture.startswith(no_bf16_on),
+        file=_file(question, model_id, scenario),
+        mtp_layers=scenario.target.num_nextn_predict_layers,
+        latent=latent,
+        engine=engine,
+        nodes=1 if fabric is None else fabric.nodes,
+        dispatch=_dispatch(scenario),
+        version=version,
+        alone=serving is not None and serving.conversion == "mlx",
+        on_load=quantises,
+        holds_unquantised=_holds_unquantised(scenario),
+        longest=longest,
+    )
+
+
+def _dispatch(scenario: Scenario) -> Mapping[str, str]:
+    """Engine -> its word for the library that dispatches tokens to their experts; empty if none does."""
+    fabric = scenario.machine.fabric
+    if fabric is None or fabric.link.exchange is None or not scenario.layout.exchanges:
+        return {}
+    return fabric.link.exchange.words
+
+
+def _attention(scenario: Scenario) -> tuple[str | None, str]:
+    """The attention backend that was priced, and what it needs in the environment of the server."""
+    machine = scenario.machine
+    name = machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
+    attention = attention_of(machine.calibration.stack)
+    if name is None or attention is None:
+        return name, ""
+    return name, attention.backends[name].environment
+
+
+def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedFile | None:
+    """The GGUF file of a question; None for an engine that serves none."""
+    machine = scenario.machine
+    server = servers().get(engine_of(machine.calibration) or "")
+    if server is None or not server.serves_files:
+        return None
+    stop = None
+    acceptance = scenario.acceptance
+    if acceptance is not None and acceptance.bins:
+        stop = partial(best_stop, scenario, fraction=question.memory_fraction)
+    return ServedFile(
+        path=_path_of_file(question, model_id, scenario),
+        tensor_parallel=machine.tensor_parallel,
+        layer_devices=scenario.account.server.devices,
+        cpu_moe=question.cpu_moe,
+        gpu_layers=question.gpu_layers,
+        kv_dtype=scenario.precision.kv.name,
+        best_stop=stop,
+    )
+
+
+def _path_of_file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> str:
+    """The GGUF file that the question names, in its format; else the usual name of such a file."""
+    mix = in_gguf(question.weights or scenario.target.weights)
+    named = next((name for name in (model_id or "", question.model) if is_gguf(name)), None)
+    if named is None or (repository(named) and "/" not in named):
+        return gguf_name(model_id or scenario.target.name, mix)
+    if question.weights is not None and repository(named):
+        return f"{named.partition(':')[0]}:{mix.upper()}"
+    return named
+
+
+def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
+    """The target with a checkpoint in the format of the question. Without one it is quantised on load, or has
+    no name.
+    """
+    checkpoint_format = scenario.target.weights
+    if main_format(checkpoint_format) in alike(served.weights):
+        return replace(served, checkpoint=checkpoint_format)
+    vendor = scenario.machine.gpu.vendor
+    known = None if served.model_id is None else checkpoint(served.model_id, served.weights, vendor)
+    if known is not None and _divides(known, scenario):
+        return replace(served, model_id=known.checkpoint, checkpoint=known.weights, on_load=False)
+    return served if served.on_load else replace(served, model_id=None)
+
+
+def _divides(known: Checkpoint, scenario: Scenario) -> bool:
+    """Whether the devices of the scenario divide the weights of a checkpoint along its blocks."""
+    groups = (scenario.expert_parallel, scenario.data_parallel)
+    precision = scenario.precision.replace(weights=weight_format(known.weights))
+    try:
+        check_blocks(scenario.target, precision, scenario.machine.tensor_parallel, *groups)
+    except InputError:
+        return False
+    return True
+
+
+def _holds_unquantised(scenario: Scenario) -> bool:
+    """Whether the devices have the memory for the target's unquantised weights."""
+    machine = scenario.machine
+    share_bytes = UNQUANTISED_BYTES * scenario.target.total_params / machine.tensor_parallel
+    return machine.gpu.memory is None or share_bytes < machine.gpu.memory_bytes
+
+
+def draft_source(question: Any, scenario: Scenario, named: str) -> str | None:
+    """The Hugging Face id of the draft for an engine: of the head that the question names, of the draft's
+    model, or of the published head.
+
+    named: the draft as the user named it.
+    """
+    draft = scenario.draft
+    head = _named_head(question.draft, draft)
+    if head is not None:
+        return head
+    if draft.named_model:
+        return served_id(named.removeprefix(f"{draft.kind}:"), "--draft")
+    if draft.kind == "mtp":
+        mtp_head = scenario.target.mtp_head
+        return None if mtp_head == scenario.target.hf_id else mtp_head
+    if scenario.acceptance is None:
+        return None
+    return published_head(question.model, draft, scenario.acceptance)
+
+
+def _named_head(drafts: str | Sequence[str] | None, draft: Draft) -> str | None:
+    """The repository of a head of this kind that the question names as its draft."""
+    names = [drafts] if isinstance(drafts, str) else drafts or ()
+    return next((name for name in names if head_kind(name) == draft_word(draft)), None)
