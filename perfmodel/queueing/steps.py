@@ -347,12 +347,15 @@ def sequences_of(
 
 def _unused_tokens(scenario: Scenario, drafted: NDArray[np.int64]) -> Array:
     """Tokens of its cache that a running request holds and does not use, on average: half of its last
-    block, and the room for the tokens that the engine will draft next, ``[draft length]``.
+    block, and the room for drafted tokens of coming iterations, beside those that a pass verifies,
+    ``[draft length]``.
     """
-    engine = serving_engines().get(engine_of(scenario.machine.calibration) or "")
+    calibration = scenario.machine.calibration
+    engine = serving_engines().get(engine_of(calibration) or "")
     if engine is None:
         return np.zeros(drafted.shape)
-    return (engine.prefix.block - 1.0) / 2.0 + drafted.astype(float)
+    slots = engine.drafted_slots.of(calibration.version) if engine.drafted_slots else 2
+    return (engine.prefix.block - 1.0) / 2.0 + (slots - 1.0) * drafted.astype(float)
 
 
 def readings_of(

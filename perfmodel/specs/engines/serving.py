@@ -142,6 +142,19 @@ class Scheduler(Frozen):
         return since(self.passes, version)
 
 
+class DraftedSlots(Frozen):
+    """Tokens of cache that a running request holds for each token that it drafts: version from which on ->
+    their number.
+    """
+
+    tokens: dict[str, Annotated[int, Meta(ge=0)]]
+    source: Text
+
+    def of(self, version: str) -> int:
+        """The number of a version; of the newest if it is empty."""
+        return since(self.tokens, version)
+
+
 class ReservedOutput(Frozen):
     """Room for tokens still to come that an engine keeps free when a request enters. share: of the tokens
     that running requests have still to produce; the new request's own output counts whole. most: the share
@@ -211,7 +224,8 @@ class ServingEngine(Stack):
     (``model_type``) whose model gives a head no hidden states of its inner layers. sparse: what is known of
     a draft with a view of the cache that the engine does not have. prefix: blocks of its prefix cache.
     seats: None if its default is unknown. scheduler: None if prompts and decoding share passes.
-    reserved_output: None if a request enters with room for its prompt.
+    reserved_output: None if a request enters with room for its prompt. drafted_slots: None if it holds two
+    for each.
     prompt_graphs: None if every kernel of a prompt is launched by itself. defects: known problems.
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
     ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
@@ -248,6 +262,7 @@ class ServingEngine(Stack):
     seats: Seats | None = None
     scheduler: Scheduler | None = None
     reserved_output: ReservedOutput | None = None
+    drafted_slots: DraftedSlots | None = None
     prompt_graphs: PromptGraphs | None = None
     untimed_prompts: str = ""
     heads_of_prompts: bool = False
