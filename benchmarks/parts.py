@@ -205,7 +205,7 @@ def decoder() -> list[Row]:
         Row(f"the baseline, {where}", p.batch / plain, "tokens/s"),
         Row(f"self-speculation with {p.draft_kv}, gamma {p.gamma}", p.speedup, "x plain"),
         Row("deciding and committing, of an iteration", 100 * overhead / iteration, "%"),
-        Row("the loop beside its phases, of an iteration", 100 * (iteration / phases - 1), "%"),
+        Row("the loop outside its phases, share of an iteration", 100 * (iteration / phases - 1), "%"),
     ]
 
 

@@ -51,10 +51,10 @@ def _row(name: str, e: dict[str, Any]) -> list[str]:
 
 
 DEPLOYMENTS = {
-    "lmsys-h100-05": "DeepSeek-R1, decode on 72 H100, 256 requests a rank, two micro-batches (ms a step)",
+    "lmsys-h100-05": "DeepSeek-R1, decode on 72 H100, 256 requests per rank, two micro-batches (ms per step)",
     "srt-dsv4-b200-18": "DeepSeek-V4-Pro with MTP 3, 2 x 8 prefill and 1 x 8 decode on B200, 282 clients "
     "(tokens/s per GPU)",
-    "tt-h100-tp16-03": "DeepSeek-R1, TP 16 on two nodes of H100, one request (ms a step)",
+    "tt-h100-tp16-03": "DeepSeek-R1, TP 16 on two nodes of H100, one request (ms per step)",
 }
 """Rows of `docs/racks.md` -> what they are."""
 
@@ -73,7 +73,7 @@ def rack_rows() -> str:
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "DP 16, EP 16 on 2 x 8": {"nodes": "2x8", "ep": 16, "dp": 16},
-    "TP 8 in a box": {"tp": 8},
+    "TP 8 on one node": {"tp": 8},
 }
 
 
@@ -99,5 +99,5 @@ def latent_surface() -> str:
                 )
                 ratios.append(f"{answer.cost_ratios.verify_to_target:.2f}")
             rows.append([title, f"{context // 1024}K", *ratios])
-    head = ["layout", "context", *(f"{batch} a rank" for batch in batches)]
+    head = ["layout", "context", *(f"{batch} per rank" for batch in batches)]
     return "\n".join(table(head, rows)) + "\n"

@@ -180,7 +180,7 @@ def _overloads(rows: Sequence[TrafficRow]) -> Iterator[str]:
         if highest and all(row.saturated for row in of_rate):
             yield (
                 f"{request_rate(rate, 'g')} is {rate / highest:.3g} times what one server serves: with fewer "
-                "replicas requests wait without end, and measured times are those of a queue"
+                "replicas the queue grows without bound, and measured times are mostly waiting"
             )
 
 
