@@ -463,3 +463,10 @@ def test_smaller_weights_are_named_where_memory_is_full() -> None:
     assert named.gain > 1.5
     assert smaller.smaller_weights is None
     assert advise("llama-3.1-8b", "h100", draft=["ngram"]).smaller_weights is None
+
+
+def test_no_smaller_mix_is_named_for_experts_that_stay_in_mxfp4() -> None:
+    """The files of gpt-oss in smaller mixes are hardly smaller; experts on the host make room."""
+    reason = advise("gpt-oss-20b", "rtx-3060", engine="llamacpp", context=16384).reason
+    assert "--weights" not in reason
+    assert "it would fit with --cpu-moe 2" in reason

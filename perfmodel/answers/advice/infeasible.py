@@ -16,6 +16,7 @@ from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 from perfmodel.specs import GPUSpec, engine_of, load_gpu, serving_engines
 from perfmodel.specs.boundary import files
+from perfmodel.specs.models.ggml import CONVERTED
 from perfmodel.speculation import memory_of
 
 SMALLER_KV: dict[str | None, tuple[str, ...]] = {None: ("fp8",), "gguf": ("q8_0", "q4_0")}
@@ -115,6 +116,16 @@ def _listed(would: str, ways: tuple[str, ...]) -> str:
     return f"; {would} {', '.join(texts)} or {last}" if texts else f"; {would} {last}"
 
 
+def _smaller_weights(candidate: Candidate) -> list[str]:
+    """The smaller formats of weights that the device and the checkpoint may have, the largest first. GGUF files
+    of a model with MXFP4 experts keep these in MXFP4, whatever the mix, so none is smaller.
+    """
+    conversion = _conversion(candidate)
+    if conversion == "gguf" and candidate.scenario.target.weights in CONVERTED.values():
+        return []
+    return [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or _computes_nvfp4(candidate)]
+
+
 def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
     """The smaller formats of a KV cache that the engine of a candidate has, the largest first."""
     return SMALLER_KV.get(_conversion(candidate), ())
@@ -124,7 +135,7 @@ def _formats(largest: Candidate, helps: Helps) -> Iterator[str]:
     """The smallest change of number formats; one of both kinds only where neither suffices alone."""
     conversion = _conversion(largest)
     caches = smaller_caches(largest)
-    formats = [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or _computes_nvfp4(largest)]
+    formats = _smaller_weights(largest)
     kv = [f"--kv-dtype {name}" for name in caches if helps(kv_dtype=name)]
     weights = [f"--weights {name}" for name in formats if helps(weights=name)]
     yield from (f"with {change}" for change in (*kv[:1], *weights[:1]))
