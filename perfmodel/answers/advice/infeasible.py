@@ -117,8 +117,8 @@ def _listed(would: str, ways: tuple[str, ...]) -> str:
 
 
 def _smaller_weights(candidate: Candidate) -> list[str]:
-    """The smaller formats of weights that the device and the checkpoint may have, the largest first. GGUF files
-    of a model with MXFP4 experts keep these in MXFP4, whatever the mix, so none is smaller.
+    """The smaller formats of weights that the device and the checkpoint may have, the largest first. GGUF
+    files of a model with MXFP4 experts keep these in MXFP4, whatever the mix, so none is smaller.
     """
     conversion = _conversion(candidate)
     if conversion == "gguf" and candidate.scenario.target.weights in CONVERTED.values():
@@ -133,7 +133,6 @@ def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
 
 def _formats(largest: Candidate, helps: Helps) -> Iterator[str]:
     """The smallest change of number formats; one of both kinds only where neither suffices alone."""
-    conversion = _conversion(largest)
     caches = smaller_caches(largest)
     formats = _smaller_weights(largest)
     kv = [f"--kv-dtype {name}" for name in caches if helps(kv_dtype=name)]
