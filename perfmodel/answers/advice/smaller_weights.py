@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
-from perfmodel.answers.advice.engine_lines import UNQUANTISED
 from perfmodel.answers.advice.prices import price, room
 from perfmodel.answers.advice.ranking import PricedPoint, best
+from perfmodel.answers.advice.served_target import UNQUANTISED
 from perfmodel.errors import InputError
 
 SMALLER = "fp8"
