@@ -68,6 +68,9 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("lm_studio", {}, [(1, 26 + 129 / 2, 0, 1.0, 1 / 26.84)]),
         ("mlx_lm", {}, [(1, 512 + 128, 0, 1.0, 1 / 41.382)]),
         ("mlx_lm", {"gamma": 2, "accepted": 2.0}, [(1, 640, 2, 2.0, 2 / 41.382)]),
+        # 1221.37 x 0.00655 are 8 sequences; 8,192 prompt tokens are theirs together
+        ("sglang_one_batch", {}, [(8, 1024.5, 0, 1.0, 0.00655)]),
+        ("sglang_one_batch", {"output": 64}, [(8, 1024 + 32, 0, 1.0, 0.00655)]),
         ("ollama", {}, [(1, 812 + 320, 0, 1.0, 67.9 / 640)]),
         ("guidellm_table", {}, [(1, 1152, 0, 1.0, 0.0121), (8, 1152, 0, 1.0, 0.0188)]),
         (
@@ -121,6 +124,8 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("one_line", ("100.00T/s", "0T/s"), r"tokens per second: must be above 0"),
         ("lm_studio", ("26.84", "0"), r"tok/sec: must be above 0"),
         ("mlx_lm", ("Prompt:", "x"), r"-: input: must be stated"),
+        ("sglang_one_batch", ("Prefill. latency", "x"), r"-: input: must be stated"),
+        ("sglang_one_batch", ("median latency: 0.00655", "median latency: 0.0"), r"median latency: must be"),
         ("ollama", ("1m7.9s", "1m7.9"), r"eval duration: must be a time such as 4.368s"),
         ("ollama", ("eval count:           640", "x"), r"eval count: must be above 0"),
     ],
@@ -363,6 +368,13 @@ def test_a_log_line_that_begins_with_a_date_in_brackets_is_no_json(monkeypatch, 
     status, out = pasted(monkeypatch, capsys, "[2026-01-11 10:00:01] The server is fired up\n", "--from", "-")
     assert status == 2
     assert "holds no benchmark known here" in out
+
+
+def test_the_speed_of_whole_requests_of_vllm_is_refused_with_what_to_run(monkeypatch, capsys) -> None:
+    line = "Processed prompts: 100%| 8/8 [00:10<00:00, est. speed input: 51.20 toks/s, output: 63.21 toks/s]"
+    status, out = pasted(monkeypatch, capsys, line, "--from", "-")
+    assert status == 2
+    assert "times prompts and answers together: `vllm bench serve`" in out
 
 
 def test_a_speed_alone_is_compared(monkeypatch, capsys) -> None:

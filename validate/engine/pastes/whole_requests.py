@@ -1,4 +1,6 @@
-"""What ``vllm bench latency`` and ``vllm bench throughput`` print: times of whole requests."""
+"""What ``vllm bench latency``, ``vllm bench throughput`` and vLLM's ``LLM.generate`` print: times of whole
+requests.
+"""
 
 import re
 
@@ -6,13 +8,16 @@ from perfmodel.errors import InputError
 from perfmodel.validate.engine.pastes.base import TextForm
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 
-_LINE = re.compile(r"^\s*(?:Avg latency: [\d.]+ seconds|Throughput: [\d.]+ requests/s, )", re.M)
+_LINE = re.compile(
+    r"^\s*(?:Avg latency: [\d.]+ seconds|Throughput: [\d.]+ requests/s, )|est\. speed input: [\d.]+ toks/s",
+    re.M,
+)
 
 
 class WholeRequests(TextForm):
     """Always refused, because prompts and answers are timed together."""
 
-    title = "output of vllm bench latency or throughput"
+    title = "output of vllm bench latency or throughput, or of LLM.generate"
     engine = "vllm"
 
     def has(self, text: str) -> bool:
