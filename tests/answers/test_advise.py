@@ -470,3 +470,14 @@ def test_no_smaller_mix_is_named_for_experts_that_stay_in_mxfp4() -> None:
     reason = advise("gpt-oss-20b", "rtx-3060", engine="llamacpp", context=16384).reason
     assert "--weights" not in reason
     assert "it would fit with --cpu-moe 2" in reason
+
+
+def test_a_gain_under_a_bound_is_as_uncertain_as_the_steps_of_both() -> None:
+    """Steps that are all a quarter slower or faster meet a bound as these do one of 20 or 32 ms: the batch of
+    the baseline then differs by more than that of the draft.
+    """
+    question = {"model": "deepseek-v3.2", "hardware": "gb200", "weights": "nvfp4", "draft": ["mtp"]}
+    question |= {"context": 8192, "tp": (4,), "dp": (4,), "ep": (4,)}
+    tight, at, loose = (advise(**question, max_tpot_ms=bound).robustness for bound in (20, 25, 32))
+    low, high = at.gain_over_baseline_interval
+    assert low < loose.gain_over_baseline < at.gain_over_baseline < tight.gain_over_baseline < high

@@ -92,7 +92,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     better = [p for p in not_allowed if p.value > chosen.value]
     would_pay = break_evens(question, chosen) if rival is None else ()
     likely = likely_gains(question, chosen) if would_pay else ()
-    robustness = robustness_of(question, chosen, best_baseline, searched)
+    robustness = robustness_of(question, chosen, best_baseline, baseline, searched)
     verdict = _verdict(question, chosen, rival, robustness, would_pay)
     option = None
     if best_baseline and chosen.gamma and verdict == "too_close_to_call" and not robustness.worth_the_risk:

@@ -2,6 +2,7 @@
 break-even alpha of each draft without a measured acceptance.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,13 @@ from perfmodel.answers.advice.candidates import find_candidates, without_accepta
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.ranking import PricedPoint, best
 from perfmodel.specs.engines.source_errors import extra_share
-from perfmodel.speculation import alpha_from_tokens_per_iteration, interval_of, log_error, log_middle
+from perfmodel.speculation import (
+    alpha_from_tokens_per_iteration,
+    interval_of,
+    log_error,
+    log_middle,
+    step_log_error,
+)
 
 MOST_BATCHES = 256
 """Largest number of batch sizes to try, not counting the baseline's. A longer list is thinned evenly."""
@@ -59,9 +66,12 @@ def robustness_of(
     query: AdviseQuery,
     chosen: PricedPoint,
     baseline: PricedPoint | None,
+    alone: list[Priced],
     searched: list[Priced],
 ) -> Robustness:
-    """The margins of the choice over the best baseline. searched: the allowed candidates with a draft."""
+    """The margins of the choice over the best baseline. alone, searched: the candidates without a draft, and
+    the allowed ones with one.
+    """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
     if chosen.gamma and gain is not None and baseline is not None:
@@ -72,6 +82,9 @@ def robustness_of(
             fewest = max(fewest, chosen.gained * chosen.tpot_s / query.max_tpot_s)
         priced = next(x for x in searched if x.candidate is chosen.candidate)
         interval = _gain_interval(query, chosen, baseline, priced)
+        if interval is not None and query.max_tpot_s is not None:
+            without = next(x for x in alone if x.candidate is baseline.candidate)
+            interval = _with_steps(gain, interval, _gains_by_step(query, chosen, priced, without))
         alpha = float(alpha_from_tokens_per_iteration(chosen.gained, chosen.gamma))
         smallest = float(alpha_from_tokens_per_iteration(fewest, chosen.gamma))
     return Robustness(
@@ -121,6 +134,42 @@ def _gain_interval(
         else:
             gains.append(point.times(baseline, query))
     return gains[0], gains[1]
+
+
+def _gains_by_step(query: AdviseQuery, chosen: PricedPoint, priced: Priced, alone: Priced) -> list[float]:
+    """The gains if all steps are slower, or faster, by their error: under a bound the draft and the baseline
+    then have other batches. Only those at which both keep the bound.
+    """
+    s = chosen.candidate.scenario
+    error = step_log_error(s, None, float(chosen.batch), float(query.context))
+    if error is None:
+        return []
+    column = [int(np.flatnonzero(priced.drafted == chosen.gamma)[0])]
+    drafted = replace(
+        priced, drafted=priced.drafted[column], tpot_s=priced.tpot_s[:, column], fits=priced.fits[:, column]
+    )
+    gains = []
+    for factor in interval_of(1.0, float(error)):
+        with_draft = _within(query, drafted, factor)
+        without = _within(query, alone, factor)
+        if with_draft is not None and without is not None:
+            gains.append(with_draft.times(without, query))
+    return gains
+
+
+def _within(query: AdviseQuery, priced: Priced, factor: float) -> PricedPoint | None:
+    """The best point within the bound if all times are longer by a factor."""
+    tpot_s = priced.tpot_s * factor
+    allowed = priced.fits & (tpot_s <= (query.max_tpot_s or np.inf))
+    return best(replace(priced, tpot_s=tpot_s, allowed=allowed), query)
+
+
+def _with_steps(gain: float, interval: tuple[float, float], by_step: list[float]) -> tuple[float, float]:
+    """An interval of the gain with the independent error of the steps, whose ends have these gains."""
+    low, high = interval
+    down = [math.log(gain / low), *(math.log(gain / other) for other in by_step if other < gain)]
+    up = [math.log(high / gain), *(math.log(other / gain) for other in by_step if other > gain)]
+    return gain / math.exp(math.hypot(*down)), gain * math.exp(math.hypot(*up))
 
 
 @dataclass(frozen=True, slots=True)
