@@ -183,14 +183,14 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
 
 
 def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeypatch) -> None:
-    """With the 2.9 % of vLLM's requests: a step of 4 %, and ratios whose rows err by 3 and 7.2 %."""
+    """With the 2.1 % of vLLM's requests: a step of 4 %, and ratios whose rows err by 3 and 7.2 %."""
     ratios = np.array([0.0, 0.03, 0.072]) * 2**0.5
     monkeypatch.setattr(tpot_errors, "step_log_error", lambda *_: 0.04)
     monkeypatch.setattr(tpot_errors, "log_error", lambda *_: ratios)
     question = TrafficQuery("llama-3.1-8b", "h100", 1000, 100, request_rate=1)
     scenario = resolve(question.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
     stated = tpot_errors.served_log_errors(scenario, 1, 1000, [0, 1, 2])
-    assert stated == pytest.approx({0: 0.0494, 1: 0.0494, 2: 0.0776}, abs=1e-4)
+    assert stated == pytest.approx({0: 0.0452, 1: 0.0452, 2: 0.0750}, abs=1e-4)
 
 
 def found_doubts(met, asked, cached=None):
