@@ -68,6 +68,11 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("lm_studio", {}, [(1, 26 + 129 / 2, 0, 1.0, 1 / 26.84)]),
         ("mlx_lm", {}, [(1, 512 + 128, 0, 1.0, 1 / 41.382)]),
         ("mlx_lm", {"gamma": 2, "accepted": 2.0}, [(1, 640, 2, 2.0, 2 / 41.382)]),
+        (
+            "two_speeds",
+            {"input": 500, "gamma": 3, "accepted": 2.5},
+            [(1, 500.5, 3, 2.5, 2.5 / 52), (1, 500.5, 0, 1.0, 1 / 33.5)],
+        ),
         # 1221.37 x 0.00655 are 8 sequences; 8,192 prompt tokens are theirs together
         ("sglang_one_batch", {}, [(8, 1024.5, 0, 1.0, 0.00655)]),
         ("sglang_one_batch", {"output": 64}, [(8, 1024 + 32, 0, 1.0, 0.00655)]),
@@ -124,6 +129,7 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("one_line", ("100.00T/s", "0T/s"), r"tokens per second: must be above 0"),
         ("lm_studio", ("26.84", "0"), r"tok/sec: must be above 0"),
         ("mlx_lm", ("Prompt:", "x"), r"-: input: must be stated"),
+        ("two_speeds", ("", ""), r"-: input: must be stated"),
         ("sglang_one_batch", ("Prefill. latency", "x"), r"-: input: must be stated"),
         ("sglang_one_batch", ("median latency: 0.00655", "median latency: 0.0"), r"median latency: must be"),
         ("ollama", ("1m7.9s", "1m7.9"), r"eval duration: must be a time such as 4.368s"),
@@ -375,6 +381,34 @@ def test_the_speed_of_whole_requests_of_vllm_is_refused_with_what_to_run(monkeyp
     status, out = pasted(monkeypatch, capsys, line, "--from", "-")
     assert status == 2
     assert "times prompts and answers together: `vllm bench serve`" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("baseline: 33 t/s\nMTP n=2: 52.1 t/s\nMTP n=4: 47 t/s", [0, 3, 3]),
+        ("I get 128 tokens/s with speculative decoding on, and 342 tokens/s without it: ", None),
+        ("I get, with speculative decoding, 128 tokens/s, and without it 342 tokens/s.", [3, 0]),
+        ("no draft 20.5 tok/s, draft 14.2 tok/s", [0, 3]),
+        ("Prompt: 300 tok/s, output: 30 tok/s", None),
+        ("Baseline 33 tok/s without MTP; 52 tok/s with MTP; 45 tok/s with n=4", None),
+    ],
+)
+def test_two_speeds_are_told_apart_by_the_words_before_them(text: str, kinds: list[int] | None) -> None:
+    form = form_of(text)
+    if kinds is None:
+        assert form is None
+        return
+    steps = read_pasted("-", text, GivenFacts(input=500, gamma=3, accepted=2.0))
+    assert [timing.gamma for timing in steps] == kinds
+
+
+def test_two_speeds_take_the_published_acceptance(monkeypatch, capsys) -> None:
+    given = ["--draft", "mtp", "--gamma", "3", "--from", "-,input=500"]
+    status, out = pasted(monkeypatch, capsys, sample("two_speeds"), *given)
+    assert status == 0
+    assert "acceptance is not in the text; taken:" in out
+    assert "B=1 S=500 K=3: measured 1.55 times the baseline, predicted" in out
 
 
 def test_a_speed_alone_is_compared(monkeypatch, capsys) -> None:
