@@ -107,7 +107,7 @@ def _print(a: Advice, verbose: bool) -> None:
         if line is not None:
             _say_line(a.chosen, line)
             option = a.serve_option.lines.get(word) if a.serve_option is not None else None
-            if option is not None:
+            if option not in (None, line):
                 say(_why_option(a))
                 _say_line(a.option or a.chosen, option)
         if line is None or servers()[word].serves_files or servers()[word].alone:

@@ -261,3 +261,8 @@ def test_a_latent_cache_has_backends_of_its_own() -> None:
     vllm = engine_attention()["vllm"]
     assert vllm.choices("Blackwell", "NVIDIA", "latent") == ["trtllm"]
     assert vllm.choices("Hopper", "NVIDIA", "latent") == ["flashmla"]
+
+
+def test_heads_of_more_than_256_values_have_the_backend_that_runs_them() -> None:
+    """Gemma 4 on an RTX 4090: FlashAttention 2 and FlashInfer have no kernels of such heads there."""
+    assert engine_attention()["vllm"].choices("Ada", "NVIDIA", "wide") == ["triton"]

@@ -155,3 +155,11 @@ def test_a_line_without_the_draft_that_pays_says_so(capsys) -> None:
     text = " ".join(run(capsys, *shlex.split(command)).split())
     assert "Speculate: mtp" in text
     assert "mlx_lm.server has no mtp draft; mlx-vlm and mlx-dspark have one" in text
+
+
+def test_a_second_line_that_is_the_first_one_is_not_printed(capsys) -> None:
+    """mlx_lm has no flag for the MTP layer that should be measured."""
+    command = "advise -m minimax-m2 --hardware m3-ultra-512gb --engine mlx --weights 4bit -c 32k"
+    text = run(capsys, *shlex.split(command))
+    assert text.count("mlx_lm.server --model") == 1
+    assert "To measure" not in text

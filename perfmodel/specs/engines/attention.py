@@ -139,6 +139,10 @@ class EngineAttention(Frozen):
         if head == "latent" and any(b.latent_only for b in self.backends.values()):
             usual = {d.backend for d in own if d.head == head and d.holds("")}
             portable = set()  # such an engine has other backends for a latent cache
+        of_wide = {d.backend for d in own if d.head == "wide"}
+        if head == "wide" and of_wide:
+            usual = of_wide
+            portable = set()  # the engine leaves its usual kernels for these heads, which they do not have
         by_word: dict[str, str] = {}
         for name, backend in sorted(self.backends.items(), key=lambda item: item[0] not in usual):
             if name in usual | portable and backend.runs(architecture, head):
