@@ -13,7 +13,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from perfmodel.errors import InputError
-from perfmodel.explorer.page import Exploration, page, payload
+from perfmodel.explorer.exploration import Exploration
+from perfmodel.explorer.page import page, payload
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 
 MAGICDEC = Exploration(model="llama-3.1-8b", hardware="a100-sxm-80gb,h100-sxm-80gb", tp=8, engine="magicdec")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from perfmodel.explorer.page import explore
     from perfmodel.specs.acceptance.acceptance_rows import published_rows as published_acceptance
     from perfmodel.specs.calibrations.by_engine import load_device as load_gpu
-    from perfmodel.specs.calibrations.calibration import load_calibration
+    from perfmodel.specs.calibrations.loading import load_calibration
     from perfmodel.specs.models.model import load_model
     from perfmodel.specs.published import published_points
 
@@ -55,7 +55,7 @@ _PLACES = {
     "InputError": ("errors", "InputError"),
     "load_model": ("specs.models.model", "load_model"),
     "load_gpu": ("specs.calibrations.by_engine", "load_device"),
-    "load_calibration": ("specs.calibrations.calibration", "load_calibration"),
+    "load_calibration": ("specs.calibrations.loading", "load_calibration"),
     "published_acceptance": ("specs.acceptance.acceptance_rows", "published_rows"),
     "published_points": ("specs.published", "published_points"),
     "models": ("cli.frames", "models"),

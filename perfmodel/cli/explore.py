@@ -9,7 +9,8 @@ from perfmodel.answers.declaration import Argument
 from perfmodel.answers.text import size
 from perfmodel.cli.commands import LLAMA, OUTPUT, command, takes
 from perfmodel.cli.output import progress, warn_some
-from perfmodel.explorer.page import Exploration, page, payload
+from perfmodel.explorer.exploration import Exploration
+from perfmodel.explorer.page import page, payload
 from perfmodel.writing import destination, write
 
 Output = Annotated[

@@ -17,14 +17,7 @@ from perfmodel.specs.calibrations.by_engine import (
     engine_of,
     parse_engine,
 )
-from perfmodel.specs.calibrations.calibration import (
-    CONSTANTS,
-    Calibration,
-    load_calibration,
-    over_host,
-    read_kernels,
-    with_engine,
-)
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Constant, Work, interpolated
 from perfmodel.specs.calibrations.fit_errors import (
     COVERAGE,
@@ -37,6 +30,7 @@ from perfmodel.specs.calibrations.fit_errors import (
     Z,
     square,
 )
+from perfmodel.specs.calibrations.loading import load_calibration, over_host, read_kernels, with_engine
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu, modelled_power_limit
 from perfmodel.specs.engines.backends import attention_of, engine_attention
 from perfmodel.specs.engines.engines import (

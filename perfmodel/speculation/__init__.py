@@ -21,7 +21,8 @@ from perfmodel.speculation.lengths import (
     memory_bound_context,
 )
 from perfmodel.speculation.prediction import DEFAULT_MAX_GAMMA, Prediction, predict
-from perfmodel.speculation.scenario import NONE_NEEDED, Rollback, Scenario, once
+from perfmodel.speculation.remembered import once
+from perfmodel.speculation.scenario import NONE_NEEDED, Rollback, Scenario
 from perfmodel.speculation.uncertainty import (
     Interval,
     acceptance_log_error,

@@ -9,7 +9,8 @@ from perfmodel.costs import Shard
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Floats
 from perfmodel.speculation.accounts import Drafts
-from perfmodel.speculation.scenario import Scenario, once
+from perfmodel.speculation.remembered import once
+from perfmodel.speculation.scenario import Scenario
 
 Number = TypeVar("Number", bound=Floats)
 

@@ -6,7 +6,8 @@ from typing import cast
 
 from perfmodel.specs import Calibration, device_class, source_errors
 from perfmodel.specs.engines.source_errors import SpeedupClass, StepClass
-from perfmodel.speculation.scenario import Scenario, once
+from perfmodel.speculation.remembered import once
+from perfmodel.speculation.scenario import Scenario
 
 
 def step_class(scenario: Scenario) -> StepClass | None:

@@ -17,7 +17,8 @@ import numpy as np
 
 from perfmodel.operations import Array, Mask
 from perfmodel.speculation.iteration import Passes
-from perfmodel.speculation.scenario import Scenario, once
+from perfmodel.speculation.remembered import once
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 SEARCH_TO = 2.0**24

@@ -5,9 +5,9 @@ All times broadcast over ``[batch, context]``; some functions add a trailing axi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
+from functools import cached_property
 from operator import attrgetter
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -392,22 +392,3 @@ def _formulas_of(scenario: Scenario) -> PassFormulas:
         draft_step=of(draft_step, drafting, *point),
         setup=Formula(scenario.before_first_token_s, "batch", "context", runs=runs),
     )
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def once(function: Callable[P, T]) -> Callable[P, T]:
-    """Computes a function of a scenario and of few other values once. It must depend on no acceptance."""
-
-    @wraps(function)
-    def remembered(*args: P.args, **kwargs: P.kwargs) -> T:
-        scenario, *others = args
-        known: dict[Any, T] = scenario.known  # type: ignore[attr-defined]
-        key = (function, *others, *kwargs.items())
-        if key not in known:
-            known[key] = function(*args, **kwargs)
-        return known[key]
-
-    return remembered

@@ -16,7 +16,8 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
-from perfmodel.explorer.page import Exploration, page, payload
+from perfmodel.explorer.exploration import Exploration
+from perfmodel.explorer.page import page, payload
 from perfmodel.plots import theme
 from perfmodel.speculation import Workload, predict
 from tests.explorer.headless import Browser

@@ -19,9 +19,9 @@ from perfmodel.specs import (
     load_calibration,
 )
 from perfmodel.specs.boundary.frozen import annotations
-from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import AllReduce
 from perfmodel.specs.calibrations.engine_constants import EngineConstants
+from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.speculation import Scenario, with_calibration, with_values
 
 A100 = load_calibration("a100-sxm-80gb.magicdec")

@@ -19,7 +19,7 @@ from perfmodel.specs import (
     release,
 )
 from perfmodel.specs.calibrations.by_engine import _distance
-from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.backends import backend_name
 from perfmodel.specs.engines.engines import engines
 

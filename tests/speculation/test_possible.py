@@ -14,7 +14,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs import files
-from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.speculation import Acceptance, Passes, Scenario
 
 MODELS = {

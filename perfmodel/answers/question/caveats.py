@@ -25,7 +25,7 @@ from perfmodel.specs import (
 )
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.models.conversions import Conversion
 from perfmodel.specs.models.ggml import plain_of, repository
 from perfmodel.specs.models.model import name_of, named_format

@@ -9,8 +9,9 @@ from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary.files import bundled_names, looks_like_path, spelling
 from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
-from perfmodel.specs.calibrations.calibration import Calibration, load_bundled, load_calibration
+from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs.calibrations.loading import load_bundled, load_calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.engines.engines import BUILD, DRIFT, borrowed_scopes, engines, release
 from perfmodel.specs.engines.serving import (

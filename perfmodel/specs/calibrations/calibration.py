@@ -3,18 +3,12 @@ error.
 """
 
 import datetime
-import math
-from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Literal, get_type_hints
 
 import numpy as np
 from msgspec import field
 
-from perfmodel.errors import about_file
 from perfmodel.operations import Floats
-from perfmodel.parse import parse_text
-from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.constants import (
     ABSENT,
     AllReduce,
@@ -32,8 +26,7 @@ from perfmodel.specs.calibrations.fit_errors import (
     StepKind,
 )
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
-from perfmodel.specs.engines.engines import architecture_of, engines, part_of, release
-from perfmodel.specs.engines.serving import lender_of, serving_engines
+from perfmodel.specs.engines.engines import engines, release
 
 
 class Calibration(EngineConstants):
@@ -309,48 +302,6 @@ CONSTANTS: dict[str, Declared] = {
 """Name -> declaration of every constant, in the order of the files."""
 
 
-def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
-    """A file of kind ``kernels`` with the constants of its engine, or of the engine whose constants that one
-    borrows; other files unchanged.
-
-    version: of the engine; by default the newest fitted one. An engine that borrows constants takes those of
-    the lender's newest version. Raises InputError for a serving engine without either.
-    """
-    if kernels.kind != "kernels" or kernels.gpu is None:
-        return kernels
-    lender = lender_of(kernels.stack)
-    if lender is None:
-        return kernels
-    source = engines()
-    engine = source.engines[lender]
-    borrows = lender != kernels.stack
-    places = source.places()
-    chosen = source.chosen(lender, architecture_of(kernels.gpu))
-    update: dict[str, Any] = {name: places[at].on(getattr(kernels, name)) for name, at in chosen.items()}
-    newest = serving_engines()[kernels.stack].newest if borrows else engine.versions[-1]
-    fitted_version = engine.versions[-1] if borrows else version or newest
-    own = source.drifted(lender, fitted_version, architecture_of(kernels.gpu))
-    for name, factor in (*source.drifted(lender, fitted_version).items(), *own.items()):
-        base = update.get(name, getattr(kernels, name))
-        error = math.hypot((base.stderr or 0.0) * factor.value, base.value * factor.stderr)
-        update[name] = Constant(value=base.value * factor.value, stderr=error, source=factor.source)
-    measured = () if borrows else engine.measured.get(kernels.gpu, ())
-    update |= {
-        "kind": "fitted" if measured else "kernels",
-        "constants_of": lender if borrows else "",
-        "version": version or newest,
-        "measured_models": measured,
-        "speculating_models": () if borrows else engine.speculating.get(kernels.gpu, ()),
-        "fit": part_of(source.fit, chosen),
-    }
-    of_engine = ("errors", "versions", "drafts", "longest_tokens", "widest_tokens")
-    of_all = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context", "unseen_width")
-    update |= {name: getattr(engine, name) for name in of_engine} | {
-        name: getattr(source, name) for name in of_all
-    }
-    return kernels.replace(**update)
-
-
 def _of_another_device(kernels_gpu: str, gpu: GPUSpec) -> Relation:
     """The relation of rows on devices of the same vendor, or of another vendor."""
     return "transferred" if load_gpu(kernels_gpu).vendor == gpu.vendor else "maker"
@@ -359,45 +310,3 @@ def _of_another_device(kernels_gpu: str, gpu: GPUSpec) -> Relation:
 def beyond(value: Floats, most: Floats) -> Floats:
     """Distance, in e-folds, of a value above the largest fitted one."""
     return np.log(np.maximum(np.divide(value, np.maximum(most, 1.0)), 1.0))
-
-
-@cache
-def read_kernels(name: str) -> Calibration:
-    """A bundled calibration by its exact name, as its file states it: kernels without their engine's
-    constants.
-    """
-    return files.load_bundled(Calibration, "calibrations", name)
-
-
-@cache
-def over_host() -> AllReduce:
-    """All-reduces over PCIe, from the one device without a link that has bundled tables."""
-    curves = (read_kernels(name).allreduce for name in files.bundled_names("calibrations"))
-    return next(curve for curve in curves if curve is not None and curve.link == "host")
-
-
-@cache
-def load_bundled(name: str, version: str | None = None, engine: str | None = None) -> Calibration:
-    """A bundled calibration by its exact name.
-
-    version: of its engine; by default the newest fitted one. engine: a serving engine that is priced with
-    these kernels.
-    """
-    kernels = read_kernels(name)
-    if engine is not None and kernels.kind == "kernels":
-        kernels = kernels.replace(stack=engine)
-    return with_engine(kernels, version)
-
-
-def load_calibration(name: str, flag: str = "--calibration", version: str | None = None) -> Calibration:
-    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; for a folder its
-    newest file.
-
-    version: of the engine of a bundled one; by default the newest fitted one.
-    """
-    name = parse_text(name, flag)
-    if files.looks_like_path(name):
-        path = files.newest(Path(name), "*-calibration.yaml")
-        with about_file(path):
-            return with_engine(files.parse(Calibration, files.read_mapping(path), str(path)))
-    return load_bundled(files.bundled_name("calibrations", "calibration", name, flag), version)

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from perfmodel.specs import Scatter, square
-from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import ABSENT
+from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.solving import NOTHING, Estimate
 from perfmodel.validate.studies import engines as study

@@ -12,7 +12,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.queueing.prompts import prompt_draft_s
 from perfmodel.specs import CONSTANTS, Calibration, load_gpu, read_kernels
-from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.source_errors import source_errors
 from perfmodel.specs.published import read_published
 from perfmodel.validate.studies import llamacpp

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfmodel.specs import load_gpu
-from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.validate.studies.mlx import LEFT_OUT, TERMS, ChipConstants, devices, mlx_runs
 from perfmodel.validate.studies.mlx_kernels import kernel_rows
 

@@ -1,0 +1,137 @@
+"""The question of the explorer."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from perfmodel import drafts
+from perfmodel.answers.declaration import argument, question
+from perfmodel.answers.grid.sweep import Grid
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWholes, Wholes, Words, gammas, methods, names
+from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.speculation import DEFAULT_BATCH_RANGE, capacity
+
+DEGREES = (1, 2, 4, 8)
+MOST_WEIGHTS = 0.5
+"""Largest share of the memory for weights with which a server has room for a batch."""
+
+
+@question
+class Exploration(Grid):
+    """A question about surfaces. Everything has a default; batch and context rise; the page has a slider for
+    acceptance.
+    """
+
+    model: Words = argument(
+        "Target models, with commas.",
+        "NAME|PATH,...",
+        "-m",
+        names,
+        default="llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b",
+    )
+    hardware: Words = argument(
+        "Devices, with commas.",
+        "NAME|PATH,...",
+        "--gpu --device",
+        names,
+        default="a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb",
+    )
+    batch: Wholes = argument(
+        "Batch sizes: rows of the map.", arg.COUNTS, "--batch-size -b", default="1..256x2,3..192x2"
+    )
+    context: Wholes = argument(
+        "Contexts: columns of the map.",
+        arg.COUNTS,
+        "--context-length -c",
+        default="1k..128kx2,1536..96kx2",
+    )
+    gamma: Lengths = argument(
+        "Start of the draft-length slider.", "N|auto", "-g", gammas, shown="auto", default=None
+    )
+    tp: MaybeWholes = argument(  # type: ignore[assignment]  # None: a degree for each model and device
+        "Devices of a tensor-parallel group.",
+        "N,...",
+        "--tensor-parallel-size --tp-size",
+        shown="the smallest of 1, 2, 4, 8 on which the weights fill at most half of the memory",
+        default=None,
+    )
+    draft_kv: Words = argument(
+        "KV method and budget of the draft.",
+        "METHOD[:BUDGET],...",
+        read=methods,
+        default="streamingllm:512,snapkv:2k,quest:1k",
+        group="Draft",
+    )
+    drafts: Words = argument(
+        "Drafts with the full cache; each draft that a model has gets a surface.",
+        "DRAFT,...|none",
+        read=names,
+        default="eagle3,mtp,ngram",
+        group="Draft",
+    )
+    alpha: MaybeReals = argument("Start of the acceptance slider.", "RATE", default=0.8, group="Acceptance")
+    batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
+
+    def check(self) -> None:
+        """Refuse (InputError) questions that a page with sliders cannot show."""
+        super().check()
+        for flag, given in (
+            ("--tokens-per-iteration", self.tokens_per_iteration),
+            ("--acceptance", self.acceptance),
+        ):
+            if given is not None:
+                raise InputError(f"{flag}: the page has a slider for acceptance; --alpha sets its start")
+        known = ("none", "eagle3", *drafts.names())
+        for word in self.axis("drafts"):
+            if drafts.spelled(word) not in known:
+                raise unknown_name("--drafts", "draft", word, known)
+        for name in ("alpha", "gamma"):
+            if len(self.axis(name)) > 1:
+                raise refuse(f"--{name}", None, "one value, the start of its slider", len(self.axis(name)))
+
+    def groups(self) -> "Iterator[Exploration]":
+        """The question itself, or, without --tp, one for each model and device with a degree of its own."""
+        if self.tp is not None:
+            yield self
+            return
+        for model, hardware in itertools.product(self.axis("model"), self.axis("hardware")):
+            group = replace(self, model=(model,), hardware=(hardware,))
+            yield replace(group, tp=(_degree(group),))
+
+    def doubts(self) -> tuple[str, ...]:
+        if self.tp is not None:
+            return super().doubts()
+        return tuple(dict.fromkeys(note for group in self.groups() for note in group.doubts()))
+
+    @property
+    def points(self) -> int:
+        """Batches times contexts: the points of one surface."""
+        return len(self.axis("batch")) * len(self.axis("context"))
+
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values, with distinct batches and contexts in rising order."""
+        axes = {name: tuple(sorted(set(values[name]))) for name in ("batch", "context")}
+        return super().settled(values | axes)
+
+
+def _degree(group: Exploration) -> int:
+    """The fewest devices whose memory the weights fill at most by half; else the most that divide the model.
+
+    Raises InputError if no degree has an answer.
+    """
+    answered = None
+    for degree in DEGREES:
+        try:
+            _, contexts, scenario = next(replace(group, tp=(degree,)).resolved())
+        except InputError:
+            if degree == DEGREES[-1] and answered is None:
+                raise
+            continue
+        answered = degree
+        room = capacity.memory_of(scenario, 1.0, contexts[0], 0.0, group.memory_fraction)
+        if room.weight_bytes <= MOST_WEIGHTS * room.available_bytes:
+            break
+    return answered or DEGREES[-1]

@@ -1,0 +1,23 @@
+"""Values that every acceptance of a scenario shares, computed once."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once(function: Callable[P, T]) -> Callable[P, T]:
+    """Computes a function of a scenario and of few other values once. It must depend on no acceptance."""
+
+    @wraps(function)
+    def remembered(*args: P.args, **kwargs: P.kwargs) -> T:
+        scenario, *others = args
+        known: dict[Any, T] = scenario.known  # type: ignore[attr-defined]
+        key = (function, *others, *kwargs.items())
+        if key not in known:
+            known[key] = function(*args, **kwargs)
+        return known[key]
+
+    return remembered
