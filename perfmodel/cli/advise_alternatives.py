@@ -21,7 +21,7 @@ LONG_WAIT_S = 1.0
 def alternatives(a: Advice) -> Iterator[str]:
     """What a reader may prefer to the choice."""
     known = [_harder(a), _simpler(a), _sooner(a), _fewer_gpus(a)]
-    known += [_slow(a), _at_reading_pace(a), _smaller_weights(a)]
+    known += [_slow(a), _at_reading_pace(a), _smaller_weights(a), _shorter(a)]
     yield from (sentence for sentence in known if sentence is not None)
 
 
@@ -106,6 +106,14 @@ def _at_reading_pace(a: Advice) -> str | None:
     rate = f"{unbounded.throughput_tokens_per_s_per_device:.0f} tokens/s/GPU"
     free = f"{unbounded.layout}, {draft}, batch {unbounded.batch}: {rate} at {seconds(unbounded.tpot_s)}"
     return f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token."
+
+
+def _shorter(a: Advice) -> str | None:
+    """The shorter draft that is nearly as fast."""
+    if (shorter := a.shorter) is None:
+        return None
+    kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
+    return f"A shorter draft loses less on text of which less is accepted: {kept}."
 
 
 def _smaller_weights(a: Advice) -> str | None:

@@ -481,3 +481,17 @@ def test_a_gain_under_a_bound_is_as_uncertain_as_the_steps_of_both() -> None:
     tight, at, loose = (advise(**question, max_tpot_ms=bound).robustness for bound in (20, 25, 32))
     low, high = at.gain_over_baseline_interval
     assert low < loose.gain_over_baseline < at.gain_over_baseline < tight.gain_over_baseline < high
+
+
+def test_a_shorter_draft_that_is_nearly_as_fast_is_named() -> None:
+    question = {"model": "llama-3.3-70b", "weights": "nvfp4", "context": 16384, "tp": 2, "draft": "eagle3"}
+    answer = advise(hardware="rtx-pro-6000", **question | {"tp": (2,), "draft": ["eagle3"]})
+    p = answer.chosen
+    speedups = [
+        whatif(hardware="rtx-pro-6000", batch=p.batch, gamma=gamma, **question).speedup
+        for gamma in (answer.shorter.gamma - 1, answer.shorter.gamma, p.gamma)
+    ]
+    assert answer.shorter.gamma <= p.gamma - 2
+    assert speedups[1] / speedups[2] == pytest.approx(answer.shorter.share)
+    assert speedups[0] / speedups[2] < 0.9 <= answer.shorter.share
+    assert advise("gpt-oss-20b", "rtx-5090", context=16384, max_gamma=2).shorter is None

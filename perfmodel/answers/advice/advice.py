@@ -11,6 +11,7 @@ from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
 from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
+from perfmodel.answers.advice.shorter_draft import ShorterDraft
 from perfmodel.answers.advice.smaller_weights import SmallerWeights
 from perfmodel.answers.advice.tree_drafts import TreeDraft, TreeSkip
 from perfmodel.answers.answer import Answer, Rows
@@ -60,10 +61,11 @@ class Advice(Answer):
     of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain with a typical
     acceptance, where no allowed draft has a known acceptance. remedies: switches with which the best
     draft would pay at its batch, where it does not. smaller_weights: what FP8 weights would change where
-    16-bit ones leave little room. pools: for a rate on more devices than a box has, one pool against a
-    prefill and a decode pool; all other fields are of one pool. trees: the best tree of each draft with
-    rates by rank, the best first; `chosen` is always a chain or the baseline, and the verdict
-    `infeasible` where only a tree keeps the bounds.
+    16-bit ones leave little room. shorter: a shorter draft with nearly the speedup of the chosen, or
+    optional, one. pools: for a rate on more devices than a box has, one pool against a prefill and a
+    decode pool; all other fields are of one pool. trees: the best tree of each draft with rates by rank,
+    the best first; `chosen` is always a chain or the baseline, and the verdict `infeasible` where only a
+    tree keeps the bounds.
     """
 
     query: AdviseQuery
@@ -89,6 +91,7 @@ class Advice(Answer):
     likely: tuple[TypicalGain, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     smaller_weights: SmallerWeights | None = None
+    shorter: ShorterDraft | None = None
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
     pools: PoolAdvice | None = None

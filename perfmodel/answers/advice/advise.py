@@ -29,6 +29,7 @@ from perfmodel.answers.advice.ranking import (
 )
 from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.advice.room_for_draft import room_for_draft
+from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_weights import smaller_weights
 from perfmodel.answers.advice.tree_drafts import tree_drafts
 from perfmodel.answers.advice.under_load import under_load
@@ -134,6 +135,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         likely=likely,
         remedies=remedies,
         smaller_weights=smaller_weights(question, best_baseline),
+        shorter=shorter_draft(question, option or chosen),
         calibration=Calibrated.of(candidates.baselines[0].scenario),
         warnings=(*candidates.left_out(question), *warnings_of(chosen, question)),
         trees=trees,

@@ -21,6 +21,7 @@ from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served, estimated, replayed
+from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.rows_by_load import check_positions
 from perfmodel.answers.point.verdict import Calibrated, Verdict
@@ -107,6 +108,7 @@ def under_load(question: AdviseQuery) -> Advice:
         serve=line,
         serve_option=option_line,
         likely=likely,
+        shorter=shorter_draft(question, drafting.point if (drafting := option or chosen) else None),
         candidates=len(served),
         skipped=tuple(candidates.skips),
         calibration=calibration,
