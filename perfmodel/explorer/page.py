@@ -232,6 +232,10 @@ def _subject(query: Query, scenario: Scenario) -> dict[str, Any]:
     runs = _support(query, scenario)
     transferred_from = scenario.machine.calibration.gpu if is_transferred(scenario) else None
     method = query.draft_kv if query.draft in (None, "self") else query.draft
+    limits = {
+        "max_context": {m.name: m.max_position_embeddings for m in models},
+        "vocabulary": {m.name: m.vocab_size for m in models},
+    }
     return {
         "model": target.name,
         "hardware": scenario.machine.gpu.name,
@@ -244,8 +248,7 @@ def _subject(query: Query, scenario: Scenario) -> dict[str, Any]:
         "flags": _flags(query),
         "calibration": plain(Calibrated.of(scenario)),
         "transferred_from": transferred_from,
-        "max_context": {m.name: m.max_position_embeddings for m in models},
-        "vocabulary": {m.name: m.vocab_size for m in models},
+        **limits,
     }
 
 

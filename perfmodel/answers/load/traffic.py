@@ -114,7 +114,11 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     log_off = log_errors(question, scenario, list({c.steps.gamma: c.steps for c in choices}.values()))
     by_load, classes = priced.rows(log_off)
     verdicts = tuple(verdict_of(question, priced.advisable(rows), known) for rows in by_load)
-    pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
+    verdict = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
+    acceptance_source = scenario.acceptance_source
+    if not known:
+        verdict = "unknown_acceptance"
+        acceptance_source = "unknown"
     rows = tuple(row for rows in by_load for row in rows)
     longest = scenario.target.max_position_embeddings
     rolled_out = None
@@ -133,9 +137,12 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     warnings += tuple(_may_be_shorter(question, choices))
     limits = [draft_limits(replica, choice) for choice in choices[1:]]
     cache = kv_cache_of(scenario, longest_draft, question.memory_fraction)
+    offload = None
+    if question.kv_offload:
+        offload = offload_of(question, scenario, longest_draft)
     return Traffic(
         rows=rows,
-        verdict=pays if known else "unknown_acceptance",
+        verdict=verdict,
         verdicts=verdicts,
         drafts=tuple(limits),
         prefix=prefix,
@@ -147,13 +154,13 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         tp=question.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
-        acceptance_source=scenario.acceptance_source if known else "unknown",
+        acceptance_source=acceptance_source,
         acceptance_std=question.spread,
         acceptance_std_source=priced.spread_source,
         calibration=Calibrated.of(scenario),
         kv_cache=cache,
         warnings=warnings,
-        offload=offload_of(question, scenario, longest_draft) if question.kv_offload else None,
+        offload=offload,
     )
 
 

@@ -167,15 +167,16 @@ class _Reader:
         hidden, vocabulary = self.outer["token_embd"].shape
         heads = self.heads((full or sliding or [0])[0], not full and bool(sliding))
         width = heads["num_attention_heads"] * heads["head_dim"]
-        attends_everywhere = len(attends) + len(recurrent) == self.depth
+        attention_layers = None if len(attends) + len(recurrent) == self.depth else len(attends)
+        mlp_layers = None if len(mlps) == self.depth else len(mlps)
         shape: Fields = self.names() | {
             "num_hidden_layers": self.depth,
             "hidden_size": hidden,
             "vocab_size": vocabulary,
             "max_position_embeddings": self.number("context_length"),
             "tie_word_embeddings": "output" not in self.outer,
-            "attention_layers": None if attends_everywhere else len(attends),
-            "mlp_layers": None if len(mlps) == self.depth else len(mlps),
+            "attention_layers": attention_layers,
+            "mlp_layers": mlp_layers,
             "num_nextn_predict_layers": self.predicting if self.behind else None,
             "weights": weights_of(self.path, self.outer, self.layers, self.behind),
         }
