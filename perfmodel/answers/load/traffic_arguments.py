@@ -145,7 +145,7 @@ class TrafficArguments(CommonOptions):
         group="Engine",
     )
     batch_wait_timeout_iters: Whole = argument(
-        "Most passes that prompts wait for a fuller pass, as in TensorRT-LLM.",
+        "Most passes for which prompts wait for a fuller pass, as in TensorRT-LLM.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),
@@ -164,8 +164,8 @@ class TrafficArguments(CommonOptions):
         why="for which prompts wait",
     )
     attention_dp_timeout_iters: Whole = argument(
-        "Most passes that prompts wait until every data-parallel group has one, as in TensorRT-LLM "
-        "with enable_balance; 0 without it.",
+        "Most passes for which prompts wait until every data-parallel group has one (TensorRT-LLM's "
+        "enable_balance); 0 is no wait.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),

@@ -119,7 +119,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     a = _assemble(replace(query, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
     if alpha is None:
-        pays = f"does not pay at {lengths} at any acceptance"
+        pays = f"does not pay at {lengths}, whatever the acceptance"
     else:
         pays = f"pays from alpha {alpha:.2f} (gamma {gamma})"
     why = f"{unknown.why}; {pays}"
