@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from perfmodel.errors import one_line
 from perfmodel.specs.boundary import files
-from perfmodel.specs.huggingface import recurrent
+from perfmodel.specs.huggingface import mamba
 from perfmodel.specs.huggingface.families import WRAPPERS, Family, family_of, rows, supported
 from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys, other_spellings, refuse_unread
 from perfmodel.specs.huggingface.quantised import formats_of
@@ -82,7 +82,7 @@ def _families(given: Any) -> str:
 
 def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     """ModelSpec's fields: those of all families, then those of the family's own readers."""
-    layers = recurrent.depth(keys)
+    layers = mamba.depth(keys)
     heads = keys.integer("num_attention_heads")
     hidden = keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
@@ -205,7 +205,7 @@ def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
     moe = shape.get("moe")
     every = list(range(depth))
     if "layers_block_type" in keys.data or "hybrid_override_pattern" in keys.data:
-        kinds = recurrent.blocks(keys)
+        kinds = mamba.blocks(keys)
         at = {kind: [i for i in every if kinds[i] == kind] for kind in ("mamba", "attention", "mlp", "moe")}
     else:
         types = keys.data.get("layer_types") if shape.get("linear_attention") else None

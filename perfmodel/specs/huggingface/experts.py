@@ -4,7 +4,7 @@ from typing import Any
 
 from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.huggingface.keys import NEEDED, Fields, Keys
-from perfmodel.specs.huggingface.recurrent import blocks
+from perfmodel.specs.huggingface.mamba import blocks
 from perfmodel.specs.models.components import MAX_LAYERS
 
 MLP_KINDS = ("dense", "sparse")

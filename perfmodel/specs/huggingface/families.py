@@ -10,7 +10,17 @@ from perfmodel.errors import about_file, unknown_name
 from perfmodel.reading import data_folder, read_text
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive, Text, annotations
-from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
+from perfmodel.specs.huggingface import (
+    convolutions,
+    delta,
+    experts,
+    gemma,
+    layers,
+    mamba,
+    positions,
+    sliding,
+    sparse,
+)
 from perfmodel.specs.huggingface.experts import RoutedKeys
 from perfmodel.specs.huggingface.keys import Fields, Keys, perfmodel_names
 from perfmodel.specs.huggingface.windows import Windows, windowed
@@ -21,39 +31,39 @@ Reader = Callable[[Keys, int], Fields]
 LAYER_READERS: dict[str, Reader] = {
     reader.__name__: reader
     for reader in (
-        layers.block_head,
+        sliding.block_head,
         layers.blocks_of_any_width,
-        layers.chunked,
+        sliding.chunked,
         layers.falcon,
-        layers.gemma3n,
-        layers.gemma4,
-        layers.gpt_neo,
+        gemma.gemma3n,
+        gemma.gemma4,
+        positions.gpt_neo,
         layers.half_width,
-        layers.head_gates,
+        sliding.head_gates,
         layers.hunyuan,
-        layers.learned_positions,
-        layers.learned_positions_and_two,
+        positions.learned_positions,
+        positions.learned_positions_and_two,
         layers.looped,
-        layers.mimo_v2,
+        sliding.mimo_v2,
         layers.mpt,
-        layers.qwen,
-        layers.qwen3_moe,
-        layers.step,
+        sliding.qwen,
+        sliding.qwen3_moe,
+        sliding.step,
         layers.without_cross_attention,
-        recurrent.bailing,
-        recurrent.bamba,
-        recurrent.gated_delta,
-        recurrent.glm5_next,
-        recurrent.granite_hybrid,
-        recurrent.jamba,
-        recurrent.kimi_delta,
-        recurrent.lfm3,
-        recurrent.lightning,
-        recurrent.mamba_in_parallel,
-        recurrent.nemotron_h,
-        recurrent.qwen4,
-        recurrent.short_convolutions,
-        recurrent.ungated_delta,
+        delta.bailing,
+        mamba.bamba,
+        delta.gated_delta,
+        delta.glm5_next,
+        mamba.granite_hybrid,
+        mamba.jamba,
+        delta.kimi_delta,
+        convolutions.lfm3,
+        delta.lightning,
+        mamba.mamba_in_parallel,
+        mamba.nemotron_h,
+        delta.qwen4,
+        convolutions.short_convolutions,
+        delta.ungated_delta,
         sparse.block_indexer,
         sparse.compressed,
         sparse.gated_latent,
@@ -163,7 +173,7 @@ class Family(Frozen):
     def layer_fields(self, keys: Keys, depth: int) -> Fields:
         """What each layer attends to, and layers of other kinds."""
         if self.windows is None and not self.layers:
-            return layers.all_full(keys, depth)
+            return sliding.all_full(keys, depth)
         fields = windowed(keys, depth, self.windows) if self.windows else {}
         for name in self.layers:
             fields |= LAYER_READERS[name](keys, depth)

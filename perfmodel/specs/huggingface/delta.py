@@ -1,0 +1,140 @@
+"""Layers with delta rules and lightning attention, as fields of ModelSpec."""
+
+from perfmodel.specs.huggingface import sparse
+from perfmodel.specs.huggingface.keys import Fields, Keys
+from perfmodel.specs.huggingface.layers import head_gate
+from perfmodel.specs.huggingface.states import state_dtype, state_of
+from perfmodel.specs.huggingface.windows import layer_types
+from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
+
+_DELTA = ("linear_attention", "full_attention")
+"""Words for the layers of Qwen3-Next: with a state, and with attention."""
+
+
+def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _DELTA) -> Fields:
+    """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state.
+
+    kinds: words for layers, that of a state first.
+    """
+    step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
+    types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
+    key = (keys.integer("linear_num_key_heads"), keys.integer("linear_key_head_dim"))
+    value = (keys.integer("linear_num_value_heads"), keys.integer("linear_value_head_dim"))
+    kernel = keys.integer("linear_conv_kernel_dim")
+    dtype = state_dtype(keys, "mamba_ssm_dtype")
+    state = state_of("gated_delta", types.count("linear_attention"), key, value, kernel, state_dtype=dtype)
+    return {"attention_gate": keys.flag("attn_output_gate", True), "linear_attention": state}
+
+
+def ungated_delta(keys: Keys, layers: int) -> Fields:
+    """Olmo-Hybrid: the output of its attention has no gate."""
+    return gated_delta(keys, layers) | {"attention_gate": False}
+
+
+def qwen4(keys: Keys, layers: int) -> Fields:
+    """Qwen4-Exp: as Qwen3.5, with an indexer over means of keys in the attention layers, and streams.
+
+    Its n-gram tables are read by row and stay in host memory, so they are not counted; the layers that have
+    one project a row onto all streams.
+    """
+    fields = gated_delta(keys, layers, kinds=(*_DELTA, "indexed_attention"))
+    fields |= sparse.gated_streams(keys, layers)
+    tables = len(keys.integers("ple_layer_ids"))
+    hidden = keys.integer("hidden_size")
+    if tables:
+        row = keys.integer("ple_embed_dim", hidden)
+        outputs = hidden * (fields["residual_streams"] + 1)
+        joined = {"name": "streams (n-gram)", "layers": tables, "inputs": row, "outputs": outputs}
+        fields["projections"] = [*fields["projections"], joined]
+        values = tables * row * keys.integer("ngram_vocab_size_base", 20_000_000, high=2**31)
+        fields["notes"] = f"N-gram tables of {values / 1e9:.0f}B values stay in host memory: not counted."
+    keys.ignore("ngram_vocab_size_base", "heads_per_ngram", "ple_conv_kernel_size", "ple_embed_dim")
+    keys.ignore("number_of_conv_states")
+    if keys.data.get("indexer_n_heads") is None:
+        return fields
+    attention = layers - fields["linear_attention"]["layers"]
+    return fields | {"indexer": sparse.mean_indexer(keys, attention)}
+
+
+def kimi_delta(keys: Keys, layers: int) -> Fields:
+    """Kimi-Linear and Kimi-K3: latent attention in some layers, a delta rule in the others."""
+    own = keys.mapping("linear_attn_config")
+    types = keys.data.get("layer_types")
+    if own is None and not isinstance(types, list):
+        raise keys.bad("linear_attn_config", "a mapping with kda_layers, num_heads and head_dim")
+    if own:
+        count = len(own.integers("kda_layers"))
+        heads = (own.integer("num_heads"), own.integer("head_dim"))
+        kernel = own.integer("short_conv_kernel_size")
+        full_rank_gate = own.flag("use_full_rank_gate", False)
+    else:
+        count = sum(kind not in ("full_attention", "indexed_attention") for kind in types or ())
+        heads = (keys.integer("linear_num_heads"), keys.integer("linear_head_dim"))
+        kernel = keys.integer("linear_conv_kernel_dim")
+        full_rank_gate = False
+    keys.ignore("linear_attn_config", "num_key_value_heads")
+    state = state_of("kimi_delta", count, heads, heads, kernel, full_rank_gate=full_rank_gate)
+    return sparse.latent(keys, layers, ranked=own is not None) | {
+        "attention_gate": keys.flag("mla_use_output_gate", False),
+        "linear_attention": state,
+    }
+
+
+def glm5_next(keys: Keys, layers: int) -> Fields:
+    """GLM-5-Next: Kimi's delta attention, or a latent whose indexer has one key per `index_kpool` tokens."""
+    fields = kimi_delta(keys, layers) | sparse.streams(keys, layers)
+    keys.ignore("indexer_types", "index_kpool_always_select_tail", "linear_lower_bound")
+    indexer = {
+        "num_heads": keys.integer("index_n_heads"),
+        "head_dim": keys.integer("index_head_dim"),
+        "topk": keys.integer("index_topk", high=MAX_TOKENS),
+        "stride": keys.integer("index_kpool", 1),
+        "layers": layers - fields["linear_attention"]["layers"],
+        "key_projections": 2,
+    }
+    return fields | {"indexer": indexer}
+
+
+def lightning(keys: Keys, layers: int) -> Fields:
+    """MiniMax-Text-01: lightning attention with a state of key by value, where `attn_type_list` has a 0."""
+    listed = keys.integers("attn_type_list")
+    kinds = ("linear_attention", "full_attention")
+    if not set(listed) <= {0, 1}:
+        raise keys.bad("attn_type_list", "a list of 0 (lightning attention) and 1 (full attention)")
+    types = layer_types(keys, layers, kinds, [kinds[kind] for kind in listed])
+    heads = keys.integer("num_attention_heads")
+    dim = keys.integer("head_dim", keys.integer("hidden_size") // heads)
+    keys.ignore("shared_intermediate_size", "shared_moe_coefficient")
+    return {"linear_attention": state_of("lightning", types.count(kinds[0]), (heads, dim), (heads, dim), 1)}
+
+
+def bailing(keys: Keys, layers: int) -> Fields:
+    """Ling of 2026: latent attention in every `layer_group_size`-th layer.
+
+    The other layers of Ling 2.5 and 2.6 are lightning attention. Those of 3.0 are Kimi's delta attention with
+    a decay of full rank, and the heads of its latent attention have gates.
+    """
+    kinds = ("linear_attention", "full_attention")
+    step = keys.integer("layer_group_size", 1, high=MAX_LAYERS)
+    types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
+    names_of_kernel = ("linear_conv_kernel_dim", "short_conv_kernel_size")
+    kernel = next((name for name in names_of_kernel if keys.data.get(name)), None)
+    count = keys.integer("linear_num_heads", keys.integer("num_attention_heads"))
+    dim = keys.integer("linear_head_dim" if keys.data.get("linear_head_dim") else "head_dim")
+    heads = (count, dim)
+    linear = types.count(kinds[0])
+    keys.ignore("linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
+    fields = sparse.latent(keys, layers, ranked=False)
+    if not kernel:
+        return fields | {"linear_attention": state_of("lightning", linear, heads, heads, 1)}
+    decay = {
+        "name": "state_decay",
+        "layers": linear,
+        "inputs": keys.integer("hidden_size"),
+        "outputs": count * dim,
+        "split": "outputs",
+    }
+    return fields | {
+        "linear_attention": state_of("kimi_delta", linear, heads, heads, keys.integer(kernel)),
+        "projections": [decay, head_gate(keys, layers - linear)],
+    }

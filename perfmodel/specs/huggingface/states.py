@@ -1,0 +1,30 @@
+"""The state that a layer keeps instead of a cache: the mapping `linear_attention` of ModelSpec."""
+
+from typing import Any
+
+from perfmodel.specs.huggingface.keys import Fields, Keys
+
+
+def state_of(
+    kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any
+) -> Fields:
+    """The `linear_attention` mapping. key, value: number of heads and their width."""
+    return {
+        "kind": kind,
+        "layers": layers,
+        "num_key_heads": key[0],
+        "key_head_dim": key[1],
+        "num_value_heads": value[0],
+        "value_head_dim": value[1],
+        "conv_kernel": kernel,
+        **more,
+    }
+
+
+def state_dtype(keys: Keys, key: str) -> str:
+    """Format of the recurrent state; by default fp32, as in the published files of both families."""
+    known = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16"}
+    value = keys.data.get(key, "float32")
+    if value not in known:
+        raise keys.bad(key, f"one of {', '.join(known)}")
+    return known[value]
