@@ -113,20 +113,27 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     switch = None if rival is None else on_off(rival, question)
     trees, trees_skipped = tree_drafts(question, drafted, chosen.value)
     seats = seats_of(question, chosen)
+    serve_option = None
+    if tried is not None:
+        serve_option = serve(question, tried, seats_of(question, tried))
+    runner_up = _first(others)
+    not_run = _first(better)
+    calibration = Calibrated.of(candidates.baselines[0].scenario)
+    warnings = (*candidates.left_out(question), *warnings_of(chosen, question))
     return Advice(
         query=question,
         verdict=verdict,
         reason=reason,
         objective=objective,
         chosen=pick_of(chosen, question, seats),
-        runner_up=_pick(_first(others), question),
+        runner_up=_pick(runner_up, question),
         option=_pick(option, question),
         baseline=_pick(best_baseline, question),
-        not_run=_pick(_first(better), question),
+        not_run=_pick(not_run, question),
         layouts=tuple(layouts),
         on_off=switch,
         serve=serve(question, chosen, seats),
-        serve_option=None if tried is None else serve(question, tried, seats_of(question, tried)),
+        serve_option=serve_option,
         robustness=robustness,
         pareto=fronts,
         candidates=_points(baseline, drafted),
@@ -136,8 +143,8 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         remedies=remedies,
         smaller_weights=smaller_weights(question, best_baseline),
         shorter=shorter_draft(question, option or chosen),
-        calibration=Calibrated.of(candidates.baselines[0].scenario),
-        warnings=(*candidates.left_out(question), *warnings_of(chosen, question)),
+        calibration=calibration,
+        warnings=warnings,
         trees=trees,
         trees_skipped=trees_skipped,
     )

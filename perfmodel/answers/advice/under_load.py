@@ -94,21 +94,25 @@ def under_load(question: AdviseQuery) -> Advice:
     if candidates.baselines:
         calibration = Calibrated.of(candidates.baselines[0].scenario)
     switch = None if rival is None else on_off(rival.point, question)
+    drafting = option or chosen
+    shorter = shorter_draft(question, None if drafting is None else drafting.point)
+    runner_up = _pick(others[0], question) if others else None
+    shown = tuple(_picked(s, question) for s in layouts.values())
     return Advice(
         query=question,
         verdict=verdict,
         reason=reason,
         objective=Objective(question.objective, UNITS[question.objective]),
         chosen=_pick(chosen, question),
-        runner_up=_pick(others[0], question) if others else None,
+        runner_up=runner_up,
         option=_pick(option, question),
         baseline=_pick(baseline, question),
-        layouts=tuple(_picked(s, question) for s in layouts.values()),
+        layouts=shown,
         on_off=switch,
         serve=line,
         serve_option=option_line,
         likely=likely,
-        shorter=shorter_draft(question, drafting.point if (drafting := option or chosen) else None),
+        shorter=shorter,
         candidates=len(served),
         skipped=tuple(candidates.skips),
         calibration=calibration,

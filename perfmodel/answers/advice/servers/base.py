@@ -257,6 +257,11 @@ def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None
     notes.append(f"{where} has no {target.kv_dtype} KV cache: its command line has bf16")
 
 
+def several(count: int) -> int | None:
+    """A number of devices or groups as a flag states it; None for one, which is every engine's default."""
+    return count if count > 1 else None
+
+
 def words_of(values: Mapping[str, object]) -> list[str]:
     """Words of a command line from flags and values; a flag with the value None is left out, one with True
     stands alone.

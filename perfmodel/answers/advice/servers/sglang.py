@@ -13,6 +13,7 @@ from perfmodel.answers.advice.servers.base import (
     named_backend,
     note_missing_cache,
     say_others,
+    several,
     words_of,
 )
 from perfmodel.drafts.base import Draft
@@ -84,15 +85,13 @@ class SGLang(Server):
         cache = self.kv_names.get(target.kv_dtype)
         if cache is None:
             note_missing_cache(self.title, target, backend, notes)
-        experts = target.expert_parallel
-        devices = target.tensor_parallel
         return words_of(
             _of_nodes(target)
             | self._groups(target.data_parallel, target.version_of(self.word))
             | {
-                "--ep": experts if experts > 1 else None,
+                "--ep": several(target.expert_parallel),
                 "--moe-a2a-backend": target.dispatch_of(self.word),
-                "--tp": devices if devices > 1 else None,
+                "--tp": several(target.tensor_parallel),
                 "--quantization": target.weights if target.on_load else None,
                 "--kv-cache-dtype": cache,
                 "--attention-backend": backend.word if backend else None,

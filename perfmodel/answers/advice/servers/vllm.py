@@ -15,6 +15,7 @@ from perfmodel.answers.advice.servers.base import (
     named_backend,
     note_missing_cache,
     say_others,
+    several,
     words_of,
 )
 from perfmodel.answers.question import draft_word
@@ -88,14 +89,15 @@ class VLLM(Server):
         backend = named_backend(self.word, target)
         groups = target.data_parallel
         devices = target.tensor_parallel // groups
+        data_type = "half" if target.half and target.engine == self.word else None
         return words_of(
             _of_nodes(target)
             | {
-                "--data-parallel-size": groups if groups > 1 else None,
+                "--data-parallel-size": several(groups),
                 "--enable-expert-parallel": target.expert_parallel > 1,
                 "--all2all-backend": target.dispatch_of(self.word),
-                "--tensor-parallel-size": devices if devices > 1 else None,
-                "--dtype": "half" if target.half and target.engine == self.word else None,
+                "--tensor-parallel-size": several(devices),
+                "--dtype": data_type,
                 "--quantization": target.weights if target.on_load else None,
                 "--kv-cache-dtype": self._cache(target, backend, notes),
                 "--attention-backend": backend.word if backend else None,
