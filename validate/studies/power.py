@@ -16,7 +16,7 @@ from perfmodel.speculation.scenario import work
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import Array, least_squares
 
-AT: dict[str, Any] = {
+QUESTION: dict[str, Any] = {
     "model": "qwen3.8-27b",
     "weights": "ud-q4_k_xl",
     "draft": "mtp",
@@ -25,9 +25,13 @@ AT: dict[str, Any] = {
 }
 """The question of all rows."""
 COLUMNS = ("limit_w", "gamma", "tokens_per_s", "accepted_share", "joules_per_token")
-FITTED = ("static_w", "joules_per_byte", "joules_per_flop", "memory_share")
-BOUNDS = (200.0, 2e-10, 2e-11, 0.8), (10.0, 1e-12, 1e-13, 0.1), (390.0, 1e-8, 1e-9, 1.0)
-"""Start, lower and upper bounds of the fitted constants."""
+FITTED = {
+    "static_w": (200.0, 10.0, 390.0),
+    "joules_per_byte": (2e-10, 1e-12, 1e-8),
+    "joules_per_flop": (2e-11, 1e-13, 1e-9),
+    "memory_share": (0.8, 0.1, 1.0),
+}
+"""Fitted constant -> its start, lower and upper bound."""
 
 
 def power_table(hardware: str) -> Array:
@@ -38,12 +42,12 @@ def power_table(hardware: str) -> Array:
     rows = np.array([[float(row[column] or 0) for column in COLUMNS] for _, row in lines])
     limit_w, gamma, rate, share, joules = rows.T
     tokens = 1.0 + gamma * share
-    scenario = resolve(Query(**AT, hardware=hardware, alpha=0.0))
+    scenario = resolve(Query(**QUESTION, hardware=hardware, alpha=0.0))
     seconds = tokens / rate
     highest = limit_w == limit_w.max()
     full_s = np.array([seconds[highest & (gamma == length)].item() for length in gamma])
-    batch = float(AT["batch"])
-    context = float(AT["context"])
+    batch = float(QUESTION["batch"])
+    context = float(QUESTION["context"])
     target_work = np.array([work(scenario.target_ops(batch, context, length + 1.0)) for length in gamma])
     draft_work = np.array(work(scenario.draft_ops(batch, context)))
     moved, flops = (target_work + gamma[:, None] * draft_work).T
@@ -67,7 +71,8 @@ def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
     def errors(x: Array) -> Array:
         return log_errors(device(x), rows).ravel()
 
-    return device(least_squares(errors, *np.log(BOUNDS)).x)
+    start, low, high = np.log(list(FITTED.values())).T
+    return device(least_squares(errors, start, low, high).x)
 
 
 def held_out(gpu: GPUSpec, rows: Array, column: int) -> Array:

@@ -133,6 +133,9 @@ class VLLMAccount(Account):
         return shard.expert_bytes * (ratio - 1.0)
 
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
+        """See `Account.sequence_bytes`. Layers of one kind form groups of equal size, the last one padded; a
+        sliding layer holds no more than its window (vLLM, v1/core/kv_cache_utils.py).
+        """
         if shard.states is not None and shard.attentions:
             return self._blocks_bytes(shard, draft_token_bytes, drafted)
         length = self.length(shard)

@@ -21,24 +21,34 @@ def since(before: str, now: str) -> str:
     of the later page.
     """
     gauges = set(re.findall(r"^# TYPE (\S+) gauge", now, re.M))
-    earlier = dict(_SAMPLE.findall(before))
-    restarted = []
-
-    def less(sample: re.Match[str]) -> str:
-        metric = sample[1]
-        name = metric.partition("{")[0]
-        (before_value,) = floats([earlier.get(metric, "0")])
-        (value,) = floats([sample[2]])
-        if name.endswith("_created"):
-            restarted.append(before_value > 0 and value != before_value)
+    earlier = {metric: _value(text) for metric, text in _SAMPLE.findall(before)}
+    for metric, text in _SAMPLE.findall(now):
+        value_before = earlier.get(metric, 0.0)
+        value = _value(text)
+        if _name(metric).endswith("_created"):  # a gauge: the time of a counter's creation
+            restarted = value_before > 0 and value != value_before
         else:
-            restarted.append(name not in gauges and value < before_value)
-        if name in gauges:
-            return sample[0]
-        return f"{metric} {value - before_value!r}"
+            restarted = _name(metric) not in gauges and value < value_before
+        if restarted:
+            return now
 
-    between = _SAMPLE.sub(less, now)  # fills `restarted`
-    return now if any(restarted) else between
+    def difference(sample: re.Match[str]) -> str:
+        metric = sample[1]
+        if _name(metric) in gauges:
+            return sample[0]
+        return f"{metric} {_value(sample[2]) - earlier.get(metric, 0.0)!r}"
+
+    return _SAMPLE.sub(difference, now)
+
+
+def _name(metric: str) -> str:
+    """A metric without its labels."""
+    return metric.partition("{")[0]
+
+
+def _value(text: str) -> float:
+    (value,) = floats([text])
+    return value
 
 
 def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
