@@ -117,5 +117,7 @@ def left_out_errors(errors: Mapping[str, Mapping[str, Mapping[str, float]]]) -> 
         for name, off in by_row.items():
             row = tables[name]
             device = device_class(load_gpu(row.query.hardware))
-            of_figures["speedup"].append(LeftOutError.of_ratio(row.study, off, row.ratio, device=device))
+            of_figures["speedup"].append(
+                LeftOutError.of_ratio(row.study, off, row.ratio, device=device, series=row.alike)
+            )
     return of_figures

@@ -91,6 +91,11 @@ class PublicRun:
         )
 
     @property
+    def series(self) -> tuple[object, ...]:
+        """Key of the runs that differ only in batch and context."""
+        return (*self.server, self.kv_dtype, self.draft, self.gamma)
+
+    @property
     def counts(self) -> bool:
         """Whether predictions are judged by it."""
         return self.left_out is None

@@ -2,10 +2,11 @@
 
 A width of steps is the size that 90 % of the errors of a class do not exceed. The interval of a speedup
 leaves 5 % of them on each side, because a new kind of draft is predicted too fast more often than too slow.
-Errors of one source are alike, so a source counts as often as it has independent rows. A class of devices
-has a width of its own, in which errors on other devices count a fifth; errors of the other classes count a
-tenth of that (`held_out`). So a class with few sources borrows from them. Errors of speedups are relative to
-the share of an iteration that is extra time (`extra_share`).
+Errors of one source are alike, so a source counts as often as it has independent rows. So are those of a
+series, rows that differ only in batch and context, also where several series of a source cancel each other.
+A class of devices has a width of its own, in which errors on other devices count a fifth; errors of the other
+classes count a tenth of that (`held_out`). So a class with few sources borrows from them. Errors of speedups
+are relative to the share of an iteration that is extra time (`extra_share`).
 
 Data: errors of public runs and of the tables to which engines are fitted, by constants that have not seen
 their source. A class of speedups is ``known`` if another source has the engine's kind of draft, and ``new``
@@ -14,7 +15,7 @@ class of another engine's constants has the errors of `other_engines` alone. Fol
 source judges its rows (`covered`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -44,7 +45,8 @@ class LeftOutError:
     """The logarithm of predicted over measured by constants that have not seen the row's source.
 
     per: the share to which it is relative. counts: whether widths are fitted to it; without, it is left out
-    by judgement and counts for the coverage only. device: its class (`device_class`).
+    by judgement and counts for the coverage only. device: its class (`device_class`). series: key of the rows
+    of the source that differ only in batch and context; None: the row is alone.
     """
 
     source: str
@@ -52,24 +54,31 @@ class LeftOutError:
     per: float = 1.0
     counts: bool = True
     device: str = ""
+    series: Hashable = None
 
     @classmethod
     def of_run(cls, run: PublicRun, figure: str, off: float) -> "LeftOutError":
         """The error of a public run's ``step``, or of its ``speedup``, whose ratio has the opposite one."""
         device = device_class(load_gpu(run.hardware))
         if figure == "step":
-            return cls(run.source_id, off, counts=run.counts, device=device)
+            return cls(run.source_id, off, counts=run.counts, device=device, series=run.series)
         assert run.tokens_per_iteration
         assert run.speedup
         ratio = run.tokens_per_iteration / run.speedup
-        return cls.of_ratio(run.source_id, -off, ratio, run.counts, device)
+        return cls.of_ratio(run.source_id, -off, ratio, run.counts, device, run.series)
 
     @classmethod
     def of_ratio(
-        cls, source: str, off: float, measured: float, counts: bool = True, device: str = ""
+        cls,
+        source: str,
+        off: float,
+        measured: float,
+        counts: bool = True,
+        device: str = "",
+        series: Hashable = None,
     ) -> "LeftOutError":
         """The error of a ratio of an iteration to a step, relative to the predicted extra time."""
-        return cls(source, off, float(extra_share(measured * np.exp(off))), counts, device)
+        return cls(source, off, float(extra_share(measured * np.exp(off))), counts, device, series)
 
     @property
     def relative(self) -> float:
@@ -156,9 +165,10 @@ def of_tables(
     for row, of_study, of_kind in zip(ratios.rows, without_study, without_kind, strict=True):
         name = class_of_speedup(row.engine, row.kind, row.study, measured)
         device = device_class(load_gpu(row.query.hardware))
-        by_class[name].append(LeftOutError.of_ratio(row.study, of_study, row.ratio, device=device))
+        place = {"device": device, "series": row.alike}
+        by_class[name].append(LeftOutError.of_ratio(row.study, of_study, row.ratio, **place))
         if name != "new":
-            by_class["new"].append(LeftOutError.of_ratio(row.study, of_kind, row.ratio, device=device))
+            by_class["new"].append(LeftOutError.of_ratio(row.study, of_kind, row.ratio, **place))
     return by_class
 
 
@@ -182,7 +192,8 @@ def _weighted(by_class: ByClass, name: str, device: str, without: str) -> tuple[
     """Errors of all classes over their shares, and the weight of each for one class on a class of devices."""
     relative = []
     cells = []
-    groups = []
+    sources: list[Hashable] = []
+    series: list[Hashable] = []
     class_weights = []
     device_weights = []
     for class_name, errors in by_class.items():
@@ -195,11 +206,28 @@ def _weighted(by_class: ByClass, name: str, device: str, without: str) -> tuple[
             device_weights.append(1.0 if is_near else OTHER_DEVICES)
             relative.append(e.relative)
             cells.append("/".join(cell))
-            groups.append((cell, e.source))
+            sources.append((cell, e.source))
+            row = len(relative) if e.series is None else e.series
+            series.append((cell, e.source, row))
     off = np.array(relative)
-    independent = HeldOutErrors(off, cells, groups).weights("", borrowed=1.0)
+    independent = _independent(off, cells, sources, series)
     weights = independent * np.array(class_weights) * np.array(device_weights)
     return off, weights
+
+
+def _independent(
+    off: Array, cells: Sequence[str], sources: Sequence[Hashable], series: Sequence[Hashable]
+) -> Array:
+    """The weights with which each source counts as often as it has independent rows: by what the errors of a
+    source have in common, or by what those of its series have, whichever leaves fewer.
+    """
+    of_sources = HeldOutErrors(off, cells, sources).weights("", borrowed=1.0)
+    of_series = HeldOutErrors(off, cells, series).weights("", borrowed=1.0)
+    weights = np.empty(len(off))
+    for index in grouped(range(len(off)), lambda i: sources[i]).values():
+        fewer = min(of_sources[index], of_series[index], key=np.sum)
+        weights[index] = fewer
+    return weights
 
 
 def fitted(by_class: ByClass, name: str) -> SourceError:

@@ -52,6 +52,15 @@ def test_one_source_with_many_rows_is_outvoted_by_several_with_few() -> None:
     assert within({"own": [*many, *several]}, "own") == 0.3
 
 
+def test_a_series_counts_about_once_where_two_of_them_cancel() -> None:
+    """Two servers at forty contexts each, one told 5 % too slow and one too fast: two errors, not eighty."""
+    jitter = 1e-4 * np.arange(40)
+    fast = [LeftOutError("many", -0.05 - j, series="fast") for j in jitter.tolist()]
+    slow = [LeftOutError("many", 0.05 + j, series="slow") for j in jitter.tolist()]
+    several = sources("s", 4, 0.3)
+    assert within({"own": [*fast, *slow, *several]}, "own") == 0.3
+
+
 def test_a_class_with_one_source_borrows_from_the_others() -> None:
     alone = [LeftOutError("a", 0.01), LeftOutError("a", -0.02)]
     others = sources("s", 20, 0.4)
