@@ -16,7 +16,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.specs import LLAMACPP, Calibration, load_gpu
 from perfmodel.specs.published import MS
 from perfmodel.speculation import with_calibration
-from perfmodel.validate.solving import grouped
+from perfmodel.validate.solving import estimate, grouped
 from perfmodel.validate.studies.llamacpp_constants import (
     EAGER,
     FUSED,
@@ -38,13 +38,15 @@ from perfmodel.validate.studies.robust import (
     Parts,
     Values,
     parts_of,
-    solve,
+    search_settings,
+    searched,
 )
 from perfmodel.validate.studies.steps import StepGroup
 
-GAUSS_NEWTON_STEPS = 4
-STEP_LENGTHS = (1.0, 0.5, 0.25, 0.0)
-"""Parts of a step that are tried. Full steps oscillate, because shares of a curve are pooled."""
+TOLERANCE = 1e-5
+"""Relative change of the sum of squares, and of the values, below which a search ends. Shares of a curve are
+pooled and limited, so it has kinks, where a Gauss-Newton step is too long; a trust region shortens it.
+"""
 SLOWER = 0.9
 """Factor on a constant that shows which rows depend on it."""
 USED = (None, Reason.NO_BASELINE, Reason.PASS_ALONE)
@@ -187,24 +189,29 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return slopes
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
-        """The values from the rows of `train` alone: `GAUSS_NEWTON_STEPS` steps from the expectations.
+        """The values from the rows of `train` alone, searched from the expectations until no step helps.
 
         A start at the values of all rows would leave something of the other rows in the values.
         """
         parts = self.parts(train)
-        values: Values = {p.place: p.expected for p in self.parameters}
 
-        def misfit(values: Values) -> float:
-            of_expectations = [np.log(values[p.place] / p.expected) / p.spread for p in self.parameters]
-            of_rows = parts.residuals(parts.matrix @ self.off(values))
-            return float(np.dot(of_rows, of_rows) + np.dot(of_expectations, of_expectations))
+        def residuals(values: Values) -> Array:
+            return parts.residuals(parts.matrix @ self.off(values))
 
-        for _ in range(GAUSS_NEWTON_STEPS):
+        def slopes(values: Values) -> Array:
             off = self.off(values)
-            end = solve(self.parameters, parts, values, off, self.slopes(values, off)).values
-            on_the_way = [_between(values, end, length) for length in STEP_LENGTHS]
-            values = min(on_the_way, key=misfit)
-        return values
+            of_parts = parts.slopes(parts.matrix @ off)
+            return np.asarray(of_parts[:, None] * (parts.matrix @ self.slopes(values, off)))
+
+        end = estimate(
+            searched(self.parameters),
+            residuals,
+            slopes=slopes,
+            **search_settings(self.parameters),
+            ftol=TOLERANCE,
+            xtol=TOLERANCE,
+        )
+        return end.values
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """The parts of the errors: of a source, of its servers, and of rows."""
@@ -212,11 +219,6 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         sources = [(row.run.source_id, row.is_alone) for row in self.rows]
         spreads = [SPREAD_ALONE if row.is_alone else SPREAD for row in self.rows]
         return parts_of(servers, sources, train, spreads)
-
-
-def _between(start: Values, end: Values, share: float) -> Values:
-    """The values after a share of the way from `start` to `end`, in logarithms."""
-    return {name: value ** (1 - share) * end[name] ** share for name, value in start.items()}
 
 
 def _passes(run: PublicRun) -> list[MeasuredPass]:

@@ -165,6 +165,16 @@ class FittedRows(ABC, Generic[Row]):
         return solved, near
 
 
+def searched(parameters: Sequence[PlacedConstant]) -> list[Parameter]:
+    """The parameters as the solver searches them: by their logarithm, around their expectation."""
+    return [Parameter(p.place, p.expected, log=True, spread=p.spread) for p in parameters]
+
+
+def search_settings(parameters: Sequence[PlacedConstant]) -> dict[str, Any]:
+    """Settings of the solver for these parameters, whose unit is their spread."""
+    return {"x_scale": np.array([p.spread for p in parameters]), "tr_solver": "lsmr"}
+
+
 def solve(
     parameters: Sequence[PlacedConstant], parts: Parts, near: Values, off: Array, slopes: Array
 ) -> Estimate:
@@ -173,7 +183,6 @@ def solve(
 
     Errors are linear: `off` at the values `near`, with these `slopes` [rows, parameters].
     """
-    searched = [Parameter(p.place, p.expected, log=True, spread=p.spread) for p in parameters]
     near_logs = np.log([near[p.place] for p in parameters])
     parts_near = parts.matrix @ off
     part_slopes = parts.matrix @ slopes
@@ -189,10 +198,5 @@ def solve(
         return np.asarray(parts.slopes(parts_at(values))[:, None] * part_slopes)
 
     return estimate(
-        searched,
-        residuals,
-        near,
-        slopes=residual_slopes,
-        x_scale=np.array([p.spread for p in parameters]),
-        tr_solver="lsmr",
+        searched(parameters), residuals, near, slopes=residual_slopes, **search_settings(parameters)
     )
