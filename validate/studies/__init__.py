@@ -12,7 +12,8 @@ They read the published rows and records of a checkout, so no wheel contains the
   `llamacpp_passes` and `llamacpp_prompts` (the data and the fits), `llamacpp` (the folds and the result);
   `mlx_kernels` (products of few rows), `mlx`.
 - Racks and pools: `rack_rows` (the data), `racks` (the model, the folds and the result), `rack_pools`.
-- Served runs replayed: `traffic` (the rows), `traffic_fit` (the costs of a request), `traffic_figures`.
+- Served runs replayed: `traffic` (the rows), `request_fit` (the costs of a request), `traffic_fit` (their
+  files), `traffic_figures`.
 - One question each: `memory` (caches that servers logged), `power` (the power that a device draws).
 - The gate, ``validate accuracy``: `record` (what is recorded, with `inputs`), `gate` (what fails), `page`
   (docs/accuracy.md).

@@ -15,9 +15,7 @@ from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
 from perfmodel.validate.studies.measured_gaps import gaps_among
-from perfmodel.validate.studies.served_runs import DEEPSEEK, STUDIES, HeldOutBy, ServedRun, runs
-from perfmodel.validate.studies.traffic import Compared, compare, folds
-from perfmodel.validate.studies.traffic_fit import (
+from perfmodel.validate.studies.request_fit import (
     SCALES,
     WEIGHED,
     Scale,
@@ -26,6 +24,8 @@ from perfmodel.validate.studies.traffic_fit import (
     straight_lines_of,
     within,
 )
+from perfmodel.validate.studies.served_runs import DEEPSEEK, STUDIES, HeldOutBy, ServedRun, runs
+from perfmodel.validate.studies.traffic import Compared, compare, folds
 
 
 def run_of(study: str, steps: int, concurrency: int):
@@ -105,10 +105,8 @@ def served(concurrency: int, gap_ms: float, steps: int = 0, chunk: float = 1.0) 
         ([(1, 200, 0, 12), (3, 400, 0, 12), (5, 700, 0, 12)], [30, 70, 100]),  # every tenth pass is seen
         ([(1, 20, 0, 1), (3, 299, 0, 1), (5000, 300, 0, 1)], [159.5, 578, 857]),  # the last is too crowded
         ([(3, 40, 0, 1)], [40, 40, 40]),
-        (
-            [(1, 20, 4, 9), (3, 40, 4, 9), (1, 15, 0, 1)],
-            [30, 60, 80],
-        ),  # drafts count as the baseline's chunks do
+        # drafts count as the baseline's chunks do
+        ([(1, 20, 4, 9), (3, 40, 4, 9), (1, 15, 0, 1)], [30, 60, 80]),
     ],
 )
 def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
@@ -132,8 +130,8 @@ def test_a_run_served_again_with_measured_passes_has_their_time_per_token() -> N
 
 
 def test_a_constant_moves_in_its_scale_and_where_there_is_room() -> None:
-    line = Scale(0.4, 1.0, 1.0, most=1.0)
-    share = Scale(math.log(2), 1.0, 1.0, log=True)
+    line = Scale(step=0.4, common=1.0, engine=1.0, most=1.0)
+    share = Scale(step=math.log(2), common=1.0, engine=1.0, log=True)
     assert line.moved(0.5, 0.2) == 0.7
     assert line.moved(0.5, 0.6) == 1.0
     assert line.moved(0.5, -0.6) == 0.0

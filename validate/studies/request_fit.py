@@ -1,0 +1,200 @@
+"""The costs of a request from replays of served runs: residuals, slopes, and a shrunk least-squares fit.
+
+Every run is replayed once with the present constants, and once with each of them changed. Residuals are then
+linear in the constants, and a fit without any rows is a small least-squares problem. An engine on one
+architecture is shrunk towards the engine, engines towards the values of all rows, and these towards the
+present constants, so a second call takes a second step.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
+from perfmodel.validate.solving import significant
+from perfmodel.validate.studies.served_runs import STUDIES, HeldOutBy, ServedRun, runs
+from perfmodel.validate.studies.traffic import Compared, compare
+
+WEIGHED = {"tpot_mean_ms": 0.05, "output_tokens_per_s": 0.05, "ttft_mean_ms": 0.15}
+"""Figure -> its log error from causes other than these constants."""
+FIT_ROUNDS = 10
+"""Rounds of a fit."""
+FAR_RESIDUAL = 3.0
+"""The residual above which a run counts less."""
+MOST_RUNS = 30.0
+"""Most runs that a study counts as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The scale of a constant: its logarithm, or itself from 0 to `most`.
+
+    step: change in a trial. common: spread of the common value around the present one. engine: spread of an
+    engine's value around the common one, and of a place's around the engine's.
+    """
+
+    step: float
+    common: float
+    engine: float
+    most: float = math.inf
+    log: bool = False
+
+    def moved(self, value: float, by: float) -> float:
+        """The constant changed by this much on its scale, within its limits."""
+        if self.log:
+            return value * math.exp(by)
+        return min(max(value + by, 0.0), self.most)
+
+    def trial(self, value: float) -> float:
+        """The constant after one step on its scale; at its upper limit, after one step down."""
+        has_room = self.log or value + self.step <= self.most
+        return self.moved(value, self.step if has_room else -self.step)
+
+    def ends(self, value: float) -> tuple[float, float]:
+        """The smallest and the largest change of the constant in a fit, on its scale."""
+        if self.log:
+            return (-math.inf, math.inf)
+        return (-value, self.most - value)
+
+    def between(self, before: float, after: float) -> float:
+        """Distance between two values on the scale."""
+        return math.log(after / before) if self.log else after - before
+
+
+SCALES = {
+    "request_s": Scale(step=5e-3, common=10e-3, engine=10e-3),
+    "prompt_token_s": Scale(step=2e-6, common=4e-6, engine=4e-6),
+    "prompt_factor": Scale(step=0.1, common=0.3, engine=0.15, log=True),
+    "prompt_kernel_s": Scale(step=5e-6, common=2e-5, engine=2e-5),
+    "passes_ahead": Scale(step=0.4, common=0.5, engine=0.3, most=1.0),
+    "reserved_bytes": Scale(step=0.5, common=0.7, engine=0.3, log=True),
+}
+"""Constant of a request -> its scale, in the order of a fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StraightLines:
+    """A run's residuals, and their slopes per unit of each constant's scale, in units of `WEIGHED`."""
+
+    run: ServedRun
+    off: Array
+    slopes: Array
+
+    def around(self, costs: EngineRequests) -> "StraightLines":
+        """The same, with residuals at these constants."""
+        move = _between(request_constants().engines[self.run.place], costs)
+        return replace(self, off=self.off + self.slopes @ move)
+
+
+class Replay(Protocol):
+    """Replays a run, as `compare` does: with given costs, or with those of fits without its group `by`."""
+
+    def __call__(
+        self, run: ServedRun, by: HeldOutBy, costs: EngineRequests | None = None, measured: bool = False
+    ) -> Compared: ...
+
+
+def straight_lines_of(run: ServedRun, replay: Replay = compare) -> StraightLines:
+    """Replays a run with the present constants, and with each of them changed; passes as measured."""
+    known = request_constants().engines[run.place]
+
+    def off(costs: EngineRequests) -> Array:
+        ratios = replay(run, HeldOutBy.LENGTH, costs, measured=True).ratios
+        residuals = []
+        for name, width in WEIGHED.items():
+            residuals.append(math.log(ratios[name]) / width if name in ratios else 0.0)
+        return np.array(residuals)
+
+    base = off(known)
+    slopes = []
+    for name, scale in SCALES.items():
+        before = getattr(known, name)
+        after = scale.trial(before)
+        moved = off(known.replace(**{name: after})) - base
+        slopes.append(moved / scale.between(before, after))
+    return StraightLines(run, base, np.array(slopes).T)
+
+
+def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
+    """Constants by engine and ``common``, from these runs."""
+    common = np.array([scale.common for scale in SCALES.values()])
+    engine = np.array([scale.engine for scale in SCALES.values()])
+    before = request_constants()
+    shared = solved(lines, common, np.zeros(len(SCALES)), before.common)
+    after = {"common": _moved(before.common, shared)}
+    engines = {line.run.engine for line in lines}
+    places = {line.run.place for line in lines}
+    for name in sorted(engines | places):  # an engine stands before its places
+        costs = before.engines[name]
+        of_engine = after.get(name.partition(".")[0])
+        start = shared if of_engine is None else _between(costs, of_engine)
+        of_place = [line for line in lines if name in (line.run.engine, line.run.place)]
+        move = solved([line.around(costs) for line in of_place], engine, start, costs)
+        after[name] = _moved(costs, move)
+    return after
+
+
+def without(
+    lines: Sequence[StraightLines], by: Callable[[ServedRun], str]
+) -> dict[str, dict[str, EngineRequests]]:
+    """Held-out group -> constants of the other runs."""
+    names = dict.fromkeys(by(run) for study in STUDIES for run in runs(study))
+    return {name: fitted([line for line in lines if by(line.run) != name]) for name in names}
+
+
+def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before: EngineRequests) -> Array:
+    """Changes of the constants from `before` that fit the residuals best, on the scales of `SCALES`.
+
+    Least squares with a penalty for deviations from `start`, which are expected to have the standard
+    deviations `spreads`. A run with a large residual counts less: iteratively
+    reweighted least squares with Cauchy's weights, of the scale `FAR_RESIDUAL`.
+    """
+    low, high = np.array([scale.ends(getattr(before, name)) for name, scale in SCALES.items()]).T
+    off = np.concatenate([line.off for line in lines])
+    slopes = np.concatenate([line.slopes for line in lines])
+    runs_of = Counter(line.run.study for line in lines)
+    shares = [min(MOST_RUNS / runs_of[line.run.study], 1.0) for line in lines]
+    counted = np.repeat(shares, [line.off.size for line in lines])
+    weights = np.ones(off.size)
+    move = start
+    for _ in range(FIT_ROUNDS):
+        weighed = (counted * weights)[:, None] * slopes
+        normal = weighed.T @ slopes + np.diag(spreads**-2.0)
+        right = start / spreads**2 - weighed.T @ off
+        move = within(normal, right, low, high)
+        residuals = off + slopes @ move
+        weights = 1.0 / (1.0 + (residuals / FAR_RESIDUAL) ** 2)
+    return np.asarray(move)
+
+
+def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
+    """The solution of normal equations. Constants that would exceed a limit are fixed at that limit."""
+    move = np.linalg.solve(normal, right)
+    fixed = np.zeros(move.size, bool)
+    while True:
+        beyond = (move < low) | (move > high)
+        beyond &= ~fixed
+        if not beyond.any():
+            return np.asarray(move)
+        fixed |= beyond
+        free = ~fixed
+        move = np.clip(move, low, high)
+        rest = right[free] - normal[np.ix_(free, fixed)] @ move[fixed]
+        move[free] = np.linalg.solve(normal[np.ix_(free, free)], rest)
+
+
+def _between(before: EngineRequests, after: EngineRequests) -> Array:
+    return np.array([s.between(getattr(before, n), getattr(after, n)) for n, s in SCALES.items()])
+
+
+def _moved(before: EngineRequests, move: Array) -> EngineRequests:
+    values = {}
+    for (name, scale), by in zip(SCALES.items(), move.tolist(), strict=True):
+        value = scale.moved(getattr(before, name), by)
+        values[name] = significant(value, 3)
+    return before.replace(**values)
