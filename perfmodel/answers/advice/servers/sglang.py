@@ -1,6 +1,7 @@
 """SGLang: ``sglang.launch_server``, its flags for a draft, and the file of its adaptive draft lengths."""
 
 import shlex
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from perfmodel.answers.advice.draft_lengths import LengthTable
@@ -30,6 +31,16 @@ WITHOUT_STEPS = ("NGRAM", "DFLASH", "DSPARK")
 """Algorithms that draft in one pass or in none."""
 
 
+@dataclass(frozen=True, slots=True)
+class DraftWords:
+    """Words that start a draft. adaptive: contents of the file that they name, if the length depends on the
+    batch size.
+    """
+
+    words: list[str]
+    adaptive: dict[str, Any] | None = None
+
+
 class SGLang(Server):
     """SGLang. It takes one draft length, except for EAGLE heads."""
 
@@ -44,15 +55,16 @@ class SGLang(Server):
                 f"to name a checkpoint in {setup.target.weights}"
             )
             return None
-        flags: list[str] | None = None
-        adaptive = None
+        draft = None
         if setup.drafts:
-            flags, adaptive = self._draft(setup, notes)
-            if flags is None:
+            draft = self._draft(setup, notes)
+            if draft is None:
                 return None
         words = ["python", "-m", "sglang.launch_server", "--model-path", str(setup.target.model_id)]
-        words += [*self._arguments(setup.table, setup.target, notes), *(flags or ())]
-        return Started(shlex.join(words), flags, adaptive)
+        words += self._arguments(setup.table, setup.target, notes)
+        if draft is None:
+            return Started(shlex.join(words))
+        return Started(shlex.join([*words, *draft.words]), draft.words, draft.adaptive)
 
     def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...]:
         """Steps, candidates per step and verified tokens, the root included."""
@@ -101,15 +113,10 @@ class SGLang(Server):
             }
         )
 
-    def _draft(self, setup: Setup, notes: list[str]) -> tuple[list[str] | None, dict[str, Any] | None]:
-        """The words that start the draft, and the contents of the file that they name. None without such a
-        draft, with the reason in `notes`.
-        """
+    def _draft(self, setup: Setup, notes: list[str]) -> DraftWords | None:
+        """The words that start the draft; None without such a draft, with the reason in `notes`."""
         table = setup.table
-        draft = setup.draft
-        path = setup.draft_path
-        target = setup.target
-        known = self.known_draft(draft)
+        known = self.known_draft(setup.draft)
         algorithm = None if known is None else known.method
         by_batch = algorithm in BY_BATCH and len(table.ranges) > 1
         tokens = table.max_tokens if by_batch else table.best_constant
@@ -117,41 +124,59 @@ class SGLang(Server):
             notes.append(
                 "SGLang takes one draft length, and the best single one is 0: leave speculation off there"
             )
-            return None, None
-        windowed = _window(draft, algorithm, notes)
-        if algorithm is None or windowed is None:
-            what = f"a {draft.name.partition(':')[0]} draft"
-            if algorithm:
-                what = "a draft with a sparse view of the cache"
-            notes.append(f"SGLang has no flag for {what}")
-            return None, None
-        owns = algorithm != "NGRAM" and (algorithm != "NEXTN" or path is not None)
-        if (owns and path is None) or (algorithm == "STANDALONE" and target.foreign(draft)):
-            return None, None
-        if owns and draft.tensor_parallel != target.tensor_parallel:
-            degree = draft.tensor_parallel
-            notes.append(f"SGLang shards a draft like its target, not over {degree} devices: no command line")
-        flags: dict[str, Any] = {"algorithm": algorithm}
-        if owns:
-            flags["draft-model-path"] = path
-        if algorithm not in WITHOUT_STEPS:
-            flags |= {"num-steps": tokens, "eagle-topk": 1}
-        flags["num-draft-tokens"] = tokens + 1
-        if algorithm == "NGRAM":  # a chain is a tree of breadth 1
-            flags["ngram-max-bfs-breadth"] = 1
-        elif algorithm == "DSPARK":  # the block has all verified tokens but the first
-            flags["dspark-block-size"] = tokens
-        words = words_of({f"--speculative-{name}": value for name, value in (flags | windowed).items()})
-        if not by_batch:
-            if len(table.ranges) > 1:
-                notes.append(f"SGLang takes one draft length: the best single one, {tokens}, is given")
-            return words, None
-        words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
-        notes.append(
-            f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}: write it before you start the "
-            "server"
-        )
-        return words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges}
+            return None
+        flags = _draft_flags(setup, algorithm, tokens, notes)
+        if flags is None:
+            return None
+        words = words_of({f"--speculative-{name}": value for name, value in flags.items()})
+        if by_batch:
+            notes.append(
+                f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}: write it before you start the "
+                "server"
+            )
+            words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
+            return DraftWords(words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges})
+        if len(table.ranges) > 1:
+            notes.append(f"SGLang takes one draft length: the best single one, {tokens}, is given")
+        return DraftWords(words)
+
+
+def _draft_flags(
+    setup: Setup, algorithm: str | None, tokens: int, notes: list[str]
+) -> dict[str, object] | None:
+    """Flag without ``--speculative-`` -> its value; None if SGLang cannot run the draft, with the reason in
+    `notes`.
+    """
+    draft = setup.draft
+    path = setup.draft_path
+    windowed = _window(draft, algorithm, notes)
+    if algorithm is None:
+        notes.append(f"SGLang has no flag for a {draft.name.partition(':')[0]} draft")
+        return None
+    if windowed is None:
+        notes.append("SGLang has no flag for a draft with a sparse view of the cache")
+        return None
+    has_checkpoint = algorithm != "NGRAM" and (algorithm != "NEXTN" or path is not None)
+    if has_checkpoint and path is None:
+        return None
+    if algorithm == "STANDALONE" and setup.target.foreign(draft):
+        return None
+    flags: dict[str, object] = {"algorithm": algorithm}
+    if has_checkpoint:
+        flags["draft-model-path"] = path
+        if draft.tensor_parallel != setup.target.tensor_parallel:
+            notes.append(
+                f"SGLang shards a draft like its target: its line drafts on {setup.target.tensor_parallel} "
+                f"devices, not on {draft.tensor_parallel}"
+            )
+    if algorithm not in WITHOUT_STEPS:
+        flags |= {"num-steps": tokens, "eagle-topk": 1}
+    flags["num-draft-tokens"] = tokens + 1
+    if algorithm == "NGRAM":  # a chain is a tree of breadth 1
+        flags["ngram-max-bfs-breadth"] = 1
+    elif algorithm == "DSPARK":  # the block has all verified tokens but the first
+        flags["dspark-block-size"] = tokens
+    return flags | windowed
 
 
 def _of_nodes(target: ServedTarget) -> dict[str, object]:
