@@ -170,9 +170,9 @@ ROWS = {
 
 def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
     """Errors of sources left out whole: nine in ten of each kind are inside the stated half-width, and as
-    many but for chance (two deviations) inside that of the other sources, where there are several others. Only
-    one source has Macs with experts, only one has more than four sequences, and AMD's long contexts with
-    experts have two, of which one's width holds three in four rows of the other.
+    many but for chance (two deviations) inside that of the other sources, where several others are. Only one
+    source has Macs with experts, only one has more than four sequences, and AMD's long contexts with experts
+    have two, of which one's width holds three in four rows of the other.
     """
     left = left_out_of(public_runs())
     for board in ("apple-m2-ultra-192gb", "r9700-32gb", "rtx-5090-32gb"):
