@@ -165,10 +165,15 @@ def of_tables(
     for row, of_study, of_kind in zip(ratios.rows, without_study, without_kind, strict=True):
         name = class_of_speedup(row.engine, row.kind, row.study, measured)
         device = device_class(load_gpu(row.query.hardware))
-        place = {"device": device, "series": row.alike}
-        by_class[name].append(LeftOutError.of_ratio(row.study, of_study, row.ratio, **place))
+        without_its_study = LeftOutError.of_ratio(
+            row.study, of_study, row.ratio, device=device, series=row.alike
+        )
+        by_class[name].append(without_its_study)
         if name != "new":
-            by_class["new"].append(LeftOutError.of_ratio(row.study, of_kind, row.ratio, **place))
+            without_its_kind = LeftOutError.of_ratio(
+                row.study, of_kind, row.ratio, device=device, series=row.alike
+            )
+            by_class["new"].append(without_its_kind)
     return by_class
 
 

@@ -98,10 +98,13 @@ def calibration_of(
     such a device, or one that differs from the calibration's.
     """
     if calibration is not None:
-        word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
-        calibrated = load_calibration(calibration, version=version or None)
-        if engine is not None and word != engine_of(calibrated):
-            raise refuse("--engine", None, f"left out with --calibration {calibrated.name}", engine)
+        if engine is None:
+            calibrated = load_calibration(calibration)
+        else:
+            word, _, version = parse_engine(engine).partition(DRIFT)
+            calibrated = load_calibration(calibration, version=version or None)
+            if word != engine_of(calibrated):
+                raise refuse("--engine", None, f"left out with --calibration {calibrated.name}", engine)
         return calibrated if looks_like_path(calibration) else on_board(calibrated, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
