@@ -50,7 +50,7 @@ def test_the_ratios_that_the_page_states() -> None:
 
 
 def test_what_the_page_says_of_mtp_on_another_maker_s_device() -> None:
-    """Iterations of DeepSeek-R1 are within 14 %, those of Qwen3.5 take 5 to 15 % longer than predicted."""
+    """Iterations of DeepSeek-R1 are within 15 %, those of Qwen3.5 take 6 to 16 % longer than predicted."""
     longer = []
     for row in racks.rows():
         if row.source_id not in ("ix-dsr1-mi355", "ix-qwen35-mi355") or not row.gamma:
@@ -58,7 +58,7 @@ def test_what_the_page_says_of_mtp_on_another_maker_s_device() -> None:
         workload = Workload.of(float(row.batch or 1), float(row.context or 0), row.gamma)
         predicted_ms = 1e3 * float(predict(racks.scenario_of(row.row_id), workload).iteration_s)
         if row.step_ms is not None:
-            assert predicted_ms == pytest.approx(row.step_ms, rel=0.14)
+            assert predicted_ms == pytest.approx(row.step_ms, rel=0.15)
         else:
             assert row.tpot_ms is not None
             assert row.tokens_per_iteration is not None

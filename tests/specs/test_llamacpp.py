@@ -234,19 +234,20 @@ def test_a_mac_gives_its_gpu_what_metal_reports(mac: str, megabytes: float) -> N
     assert memory.available_bytes + taken == pytest.approx(megabytes * 1e6, rel=1e-3)
 
 
-def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length() -> None:
+def test_a_mac_is_asked_by_three_flags_for_one_sequence_and_the_default_length() -> None:
     a = advise("llama-3.1-8b", "m4-max", 16384)
     assert a.serve
-    assert a.query.as_dict()["batch"] == [1, 4]
-    assert "-c 73728 -np 4" in str(a.serve.llamacpp_line)
-    default = whatif("llama-3.1-8b", "m4-max", 4, 16384, 3, draft="eagle3").speedup
-    assert a.serve.notes[0] == f"by default the server drafts 3 tokens: {default:.2f} times the baseline"
+    assert a.query.as_dict()["batch"] == [1, 1]
+    assert "-c 18432 -np 1" in str(a.serve.llamacpp_line)
+    four = advise("llama-3.1-8b", "m4-max", 16384, batch=[1, 4])
+    assert four.serve
+    assert "-c 73728 -np 4" in str(four.serve.llamacpp_line)
     states = {"model": "qwen3.6-27b", "hardware": "3090", "context": 8192, "engine": "llamacpp"}
-    one = advise(**states)
+    slots = advise(**states, batch=[1, 4])
     other = schedule(**states, draft="mtp")  # type: ignore[arg-type]
-    assert one.serve
-    assert "-np 4" in str(one.serve.llamacpp_line)
-    assert one.serve.llamacpp_line == other.tables[0].export.llamacpp_line  # room for the states of 3 tokens
+    assert slots.serve
+    assert "-np 4" in str(slots.serve.llamacpp_line)
+    assert slots.serve.llamacpp_line == other.tables[0].export.llamacpp_line  # states of 3 tokens
     smaller = states | {"hardware": "3090:22gb", "draft": "mtp", "alpha": 0.8}
     longer = schedule(**smaller).tables[0]  # type: ignore[arg-type]
     assert longer.max_tokens == 3
