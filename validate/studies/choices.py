@@ -1,9 +1,9 @@
 """What was chosen with the held-out sources in sight: ``results/choices.json``.
 
-Which constants exist, where their priors lie, how strong they are and how a width is formed was decided while
-the errors of these sources were known, so that errors of sources left out are slightly optimistic. The file
-lists these choices next to the sources. A choice may only change together with the set of sources: `text`
-refuses anything else.
+Which constants exist, where their priors lie, how strong they are, what a constant is without its rows and
+how a width is formed was decided while the errors of these sources were known, so that errors of sources left
+out are slightly optimistic. The file lists these choices next to the sources. A choice may only change
+together with the set of sources: `text` refuses anything else.
 """
 
 import json
@@ -31,6 +31,7 @@ def present() -> dict[str, Any]:
 
 def _choices() -> dict[str, Any]:
     of_tables = {p.place: [p.expected, p.spread] for p in (*DECODING, *SPECULATING)}
+    of_other_data = {place: p.elsewhere for place, p in left_out.FREE.items() if p.elsewhere}
     without_rows = {"factor": 1.0, "later_version": left_out.LATER, "share_of_time": left_out.ABSENT}
     spreads = {"time": left_out.TIME, "factor": left_out.FACTOR, "known_elsewhere": left_out.MEASURED}
     of_llamacpp = {"row": asdict(llamacpp_passes.SPREAD), "pass": asdict(llamacpp_passes.SPREAD_ALONE)}
@@ -46,6 +47,7 @@ def _choices() -> dict[str, Any]:
         "constants_of_tables": of_tables,
         "constants_of_llamacpp": llamacpp_constants.TERMS,
         "without_rows": without_rows,
+        "known_elsewhere": of_other_data,
         "spread_without_rows": spreads,
         "variances_of_folds": asdict(left_out.VARIANCES),
         "spreads_of_llamacpp": of_llamacpp,
