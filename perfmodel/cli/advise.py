@@ -7,7 +7,7 @@ from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise as answer
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
-from perfmodel.answers.advice.likely import draft_to_measure
+from perfmodel.answers.advice.likely import draft_to_measure, named_to_measure
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
@@ -120,9 +120,13 @@ def _why_option(a: Advice) -> str:
     """What the second command line is for."""
     if a.option is not None:
         return f"With {draft_text(a.option)}, if your own measurement favours it:"
-    measured = draft_to_measure(a.query, a.likely)
-    draft = "the draft" if measured is None else measured.draft
-    return f"To measure {draft}, which gains even with a low acceptance for its kind:"
+    if (usual := draft_to_measure(a.query, a.likely)) is not None:
+        return f"To measure {usual.draft}, which gains even with a low acceptance for its kind:"
+    named = named_to_measure(a.query, a.unmeasured)
+    draft = (
+        "the draft" if named is None else f"{named.draft}, which pays from alpha {named.smallest_alpha:.2f}"
+    )
+    return f"To measure {draft}:"
 
 
 def _say_line(pick: Pick | None, line: str) -> None:

@@ -98,3 +98,29 @@ def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine
     assert verdicts["unknown_acceptance"] == 1, "Ling-flash-2.0 gives heads no hidden states in vLLM"
     assert verdicts["speculate"] + verdicts["likely_speculate"] >= 8
     assert verdicts.total() >= 30
+
+
+def test_a_named_draft_of_unknown_acceptance_has_a_line_to_measure_it() -> None:
+    """The line serves the checkpoint that was named, not another one of its shape."""
+    answer = advise(
+        "qwen2.5-coder-32b",
+        "rtx-3090",
+        engine="llamacpp",
+        weights="q4_k_m",
+        context=8192,
+        draft=["qwen2.5-coder-0.5b"],
+    )
+    assert answer.verdict == "unknown_acceptance"
+    line = answer.serve_option.llamacpp_line
+    assert "-md Qwen2.5-Coder-0.5B-Instruct.gguf" in line
+    assert "--spec-draft-n-max 3" in line
+    notes = (*answer.serve.notes, *answer.serve_option.notes)
+    assert not any("no draft length gains" in note for note in notes)
+
+
+def test_a_batch_that_does_not_fit_names_what_would_hold_it() -> None:
+    answer = advise("kimi-k2", "h200", tp=8, batch=32, context=8192)
+    assert "32 would fit with --weights int4-g128, with --tp 16" in answer.reason
+    assert advise("kimi-k2", "h200", tp=16, batch=32, context=8192).chosen is not None
+    smaller = advise("kimi-k2", "h200", tp=8, batch=32, context=8192, weights="int4-g128")
+    assert smaller.chosen is not None

@@ -265,3 +265,12 @@ def test_a_shared_prefix_shortens_the_prompts_as_in_traffic() -> None:
     assert p.ttft_s == pytest.approx(row.rows[0].ttft_s.mean)
     with pytest.raises(InputError, match="prefix_len: needs request_rate or clients"):
         advise("glm-4.5-air", "rtx-pro-6000", prefix_len=16384)
+
+
+def test_the_gpus_that_a_load_takes_may_be_larger_servers() -> None:
+    """Prompts take too long on two devices; on eight, one server of all reads them within the limit."""
+    load = {"request_rate": 5, "input_len": 1500, "output_len": 64, "slo": "ttft:500"}
+    few = advise("qwen2.5-coder-32b", "2xa100", **load)
+    enough = int(re.search(r"; (\d+) would", few.reason)[1])
+    assert advise("qwen2.5-coder-32b", f"{enough}xa100", **load).chosen is not None
+    assert enough <= 8

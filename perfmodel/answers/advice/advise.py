@@ -13,7 +13,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidates, find_candidates
 from perfmodel.answers.advice.first_token import within_ttft
 from perfmodel.answers.advice.infeasible import why_infeasible
-from perfmodel.answers.advice.likely import cautious_point, likely_gains
+from perfmodel.answers.advice.likely import cautious_point, likely_gains, named_point
 from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
 from perfmodel.answers.advice.on_off import on_off, seats_of
 from perfmodel.answers.advice.one_server import point_verdict, remedies_of, serve, warnings_of
@@ -99,7 +99,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     if best_baseline and chosen.gamma and verdict == "too_close_to_call" and not robustness.worth_the_risk:
         option = chosen
         chosen = best_baseline
-    tried = option or cautious_point(question, chosen, likely)
+    tried = option or cautious_point(question, chosen, likely) or named_point(question, chosen, would_pay)
     weighed = allowed if option is None else [p for p in allowed if not p.gamma]
     others = [p for p in weighed if p is not chosen and p.value <= chosen.value]
     robustness = robustness.over(chosen, others, question)

@@ -80,6 +80,11 @@ class LengthTable:
         return cls((single,), context, context, speedup, tokens, speedup, by_constant)
 
     @property
+    def compares(self) -> bool:
+        """Whether any draft length was compared with the baseline."""
+        return len(self.by_constant) > 1
+
+    @property
     def max_tokens(self) -> int:
         """The longest draft in the table."""
         return max(r.tokens for r in self.ranges)

@@ -49,7 +49,9 @@ def why_infeasible(
         least = int(min(query.batch or (1,)))
         most = max(int(r.ar_max_batch) for r in room)
         if most >= 1:
-            return f"no requested batch fits: the smallest is {least}, the largest that fits is {most}"
+            ways = _ways(query, _largest(baseline), math.inf, least)
+            sizes = f"the smallest is {least}, the largest that fits is {most}"
+            return f"no requested batch fits: {sizes}{_listed(f'{least} would fit', ways)}"
         ways = _ways(query, _largest(baseline), math.inf)
         return f"nothing fits: {_shortage(query, baseline)}{_listed('it would fit', ways)}"
     without = "without a tree " if trees else ""
@@ -91,17 +93,20 @@ def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
         beside = float(room.pool_bytes) / 1e9
         parts = f"{share:.0%} hold caches and the rest states"
         return f"{needed}, but of the {beside:.1f} GB beside the weights {parts}"
-    return f"{needed}, together {total / 1e9:.1f} GB, but has room for {available / 1e9:.1f} GB"
+    alike = round(total / 1e9, 1) == round(available / 1e9, 1)
+    decimals = 2 if alike else 1
+    sizes = [f"{size / 1e9:.{decimals}f} GB" for size in (total, available)]
+    return f"{needed}, together {sizes[0]}, but has room for {sizes[1]}"
 
 
-def _ways(query: AdviseQuery, largest: Candidate, bound_s: float) -> tuple[str, ...]:
-    """The smallest change of each kind with which one sequence fits, keeps a bound on its time per token, and
-    the tool has an answer: a smaller KV format, smaller weights, layers on the host, more devices, another
-    device of the same maker for the same engine.
+def _ways(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int = 1) -> tuple[str, ...]:
+    """The smallest change of each kind with which a batch fits, keeps a bound on its time per token, and the
+    tool has an answer: a smaller KV format, smaller weights, layers on the host, more devices, another device
+    of the same maker for the same engine.
 
     largest: the baseline with the largest servers.
     """
-    helps = partial(_helps, query, largest, bound_s)
+    helps = partial(_helps, query, largest, bound_s, batch)
     ways = [*_formats(largest, helps)]
     if query.host_bandwidth is not None or math.isinf(bound_s):
         ways += _on_host(query, largest, helps)
@@ -219,14 +224,14 @@ def _kinship(device: GPUSpec, other: GPUSpec) -> tuple[bool, bool]:
     return boards[0] != boards[1], device.architecture != other.architecture
 
 
-def _helps(query: AdviseQuery, largest: Candidate, bound_s: float, **changes: Any) -> bool:
-    """Whether one sequence fits after a change, keeps the bound, and the tool answers for it."""
-    alone = {"batch": 1, "draft": "self", "draft_kv": "full", "draft_tp": None}
+def _helps(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int, **changes: Any) -> bool:
+    """Whether a batch fits after a change, keeps the bound, and the tool answers for it."""
+    alone = {"batch": batch, "draft": "self", "draft_kv": "full", "draft_tp": None}
     context = float(query.context)
     try:
         scenario = resolve_costs(query.query(**alone | largest.layout.arguments() | changes))
-        step_s = float(scenario.target_pass_s(1.0, context))
+        step_s = float(scenario.target_pass_s(float(batch), context))
     except InputError:
         return False
-    fits = memory_of(scenario, 1.0, context, 0.0, query.memory_fraction).fits
+    fits = memory_of(scenario, float(batch), context, 0.0, query.memory_fraction).fits
     return bool(fits) and step_s <= bound_s

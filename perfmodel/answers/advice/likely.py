@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates, without_acceptance
+from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.prices import price
 from perfmodel.answers.advice.ranking import PricedPoint, best
 from perfmodel.answers.question import Named
@@ -12,6 +13,11 @@ from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
 from perfmodel.drafts import make_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.kv import parse_kv
+
+TO_MEASURE = 3
+"""Tokens of a draft whose acceptance is to be measured, as llama.cpp drafts by default."""
+HEADLESS = ("ngram", "suffix")
+"""Kinds of draft that need no weights."""
 
 
 def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
@@ -54,7 +60,7 @@ def cautious_point(
     named = Named.of(query)
     draft = make_draft(sure.draft, named.target, named.precision(query), 1, parse_kv("full"))
     typical = typical_acceptance(draft)
-    return None if typical is None else _point_at(query, baseline, draft, typical.low)
+    return None if typical is None else _point_at(query, baseline, draft.name, typical.low)
 
 
 def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> TypicalGain | None:
@@ -65,21 +71,51 @@ def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> Typ
     return next((gain for gain in startable if gain.worth_measuring), None)
 
 
+def named_point(
+    query: AdviseQuery, baseline: PricedPoint, would_pay: tuple[BreakEven, ...]
+) -> PricedPoint | None:
+    """The point with which a named draft without a head of its own is measured; None without one. Nothing
+    typical is known of it, so it is priced at the acceptance from which it pays.
+    """
+    even = named_to_measure(query, would_pay)
+    if even is None:
+        return None
+    named = Named.of(query)
+    precision = named.precision(query)
+    for name, kv in without_acceptance(query):
+        if make_draft(name, named.target, precision, 1, kv).name == even.draft:
+            point = _point_at(query, baseline, name, (even.smallest_alpha,) * TO_MEASURE)
+            return None if point is None else replace(point, gamma=TO_MEASURE)
+    return None
+
+
+def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
+    """The draft that the question names, that needs no trained head, and that pays from the least acceptance;
+    None without one.
+    """
+    if not query.draft:
+        return None
+    whole = (even for even in would_pay if even.draft not in ORDER or even.draft in HEADLESS)
+    return next((even for even in whole if even.draft_kv == "full"), None)
+
+
 def _gain_at(
     query: AdviseQuery, baseline: PricedPoint, draft: Draft, rates: tuple[float, ...]
 ) -> float | None:
     """The best gain of a draft that accepts these rates by position; at least 1, that of no draft."""
-    point = _point_at(query, baseline, draft, rates)
+    point = _point_at(query, baseline, draft.name, rates)
     return None if point is None else max(1.0, point.times(baseline, query))
 
 
 def _point_at(
-    query: AdviseQuery, baseline: PricedPoint, draft: Draft, rates: tuple[float, ...]
+    query: AdviseQuery, baseline: PricedPoint, draft: str, rates: tuple[float, ...]
 ) -> PricedPoint | None:
-    """The best point of a draft that accepts these rates by position; None if it does not run or fit."""
+    """The best point of a draft that accepts these rates by position; None if it does not run or fit. draft:
+    as the user named it.
+    """
     accepted = replace(
         query,
-        rate={draft.name: "/".join(map(str, rates))},
+        rate={draft: "/".join(map(str, rates))},
         draft=None,
         draft_kv=None,
         acceptance=None,

@@ -117,15 +117,27 @@ def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates
             f"draft is {seconds(fastest)}"
         )
     best = max(served, key=lambda s: (s.row.slo_share or 0.0, s.row.requests_per_s))
-    needed = [s.needed_gpus for s in served if s.needed_gpus is not None]
-    fewest = min(needed, default=None)
-    enough = f"; {fewest} would" if needed else ""
+    fewest = min(_enough_gpus(question, served), default=None)
+    enough = "" if fewest is None else f"; {fewest} would"
     share = ""
     if best.row.slo_share is not None:
         share = f" ({best.row.slo_share:.0%} of the requests within the limits)"
     these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"
     others = f"{enough}{_fewer_clients(question, candidates)}{_in_fp8(question, candidates, fewest)}"
     return f"{these} serve {_in_words(question)}{share}{others}"
+
+
+def _enough_gpus(question: AdviseQuery, served: Sequence[Served]) -> list[int]:
+    """The GPUs that suffice, by more of the given servers and, in the closed form, by servers of any size."""
+    needed = [s.needed_gpus for s in served if s.needed_gpus is not None]
+    counted = replace(question, gpus=None)
+    try:
+        found = find_candidates(counted)
+        any_size = [estimated(counted, candidate, drafts=False) for candidate in found.baselines]
+    except InputError:
+        return needed
+    sufficient = [each for each in any_size if each is not None and each.suffices]
+    return needed + [each.candidate.layout.gpus for each in sufficient]
 
 
 def _fewer_clients(question: AdviseQuery, candidates: Candidates) -> str:

@@ -63,7 +63,9 @@ def serve(query: AdviseQuery, chosen: PricedPoint, seats: int | None = None) -> 
     most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
     by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
     table = LengthTable.at(seats or chosen.batch, context, chosen.gamma, by_length)
-    return export(table, s.draft, *served_with(query, s, s.draft.name if chosen.gamma else None))
+    return export(
+        table, s.draft, *served_with(query, s, chosen.candidate.asked.draft if chosen.gamma else None)
+    )
 
 
 def warnings_of(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:

@@ -93,7 +93,8 @@ def _draft(
         gained = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
         notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {gained}")
     if tokens == 0:
-        notes.append("no draft length gains: leave speculation off (--spec-type none)")
+        why = "no draft length gains: leave speculation off" if table.compares else "this line drafts nothing"
+        notes.append(f"{why} (--spec-type none)")
         return {}
     if known is None or not draft.kv.reads_all:
         notes.append(f"llama.cpp has no {draft_word(draft)} draft over {draft.kv.label()}")

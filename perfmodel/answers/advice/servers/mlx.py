@@ -24,7 +24,8 @@ class MLX(Server):
         tokens = setup.table.best_constant
         values: dict[str, object] = {"--model": setup.target.model_id}
         if not setup.drafts or tokens == 0:
-            notes.append("no draft length gains: mlx_lm.server is started without a draft model")
+            why = "no draft length gains: " if setup.table.compares else ""
+            notes.append(f"{why}mlx_lm.server is started without a draft model")
         elif word != "model":
             notes.append(
                 f"mlx_lm.server has no {word} draft; mlx-vlm and mlx-dspark have one, with other "
