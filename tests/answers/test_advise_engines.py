@@ -124,3 +124,12 @@ def test_a_batch_that_does_not_fit_names_what_would_hold_it() -> None:
     assert advise("kimi-k2", "h200", tp=16, batch=32, context=8192).chosen is not None
     smaller = advise("kimi-k2", "h200", tp=8, batch=32, context=8192, weights="int4-g128")
     assert smaller.chosen is not None
+
+
+def test_a_checkpoint_that_the_devices_do_not_divide_is_named_with_its_format() -> None:
+    answer = advise("qwen3-235b-a22b", "h100", tp=8, weights="fp8", batch=16)
+    assert "--quantization fp8" in answer.serve.vllm_line
+    remark = answer.serve.remarks["vllm"]
+    assert "Qwen/Qwen3-235B-A22B-FP8: advise --gpus with --weights fp8-block" in remark
+    in_blocks = advise("qwen3-235b-a22b", "8xh100", weights="fp8-block", batch=16)
+    assert "Qwen/Qwen3-235B-A22B-FP8 " in in_blocks.serve.vllm_line

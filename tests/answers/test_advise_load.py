@@ -274,3 +274,12 @@ def test_the_gpus_that_a_load_takes_may_be_larger_servers() -> None:
     enough = int(re.search(r"; (\d+) would", few.reason)[1])
     assert advise("qwen2.5-coder-32b", f"{enough}xa100", **load).chosen is not None
     assert enough <= 8
+
+
+def test_a_rate_that_fewer_gpus_serve_names_them() -> None:
+    load = {"request_rate": 100, "input_len": 500, "output_len": 150}
+    eight = advise("llama-3.1-8b", "8xh100", **load)
+    fewer = int(re.search(r"fewer would suffice without a draft: (\d+) GPUs", eight.reason)[1])
+    assert advise("llama-3.1-8b", "h100", **load).chosen.gpus == fewer < 8
+    assert "fewer would suffice" not in advise("llama-3.1-8b", f"{fewer}xh100", **load).reason
+    assert "fewer would suffice" not in advise("llama-3.1-8b", "8xh100", objective="latency", **load).reason

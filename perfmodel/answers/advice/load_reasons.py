@@ -32,13 +32,14 @@ def load_reason(
     mean batch, where no acceptance is known.
     """
     needs = f"{_in_words(question)}: {_of(chosen)}{_in_fp8_cache(question, chosen)}"
+    fewer = _on_fewer_gpus(question)
     if not chosen.row.gamma:
         if rival is None:
-            return f"{needs}{_unknown(question, likely)}"
-        return f"{needs}; with {rival.candidate.scenario.draft.name} {_of(rival)}"
+            return f"{needs}{fewer}{_unknown(question, likely)}"
+        return f"{needs}; with {rival.candidate.scenario.draft.name} {_of(rival)}{fewer}"
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
-    return f"{needs}; without a draft {_of(baseline)}"
+    return f"{needs}; without a draft {_of(baseline)}{fewer}"
 
 
 def _in_fp8_cache(question: AdviseQuery, chosen: Served) -> str:
@@ -130,14 +131,31 @@ def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates
 def _enough_gpus(question: AdviseQuery, served: Sequence[Served]) -> list[int]:
     """The GPUs that suffice, by more of the given servers and, in the closed form, by servers of any size."""
     needed = [s.needed_gpus for s in served if s.needed_gpus is not None]
+    return needed + [each.candidate.layout.gpus for each in _of_any_size(question)]
+
+
+def _of_any_size(question: AdviseQuery) -> list[Served]:
+    """As many servers of each layout as the load needs without a draft, by the closed form."""
     counted = replace(question, gpus=None)
     try:
         found = find_candidates(counted)
-        any_size = [estimated(counted, candidate, drafts=False) for candidate in found.baselines]
+        counts = [estimated(counted, candidate, drafts=False) for candidate in found.baselines]
     except InputError:
-        return needed
-    sufficient = [each for each in any_size if each is not None and each.suffices]
-    return needed + [each.candidate.layout.gpus for each in sufficient]
+        return []
+    return [each for each in counts if each is not None and each.suffices]
+
+
+def _on_fewer_gpus(question: AdviseQuery) -> str:
+    """The fewest GPUs that serve a rate without a draft, if these are fewer than given; empty for the lowest
+    latency, to which all of them help.
+    """
+    if question.request_rate is None or question.gpus is None or question.objective == "latency":
+        return ""
+    fewer = [each for each in _of_any_size(question) if each.candidate.layout.gpus < question.gpus]
+    if not fewer:
+        return ""
+    fewest = min(fewer, key=lambda each: (each.candidate.layout.gpus, each.request_s))
+    return f"; fewer would suffice without a draft: {_of(fewest)}"
 
 
 def _fewer_clients(question: AdviseQuery, candidates: Candidates) -> str:

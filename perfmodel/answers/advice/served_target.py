@@ -161,7 +161,9 @@ def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
     known = None if served.model_id is None else checkpoint(served.model_id, served.weights, vendor)
     if known is not None and _divides(known, scenario):
         return replace(served, model_id=known.checkpoint, checkpoint=known.weights, on_load=False)
-    return served if served.on_load else replace(served, model_id=None)
+    if not served.on_load:
+        return replace(served, model_id=None)
+    return served if known is None else replace(served, undivided=known)
 
 
 def _divides(known: Checkpoint, scenario: Scenario) -> bool:

@@ -359,7 +359,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     return load_gpu(bundled, flag) if ":" in bundled else load_bundled(bundled)
 
 
+@lru_cache(maxsize=256)
 def _bundled_name(name: str, flag: str) -> str:
+    """The listed name of a device; one question asks for it hundreds of times."""
     key = files.spelling(name)
     if key not in files.bundled_names("gpus") and (alias := _alias(key)) is not None:
         return alias

@@ -14,6 +14,7 @@ from perfmodel.operations import Array
 from perfmodel.specs import engine_attention, serving_engines
 from perfmodel.specs.engines.attention import Backend
 from perfmodel.specs.engines.serving import ServedDraft
+from perfmodel.specs.models.model import Checkpoint
 from perfmodel.speculation import Scenario, memory_of
 from perfmodel.speculation.confidence import Stop
 
@@ -78,6 +79,8 @@ class ServedTarget:
     """Format of the checkpoint that `model_id` names, if the question asks for another than the model's own;
     empty if no checkpoint of the question's format is known.
     """
+    undivided: Checkpoint | None = None
+    """A published checkpoint of these weights whose blocks the devices do not divide."""
     engine: str | None = None
     """The engine that was modelled, by its word."""
     nodes: int = 1
