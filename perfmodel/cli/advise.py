@@ -20,6 +20,7 @@ from perfmodel.cli.advise_pools import print_pools
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
+from perfmodel.specs import serving_engines
 
 COLOURS = {
     "speculate": "green",
@@ -114,6 +115,18 @@ def _print(a: Advice, verbose: bool) -> None:
             say("; ".join((a.serve_option or a.serve).notes), "dim")
         elif word in a.serve.remarks:
             say(f"{a.serve.remarks[word]}.")
+    elif a.chosen is not None and a.calibration is not None:
+        _say_no_line(a.calibration.stack.partition(" ")[0], a.option or a.chosen)
+
+
+def _say_no_line(word: str, pick: Pick) -> None:
+    """That no command line of a serving engine is known, and its name of the draft."""
+    engine = serving_engines().get(word)
+    if engine is None:
+        return
+    draft = engine.drafts.get(pick.draft or "")
+    named = "" if draft is None else f"; it calls the draft {draft.method}, here of {pick.gamma} tokens"
+    say(f"No command line is known for {engine.title}{named}.")
 
 
 def _why_option(a: Advice) -> str:

@@ -164,3 +164,18 @@ def test_a_second_line_that_is_the_first_one_is_not_printed(capsys) -> None:
     text = capsys.readouterr().out
     assert text.count("mlx_lm.server --model") == 1
     assert "To measure" not in text
+
+
+def test_an_engine_whose_line_is_unknown_is_said_to_have_none(capsys) -> None:
+    command = "advise -m llama-3.3-70b --hardware b200 -b 8 -c 4k --weights nvfp4 --engine trtllm"
+    text = run(capsys, *shlex.split(command))
+    assert "No command line is known for TensorRT-LLM; it calls the draft Eagle3" in text
+    ours = run(capsys, *shlex.split(f"advise {LLAMA}"))
+    assert "No command line" not in ours
+
+
+def test_the_line_to_measure_a_named_draft_says_from_where_it_pays(capsys) -> None:
+    question = "-m llama-3.3-70b --hardware m2-ultra --engine llamacpp --weights q4_k_m -c 8k"
+    assert cli.run(("advise", *question.split(), "--draft", "llama-3.2-1b")) == 1  # undecided
+    text = capsys.readouterr().out
+    assert re.search(r"To measure llama-3.2-1b, which pays from alpha 0\.\d\d:\nllama-server .* -md ", text)
