@@ -103,7 +103,8 @@ class AttentionOp(CacheOp):
         verifies = np.greater(self.query, 1.0)
         several = None if group.kv_reread is not None else backend.several
         if several and backend.padded_rows:
-            return np.where(verifies, self._padded_s(work_items, group, backend.padded_rows), 0.0)
+            peak = group.gpu.peak_flops("bf16") * backend.padded_peak_share(group.gpu.architecture)
+            return np.where(verifies, self._padded_s(work_items, group, backend.padded_rows, peak), 0.0)
         share: Floats = c.block_bandwidth.value
         if several == 1 and c.uncut_bandwidth.value:
             share = np.where(verifies, c.uncut_bandwidth.value, share)
@@ -114,14 +115,13 @@ class AttentionOp(CacheOp):
         slowest_bytes = np.maximum(piece_bytes, self.cost.kv_bytes / count)
         return np.where(np.isfinite(most_pieces), slowest_bytes * (group.byte_s * count / share), 0.0)
 
-    def _padded_s(self, work_items: Floats, group: DeviceGroup, rows: int) -> Floats:
-        """Time of computing, where a program multiplies `rows` rows for each query head, and one
-        multiprocessor goes through the longest sequence.
+    def _padded_s(self, work_items: Floats, group: DeviceGroup, rows: int, peak: float) -> Floats:
+        """Time of computing at `peak` FLOP/s, where a program multiplies `rows` rows for each query head, and
+        one multiprocessor goes through the longest sequence.
 
         A row costs one FLOP per byte of a 16-bit cache: 4 FLOPs per value of a head, for which a token has
         one of K and one of V.
         """
-        peak = group.gpu.peak_flops("bf16")
         longest_bytes = self.cost.kv_bytes / work_items + self.longer_bytes
         longest_s = longest_bytes * rows * group.attention.multiprocessors / peak
         all_s = self.cost.flops * rows / np.minimum(self.query, rows) / peak

@@ -15,6 +15,7 @@ from perfmodel.specs.boundary.frozen import Frozen, Text
 from perfmodel.specs.engines.engines import release
 
 Pieces = Annotated[int, Meta(ge=1, le=1024)]
+PeakShare = Annotated[float, Meta(gt=0, le=1)]
 
 
 class Backend(Frozen):
@@ -28,7 +29,8 @@ class Backend(Frozen):
     of a KV head, times query tokens, that one program multiplies for heads of up to 128 values; each further
     tile of such rows reads the cache again; None if no tile does. padded_rows: rows that one program
     multiplies for a query head, however few query tokens it has; None if programs are as small as their
-    tokens, or load for longer than they compute. word: its name in the engine's own
+    tokens, or load for longer than they compute. padded_peak_on: the share of the 16-bit peak that these
+    programs reach, by the first words of an architecture; 1 elsewhere. word: its name in the engine's own
     --attention-backend; None if it has no name there. environment: the variable of the server's environment
     without which the engine does not choose it, with its value; empty if none is needed.
     """
@@ -42,6 +44,7 @@ class Backend(Frozen):
     graphs_one: bool = False
     tile_rows: Annotated[int, Meta(ge=1)] | None = None
     padded_rows: Annotated[int, Meta(ge=1)] | None = None
+    padded_peak_on: dict[str, PeakShare] = {}
     word: str | None = None
     environment: str = ""
     source: Text
@@ -51,6 +54,13 @@ class Backend(Frozen):
         if head == "sinks" and architecture.startswith(self.no_sinks_on):
             return False
         return head == "latent" or not self.latent_only
+
+    def padded_peak_share(self, architecture: str) -> float:
+        """Share of the 16-bit peak that programs of padded rows reach on an architecture."""
+        for words, share in self.padded_peak_on.items():
+            if architecture.startswith(words):
+                return share
+        return 1.0
 
 
 class Span(Frozen):
