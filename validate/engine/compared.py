@@ -15,7 +15,7 @@ from perfmodel.queueing.prompts import (
     prompt_launches_s,
 )
 from perfmodel.speculation import Scenario
-from perfmodel.validate.engine.health import is_rejected
+from perfmodel.validate.engine.health import is_rejected, usual_text
 from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.signs import signs_in
 from perfmodel.validate.engine.timing import Timing
@@ -67,10 +67,9 @@ class ComparedStep:
         interval = f"{seconds(self.low_s)} to {seconds(self.high_s)}"
         yield f"{words}; predicted {seconds(self.predicted_s)} ({interval}): {verdict}"
         if self.rejected and self.usual is not None:
-            fewest, most = self.usual
             yield (
                 f"the acceptance is off: {timing.tokens_per_iteration:.2f} tokens per iteration, expected "
-                f"{fewest:.2f} to {most:.2f}: check the draft's checkpoint, the chat template and sampling"
+                f"{usual_text(self.usual)}: check the draft's checkpoint, the chat template and sampling"
             )
 
 

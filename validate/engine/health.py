@@ -143,6 +143,11 @@ def is_rejected(usual: tuple[float, float] | None, gained: float) -> bool:
     return gained < (low if low < high else low * (1.0 - SAME_TEXTS))
 
 
+def usual_text(usual: tuple[float, float]) -> str:
+    """Expected tokens per iteration as printed: a range, or one number if both ends are alike."""
+    return " to ".join(dict.fromkeys(f"{tokens:.2f}" for tokens in usual))
+
+
 def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     """Compares a pace with the prediction. text: the log."""
     predicted = expectation.predicted
@@ -168,9 +173,9 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     expected = f"predicted {seconds(predicted.iteration_s)} per iteration ({seconds(low)} to {seconds(high)})"
     lines = [f"health: {half.value}: {measured}; {expected}"]
     if expectation.rejected and expectation.usual is not None:
-        fewest, most = expectation.usual
+        usual = usual_text(expectation.usual)
         lines.append(
-            f"{expectation.gained:.2f} tokens per iteration, below the expected {fewest:.2f} to {most:.2f}: "
+            f"{expectation.gained:.2f} tokens per iteration, below the expected {usual}: "
             "check the draft's checkpoint, the chat template, sampling and context"
         )
     if iteration_s > high:

@@ -78,6 +78,16 @@ def test_a_low_acceptance_is_named_although_the_iteration_is_as_predicted(tmp_pa
     assert "mend this before the draft length: the figures above hold for the counted acceptance" in out
 
 
+def test_the_tokens_of_a_measured_acceptance_are_one_number(tmp_path, capsys) -> None:
+    healthy = tmp_path / "healthy.log"
+    healthy.write_text(vllm_log(predicted_tokens_per_s()))
+    rows = str(tmp_path / "rows.json")
+    subject = ["--target", "qwen3-32b", "--draft", "eagle3", "--gamma", "3", "--context", "4k"]
+    assert run(["validate", "acceptance", "--import", str(healthy), *subject, "--out", rows]) == 0
+    _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(BAD), rates=BAD), "--acceptance", rows)
+    assert f"below the expected {GAINED:.2f}: check" in out
+
+
 def sglang_log(length: float, rate: float) -> str:
     """Four lines of four running requests."""
     load = "Decode batch, #running-req: 4, #token: 16000, token usage: 0.10"
