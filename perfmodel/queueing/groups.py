@@ -45,7 +45,8 @@ class Groups:
 
     def holds(self, pass_number: int) -> bool:
         """Whether the prompts at the server wait during the coming pass."""
-        if all(self.prompts) or not all(map(int.__sub__, self.requests, self.prompts)):
+        decoding = [requests - prompts for requests, prompts in zip(self.requests, self.prompts, strict=True)]
+        if all(self.prompts) or not all(decoding):
             self.let_in = pass_number
             return False
         return self.passes_to_go(pass_number) < self.balance_passes
