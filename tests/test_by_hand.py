@@ -187,10 +187,12 @@ def test_tokens_per_iteration():
 
 
 def test_speedup():
-    # B=64, S=32000, K=512, gamma=3, alpha=0.8. T_T = 283 444 772 864 / 2.039e12 = 139.0117 ms;  T_D = 19 304
-    # 284 160 / 2.039e12 = 9.4675 ms T_V: 256 tokens, compute-bound: 256 x 2 x 7 504 658 432 / 312e12 =
-    # 12.3153 ms, and 64 x 32000 x 131 072 bytes / 2.039e12 = 131.6505 ms: 143.9659 ms 2.952 x 139.0117 / (3 x
-    # 9.4675 + 143.9659) = 410.3626 / 172.3685 = 2.3807
+    # B=64, S=32000, K=512, gamma=3, alpha=0.8
+    # T_T = 283 444 772 864 / 2.039e12 = 139.0117 ms
+    # T_D = 19 304 284 160 / 2.039e12 = 9.4675 ms
+    # T_V, 256 tokens, compute-bound: 256 x 2 x 7 504 658 432 / 312e12 = 12.3153 ms
+    # and its cache: 64 x 32000 x 131 072 bytes / 2.039e12 = 131.6505 ms, together 143.9659 ms
+    # speedup = 2.952 x 139.0117 / (3 x 9.4675 + 143.9659) = 410.3626 / 172.3685 = 2.3807
     p = predict(scenario(), Workload.of(64, 32000, 3))
     assert p.target_s == pytest.approx(139.0117e-3, rel=1e-6)
     assert p.draft_s == pytest.approx(9.4675e-3, rel=1e-5)
@@ -205,10 +207,12 @@ def test_speedup():
     ("batch", "golden", "within"), [(1e9, 2339, 5e-4), (32, 2708, 5e-4), (1, 62_000, 1e-2)]
 )
 def test_break_even_context(batch, golden, within):
-    # p = 2 x 7 504 658 432 x 2.039e12 / 312e12 = 98 089 734 bytes (docs/model.md) B -> infinity: [(7 - 2.952)
-    # x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853 = 2338.8 B = 32 (decoding and
-    # drafting load W, verifying 128 tokens too): 3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k), S = (1.048
-    # W + 96 K k) / (32 x 1.952 k) = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
+    # p = 2 x 7 504 658 432 x 2.039e12 / 312e12 = 98 089 734 bytes (docs/model.md)
+    # B -> infinity: [(7 - 2.952) x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853
+    #   = 2338.8
+    # B = 32, decoding, drafting and verifying 128 tokens all load W:
+    #   3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k), so S = (1.048 W + 96 K k) / (32 x 1.952 k)
+    #   = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
     break_even = lengths.context_lengths(scenario(), batch, 3).break_even_context
     assert break_even == pytest.approx(golden, rel=within)
 
@@ -222,9 +226,9 @@ def test_inflection_context(gamma, golden):
 
 @pytest.mark.parametrize(("model", "golden"), [("llama-2-7b-32k", 403.6), ("llama-3.1-8b", 1950.9)])
 def test_memory_bound_context(model, golden):
-    # 256 sequences x 3 tokens, 8B: FLOPs 768 x 2 x P8 against W + 256 S x 131 072 bytes; attention computes
-    # 256 x 3 S x 4 x 4096 x 32 FLOPs: 36.947 ms + 256 x S x 5.04 ns = 7.361 ms + 256 x S x 64.28 ns: S about
-    # 1951
+    # 8B, 256 sequences x 3 tokens: compute equals loads where
+    #   768 x 2 x P8 + 256 x 3 S x 4 x 4096 x 32 FLOPs take as long as W + 256 S x 131 072 bytes:
+    #   36.947 ms + 256 x S x 5.04 ns = 7.361 ms + 256 x S x 64.28 ns, so S is about 1951
     bound = lengths.memory_bound_context(scenario(model=model), 256, 3.0)
     assert bound == pytest.approx(golden, abs=0.1)
 
@@ -244,6 +248,6 @@ def test_closed_forms_equal_the_root_finder(hardware, gamma, alpha, budget):
     assert break_even == pytest.approx(even, rel=1e-3)
     turn = (drafted_bytes + (gamma + 1) * p) / (KAPPA8 * (gamma - 1))
     batches = (np.floor(ridge / (gamma + 2)), ridge)
-    break_even = lengths.inflection_context(s, gamma, batches)
-    assert break_even == pytest.approx(turn, rel=1e-3)
+    inflection = lengths.inflection_context(s, gamma, batches)
+    assert inflection == pytest.approx(turn, rel=1e-3)
     assert lengths.inflection_context(s, 1, (32.0, 1024.0)) is None
