@@ -29,7 +29,11 @@ function read(cells, b, c, inflection) {
   const [batch, context] = [batches[b], contexts[c]];
   const best = surface.best(alpha, b, c);
   const interval = surface.interval(speedup, alpha, b, c, gamma);
-  const word = verdict(speedup, interval, gamma, surface.fits(b, c, gamma), kase.is_measured);
+  const drafted = gamma || surface.best(alpha, b, c, 1);
+  const judged = state.gamma === null ? drafted : gamma; // if no length gains, the one that loses least
+  const judgedSpeedup = surface.speedup(alpha, b, c, judged);
+  const judgedInterval = surface.interval(judgedSpeedup, alpha, b, c, judged);
+  const word = verdict(judgedSpeedup, judgedInterval, judged, surface.fits(b, c, gamma), kase.is_measured);
   const baseline = surface.pass("baseline", "predicted_s", b, c, 0);
   const omega = tokensPerIteration(alpha, gamma);
   const each = surface.iteration(b, c, gamma) / omega;
@@ -43,7 +47,6 @@ function read(cells, b, c, inflection) {
     ? "(no interval: this calibration states no scatter)"
     : `(${interval[0].toFixed(2)} to ${interval[1].toFixed(2)}, ${Math.round(100 * content.coverage)} % interval)`;
   element("why").textContent = why(b, c, gamma, omega);
-  const drafted = gamma || surface.best(alpha, b, c, 1);
   const even = surface.breakEven(alpha, b, drafted);
   const ratio = (name) => (surface.pass(name, "predicted_s", b, c, gamma || 1) / baseline).toFixed(2);
   const facts = {

@@ -15,7 +15,7 @@ BLOCKS = (1, 8, 16, 32, 64, 128, 256)
 """Sequences of a block; the largest whole number of blocks below the batch is tried for each."""
 SMALL = 16
 """Batch up to which all smaller ones are tried."""
-LEAST_GAIN = 0.02
+LEAST_GAIN = 1e-3
 """Share of the tokens per second from which a difference is worth a sentence."""
 
 
