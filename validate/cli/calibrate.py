@@ -11,7 +11,7 @@ import click
 from perfmodel.answers.declaration import Argument, Question, question
 from perfmodel.cli.commands import Json, takes
 from perfmodel.cli.output import print_json
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, about_file
 from perfmodel.specs import load_gpu
 from perfmodel.validate.cli.accuracy import need_studies
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
@@ -148,8 +148,9 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
         comment = f"From kernels alone: {command}"
     if q.stack is not None:
         whole = newest(q.stack, "measure", "--stack", results)
-        measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))
-        fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack", f"--stack: {whole.path}")
+        with about_file(whole.path):
+            measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))
+            fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack", str(whole.path))
         comment = f"From kernels and whole passes: {command} --stack results/{whole.name}.json"
     if out is None:
         click.echo(as_yaml(fitted, comment), nl=False)

@@ -1,5 +1,6 @@
 """Stack factors: found where they made the times, judged only on what they have not seen."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
 from perfmodel.validate.fit.stack import KINDS, fit_factors, fit_stack, scaled
-from perfmodel.validate.records import RESULTS, latest, newest, points, records
+from perfmodel.validate.records import RESULTS, latest, newest, points, records, stamped
 from tests.validate.tiny import refused
 
 FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "outside the passes": 3.0}
@@ -90,6 +91,18 @@ def test_the_command(tmp_path) -> None:
     refused("must hold a record of kind measure", newest, tmp_path, "measure", "--stack")
     micro = latest(records(RESULTS, "cpu-1"), "microbench")
     refused("must be of kind measure, given microbench", newest, micro.path, "measure", "--stack")
+
+
+def test_a_model_that_a_record_names_wrongly_is_a_fault_of_its_file(tmp_path, capsys) -> None:
+    whole = json.loads(latest(records(RESULTS, "cpu-1"), "measure").path.read_text("utf-8"))
+    assert isinstance(whole["points"][0]["target"], str)
+    for point in whole["points"]:
+        point["target"] = "no-such-model"
+    path = tmp_path / "whole.json"
+    path.write_text(stamped(json.dumps(whole)))
+    folder = str(RESULTS / "cpu-1")
+    assert run(["validate", "calibrate", "--from-microbench", folder, "--stack", str(path)]) == 2
+    assert f"error: {path}: model: no model named 'no-such-model'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
