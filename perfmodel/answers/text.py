@@ -79,6 +79,11 @@ def ratio_text(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
+def interval_text(interval: tuple[float, float] | None) -> str:
+    """An interval behind its value, as in `` (1.16 to 2.59)``; empty without one."""
+    return "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
+
+
 def devices(hardware: str, tp: float) -> str:
     """The group: ``8 x a100-sxm-80gb``, or one device by its name."""
     if tp > 1:

@@ -14,7 +14,7 @@ from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.tree_drafts import TreeDraft
 from perfmodel.answers.point.verdict import SENTENCES
-from perfmodel.answers.text import context_text, kv_cache_text, ratio_text, seconds
+from perfmodel.answers.text import context_text, interval_text, kv_cache_text, ratio_text, seconds
 from perfmodel.cli.advise_alternatives import alternatives, draft_text
 from perfmodel.cli.advise_pools import print_pools
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
@@ -160,7 +160,7 @@ def _headline(a: Advice) -> str:
         return _headline_under_load(a, p)
     gain = a.gain(a.option or a.chosen)
     interval = a.robustness.gain_over_baseline_interval if a.robustness else None
-    sure = "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
+    sure = interval_text(interval)
     if not p.gamma:
         choice = f": the baseline, batch {p.batch}"
         return choice if a.option is None else f"{choice}; with {_of_option(a.option)} {gain:.2f}x{sure}"

@@ -21,7 +21,8 @@ from perfmodel.answers.question import resolve
 from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Limits, Load
-from perfmodel.queueing.replay import ReplayedRequests, replay
+from perfmodel.queueing.replay import replay
+from perfmodel.queueing.server import ReplayedRequests
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs import load_gpu, serving_engines
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants

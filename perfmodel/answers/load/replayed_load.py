@@ -19,7 +19,8 @@ from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Load
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice
-from perfmodel.queueing.replay import ReplayedRequests, replay
+from perfmodel.queueing.replay import replay
+from perfmodel.queueing.server import ReplayedRequests
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs import Z

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.answers.text import interval_text
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_attention, engine_of
 from perfmodel.speculation import Passes, Scenario, interval_of_timed, memory_of
@@ -39,9 +40,7 @@ class Remedy:
     @property
     def text(self) -> str:
         """``with --attention-backend flashinfer 1.48x (0.90 to 2.30) at gamma 3``."""
-        interval = ""
-        if self.speedup_interval is not None:
-            interval = " ({:.2f} to {:.2f})".format(*self.speedup_interval)
+        interval = interval_text(self.speedup_interval)
         return f"with {self.switch} {self.speedup:.2f}x{interval} at gamma {self.gamma}"
 
 

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfmodel.answers.point.verdict import Verdict, verdict
+from perfmodel.answers.point.judged_length import fastest
+from perfmodel.answers.point.verdict import Verdict
 from perfmodel.answers.question import Query, resolve, runs_in
+from perfmodel.answers.text import interval_text
 from perfmodel.errors import InputError
 from perfmodel.immutable import Immutable
 from perfmodel.specs import DRIFT, engine_of
 from perfmodel.specs.engines.engines import engines
-from perfmodel.speculation import Interval, Passes, Scenario, interval_of_timed
+from perfmodel.speculation import Interval, Scenario
 
 
 class VersionGain(Immutable):
@@ -25,10 +27,7 @@ class VersionGain(Immutable):
     @property
     def text(self) -> str:
         """``0.5.5: 0.78x (0.64 to 0.97)``."""
-        interval = ""
-        if self.speedup_interval is not None:
-            interval = " ({:.2f} to {:.2f})".format(*self.speedup_interval)
-        return f"{self.version}: {self.speedup:.2f}x{interval}"
+        return f"{self.version}: {self.speedup:.2f}x{interval_text(self.speedup_interval)}"
 
 
 def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | None:
@@ -65,11 +64,5 @@ def _older(query: Query) -> Iterator[VersionGain]:
 
 
 def _gain(query: Query, scenario: Scenario, version: str) -> VersionGain:
-    batch = float(query.batch)
-    context = float(query.context)
-    gamma = int(query.gamma or 0)
-    passes = Passes(scenario, batch, context, np.array([gamma]))
-    speedup = float(passes.speedups(scenario)[0])
-    interval = interval_of_timed(scenario, batch, context, gamma, float(passes.gained[0]), speedup)
-    word = verdict(scenario, context, speedup, interval, gamma)
-    return VersionGain(version, word, speedup, interval)
+    judged = fastest(query, scenario, np.array([query.gamma]))
+    return VersionGain(version, judged.verdict, judged.speedup, judged.speedup_interval)

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.answers.advice.best import best_batch
 from perfmodel.answers.declaration import asks
-from perfmodel.answers.point.least_loss import LeastLoss, least_loss
+from perfmodel.answers.point.judged_length import JudgedLength, least_loss
 from perfmodel.answers.point.remedies import Remedy, remedies
 from perfmodel.answers.point.verdict import (
     LIKELY,
@@ -339,14 +339,16 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     )
 
 
-def _least_loss(query: Query, scenario: Scenario, gamma: int) -> LeastLoss | None:
+def _least_loss(query: Query, scenario: Scenario, gamma: int) -> JudgedLength | None:
     """The draft length that loses least, if the search for one found none that gains; else None."""
     if gamma or query.gamma is not None or scenario.acceptance is None:
         return None
     return least_loss(query, scenario)
 
 
-def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str, least: LeastLoss | None) -> str:
+def _reason(
+    scenario: Scenario, p: Prediction, context: float, limiter: str, least: JudgedLength | None
+) -> str:
     """`reason`; if no draft pays, why the one that loses least does not (the shortest one if none is given);
     or that the acceptance is unknown.
     """

@@ -8,7 +8,7 @@ from perfmodel.answers.point.remedies import Remedy
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict
 from perfmodel.answers.question import Query
 from perfmodel.answers.question.typical import TypicalGain
-from perfmodel.answers.text import context_text, devices, ratio_text
+from perfmodel.answers.text import context_text, devices, interval_text, ratio_text
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.speculation import NONE_NEEDED, ContextLengths, KVCapacity, Memory
 
@@ -128,7 +128,7 @@ class WhatIf(Answer):
         q = self.query
         if self.speedup is None:
             return f"{self.sentence}: {self.reason}"
-        sure = "" if self.speedup_interval is None else " ({:.2f} to {:.2f})".format(*self.speedup_interval)
+        sure = interval_text(self.speedup_interval)
         context = context_text(q.context)
         where = f"{q.model} on {devices(q.hardware, float(q.tp * q.pp))}, batch {q.batch}, context {context}"
         return f"{self.sentence}: {ratio_text(self.speedup)}{sure} at gamma {q.gamma}; {where}"

@@ -1,0 +1,50 @@
+"""Draft lengths of a question with their verdicts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.point.verdict import Verdict, verdict
+from perfmodel.answers.question import Query
+from perfmodel.answers.text import interval_text
+from perfmodel.speculation import Interval, Passes, Scenario, interval_of_timed
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedLength:
+    """A draft length with its verdict and its speedup."""
+
+    gamma: int
+    verdict: Verdict
+    speedup: float
+    speedup_interval: Interval | None
+
+    @property
+    def text(self) -> str:
+        """``gamma 1 gives 0.97x (0.80 to 1.20)``."""
+        return f"gamma {self.gamma} gives {self.speedup:.2f}x{interval_text(self.speedup_interval)}"
+
+
+def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> JudgedLength:
+    """The draft length with the largest speedup. lengths: draft lengths, shape (n,).
+
+    scenario: of the query or of another version of its engine, with a known acceptance.
+    """
+    batch = float(query.batch)
+    context = float(query.context)
+    passes = Passes(scenario, batch, context, lengths)
+    by_length = passes.speedups(scenario)
+    at = int(by_length.argmax())
+    gamma = int(lengths[at])
+    speedup = float(by_length[at])
+    interval = interval_of_timed(scenario, batch, context, gamma, float(passes.gained[at]), speedup)
+    return JudgedLength(gamma, verdict(scenario, context, speedup, interval, gamma), speedup, interval)
+
+
+def least_loss(query: Query, scenario: Scenario) -> JudgedLength | None:
+    """The draft length that loses least where none gains; None if the draft has no length."""
+    longest = scenario.longest(query.max_gamma)
+    if longest < 1:
+        return None
+    return fastest(query, scenario, np.arange(1, longest + 1))
