@@ -159,6 +159,15 @@ def test_clients_without_limits_are_of_the_devices_that_are_named() -> None:
     load = {"clients": 8, "input_len": 4000, "output_len": 500, "draft": ["ngram"]}
     assert advise("llama-3.1-8b", "h100", **load).chosen == advise("llama-3.1-8b", "1xh100", **load).chosen
     assert advise("llama-3.1-8b", "h100", tp=(2,), **load).chosen.layout == "TP 2"
+    assert advise("qwen3-30b-a3b", "h100", dp=(2,), **load).chosen.layout == "DP 2"
+    split = advise("qwen3-8b", "rtx4090", engine="llamacpp", layer_split=2, **load)
+    assert split.chosen.layout == "layers on 2"
+
+
+def test_degrees_that_no_layout_has_are_the_reason() -> None:
+    dense = advise("llama-3.1-8b", "2xh100", dp=(2,))
+    assert dense.verdict == "infeasible"
+    assert "no layout of these devices has the stated --tp, --dp and --ep" in dense.reason
 
 
 def test_fp8_weights_are_named_if_a_draft_then_serves_the_load() -> None:

@@ -232,14 +232,15 @@ class AdviseQuery(CommonOptions):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values with the number of devices that ``8xh100`` states, or of one server for clients of which
-        no limit says how many devices are enough.
+        """The values with the number of devices that ``8xh100`` states, or of one server with the stated
+        degrees for clients of which no limit says how many devices are enough.
         """
         counted = COUNTED.fullmatch(values["hardware"])
         limits = [values[name] for name in ("slo", "max_ttft_ms", "max_tpot_ms")]
         open_number = values["gpus"] is None and counted is None and not any(limits)
         if values["clients"] is not None and open_number:
-            values = values | {"gpus": max(values["tp"] or (1,))}
+            degrees = [degree for name in ("tp", "dp", "ep") for degree in values[name] or (1,)]
+            values = values | {"gpus": values["layer_split"] * max(degrees)}
         if counted is None or "," in values["hardware"]:
             return super().settled(values)
         if values["gpus"] is not None:

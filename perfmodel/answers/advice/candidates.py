@@ -33,6 +33,11 @@ from perfmodel.speculation import Acceptance, Scenario, memory_of
 
 NO_GROUPS = "groups (DP, EP) over PCIe: no exchange of tokens was measured there; --dp and --ep search them"
 """Why groups are not searched on devices without a link of their own."""
+NO_LAYOUT = (
+    "no layout of these devices has the stated --tp, --dp and --ep; --dp and --ep are for models with routed "
+    "experts, in engines with such groups"
+)
+"""Why no layout is searched."""
 BUDGETS = (512, 1024, 2048, 4096)
 Rows = Sequence[AcceptanceRow]
 Known = tuple[str, KVMethod, Acceptance]
@@ -55,8 +60,8 @@ class Candidate:
 
     asked: the question about one server, with the draft and its KV method as they are named. rate: the rate
     of the draft as the question states it; None if its acceptance is looked up. tree_rates: those of the
-    children of a node of a tree; None if the question states none. runs: whether the given
-    engine runs the draft. None for the baseline and for a stack that is not a serving engine.
+    children of a node of a tree; None if the question states none. runs: whether the given engine runs the
+    draft. None for the baseline and for a stack that is not a serving engine.
     """
 
     scenario: Scenario
@@ -97,7 +102,11 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
     known, unknown = _accepted(query, named)
     named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
     candidates = Candidates([], [], [])
-    for layout in query.layouts(named.target, named.gpu) if layouts is None else layouts:
+    if layouts is None:
+        layouts = query.layouts(named.target, named.gpu)
+    if not layouts:
+        candidates.skips.append(Skip("any", "any", NO_LAYOUT))
+    for layout in layouts:
         server = named.with_layers_on(layout.in_turn, query)
         try:
             alone = _baseline(query, server, layout)

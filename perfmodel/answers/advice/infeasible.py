@@ -39,8 +39,7 @@ def why_infeasible(
     trees: whether a tree keeps the bound on the time per token.
     """
     if not baseline:
-        why = skips[0].reason if skips else "the stated degrees take more devices than there are"
-        return f"the model runs in none of the requested layouts ({why})"
+        return f"the model runs in none of the requested layouts ({skips[0].reason})"
     fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
     if not fitting:
         context = float(query.context)
