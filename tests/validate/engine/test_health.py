@@ -484,6 +484,24 @@ def test_the_size_of_a_cache_is_compared_with_the_predicted_one(tmp_path, capsys
     assert "KV cache: 1,000 tokens in the log; predicted" in watching
 
 
+def test_a_rank_has_its_own_part_of_the_predicted_cache(tmp_path, capsys) -> None:
+    """Requests, used share and size in a log are those of each of eight data-parallel ranks."""
+    path = tmp_path / "server.log"
+    ask = ["validate", "engine", "--watch", str(path), "--model", "deepseek-r1", "--hardware", "h200"]
+    ask += ["--tp", "8", "--dp", "8", "--ep", "8", "--draft", "mtp"]
+    layout = {"tp": 8, "dp": 8, "ep": 8, "draft": "mtp", "gamma": 3}
+    of_rank = whatif("deepseek-r1", "h200", batch=64, context=4096, **layout).kv_cache.kv_tokens / 8
+    path.write_text(vllm_log(100.0))
+    run(ask)
+    out = " ".join(capsys.readouterr().out.split())
+    context = int(re.search(r"context: about (\d+) tokens, by the used part", out)[1])
+    assert context == pytest.approx(0.04 * of_rank / 8, abs=0.5)
+    path.write_text(vllm_log(100.0, first="GPU KV cache size: 1,000 tokens"))
+    run([*ask, "--context", "4k"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"KV cache: 1,000 tokens in the log; predicted {of_rank:,.0f} (" in out
+
+
 def test_what_the_log_says_of_the_server_is_compared_with_the_question(tmp_path, capsys) -> None:
     config = "Initializing a V1 LLM engine (v0.20.1) with config: {}"
     same = config.format("tensor_parallel_size=2, quantization=None, kv_cache_dtype=auto")
