@@ -7,6 +7,7 @@ from typing import Any
 from perfmodel.specs import Calibration, GPUSpec
 from perfmodel.validate.fit.kernel_tables.experts import (
     DECODED_TOKENS,
+    MOST_RANKS,
     POPULARITY,
     PROMPT_TOKENS,
     PromptConstants,
@@ -127,7 +128,7 @@ def _curves(k: Kernels) -> dict[str, Any]:
 
 def _experts(k: Kernels) -> dict[str, Any]:
     tokens = f"up to {DECODED_TOKENS} tokens, prompts up to {PROMPT_TOKENS}"
-    calls = f"{tokens}, on up to 16 ranks, experts of popularity {POPULARITY:g}"
+    calls = f"{tokens}, on up to {MOST_RANKS} ranks, experts of popularity {POPULARITY:g}"
     decoding = {form: fitted.decoding for form, fitted in k.experts.items()}
     prompts = {form: fitted.prompts for form, fitted in k.experts.items() if fitted.prompts}
     return {

@@ -151,8 +151,8 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before:
     """Changes of the constants from `before` that fit the residuals best, on the scales of `SCALES`.
 
     Least squares with a penalty for deviations from `start`, which are expected to have the standard
-    deviations `spreads`. A run with a large residual counts less: iteratively
-    reweighted least squares with Cauchy's weights, of the scale `FAR_RESIDUAL`.
+    deviations `spreads`. A run with a large residual counts less: iteratively reweighted least squares with
+    Cauchy's weights, of the scale `FAR_RESIDUAL`.
     """
     low, high = np.array([scale.ends(getattr(before, name)) for name, scale in SCALES.items()]).T
     off = np.concatenate([line.off for line in lines])
