@@ -84,7 +84,7 @@ def _print(a: Advice, verbose: bool) -> None:
             say(f"Runs in: {a.chosen.runs_in}.")
         if (p := a.not_run) is not None:
             gain = ratio_text(a.gain(p) or p.speedup)
-            point = f"{draft_text(p)}, gamma {p.gamma}, batch {p.batch}, {gain} the best baseline"
+            point = f"{_point(p)}, {gain} the best baseline"
             say(
                 f"Better, but this engine does not support it: {point}: {p.runs_in}; "
                 "--any-draft chooses among all."
@@ -163,13 +163,13 @@ def _headline(a: Advice) -> str:
     sure = interval_text(interval)
     if not p.gamma:
         choice = f": the baseline, batch {p.batch}"
-        return choice if a.option is None else f"{choice}; with {_of_option(a.option)} {gain:.2f}x{sure}"
+        return choice if a.option is None else f"{choice}; with {_point(a.option)} {gain:.2f}x{sure}"
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
-    return f": {draft_text(p)}, gamma {p.gamma}, batch {p.batch}{over}"
+    return f": {_point(p)}{over}"
 
 
-def _of_option(p: Pick) -> str:
-    """The optional draft in words."""
+def _point(p: Pick) -> str:
+    """A draft with its length and batch, in words."""
     return f"{draft_text(p)}, gamma {p.gamma}, batch {p.batch}"
 
 

@@ -50,22 +50,21 @@ class Advice(Answer):
     """The best configuration that the engine runs, its alternatives and the reason. The fields are None where
     nothing fits.
 
-    option: the best draft, where its gain is too close to call and not worth the risk; the choice then has no
-    draft, and no layout has. serve_option: its command line; without a
-    known acceptance that of the draft to measure, where it gains even with a low typical acceptance. layouts:
-    the best point of each layout, the best first. by_hardware: the choice on each kind of device,
-    the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
-    if it never is. not_run: a better configuration that the engine does not run. unbounded: the best one
-    without a bound on TPOT, where the question states none and this one has less than ten tokens per
-    second and sequence; all others then keep that bound. serve: the engine's command line for one server
-    of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain with a typical
-    acceptance, where no allowed draft has a known acceptance. remedies: switches with which the best
-    draft would pay at its batch, where it does not. smaller_weights: what FP8 weights would change where
-    16-bit ones leave little room. shorter: a shorter draft with nearly the speedup of the chosen, or
-    optional, one. pools: for a rate on more devices than a box has, one pool against a prefill and a
-    decode pool; all other fields are of one pool. trees: the best tree of each draft with rates by rank,
-    the best first; `chosen` is always a chain or the baseline, and the verdict `infeasible` where only a
-    tree keeps the bounds.
+    option: the best draft, where its gain is too close to call and not worth the risk; `chosen` and all
+    layouts then have no draft. layouts: the best point of each layout, the best first. by_hardware: the
+    choice on each kind of device, the best first; empty for one kind. on_off: the batches of one server at
+    which the best draft is on, None if it never is. not_run: a better configuration that the engine does not
+    run. unbounded: the best one without a bound on TPOT, where the question states none and this one has less
+    than ten tokens per second and sequence; all others then keep that bound. serve: the engine's command line
+    for one server of the choice. serve_option: that of the option; where no acceptance is known, that of the
+    draft to measure. unmeasured, likely: the break-even alpha of each draft, and its gain with a typical
+    acceptance, where no allowed draft has a known acceptance. remedies: switches with which the best draft
+    would pay at its batch, where it does not, or which make room for a draft. smaller_weights: what FP8
+    weights would change where 16-bit ones leave little room. shorter: a shorter draft with nearly the speedup
+    of the chosen, or optional, one. pools: for a rate on more devices than a box has, one pool against a
+    prefill and a decode pool; all other fields are of one pool. trees: the best tree of each draft with rates
+    by rank, the best first; `chosen` is always a chain or the baseline, and the verdict `infeasible` where
+    only a tree keeps the bounds.
     """
 
     query: AdviseQuery

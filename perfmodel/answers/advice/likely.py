@@ -6,7 +6,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates, without_acceptance
 from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.prices import price
-from perfmodel.answers.advice.ranking import PricedPoint, best
+from perfmodel.answers.advice.ranking import PricedPoint, best_of
 from perfmodel.answers.question import Named
 from perfmodel.answers.question.engine_support import ORDER
 from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
@@ -123,5 +123,4 @@ def _point_at(
     candidates = find_candidates(accepted, [baseline.layout])
     runnable = [c for c in candidates.drafted if query.may_choose(c.runs)]
     _, drafted = price(candidates.baselines, runnable, accepted)
-    points = [point for priced in drafted if (point := best(priced, accepted)) is not None]
-    return max(points, key=lambda point: point.value, default=None)
+    return best_of(drafted, accepted)

@@ -169,8 +169,8 @@ def _fewer_clients(question: AdviseQuery, candidates: Candidates) -> str:
 
 
 def _in_fp8(question: AdviseQuery, candidates: Candidates, enough: int | None) -> str:
-    """What FP8 weights would change, by the closed form; empty if the question names a format
-    or the model's own is not one of 16 bits. enough: the GPUs that suffice without them.
+    """What FP8 weights would change, by the closed form; empty if the question names a format or the model's
+    own is not one of 16 bits. enough: the GPUs that suffice without them.
     """
     if question.weights is not None or load_model(question.model).weights not in UNQUANTISED:
         return ""

@@ -1,6 +1,6 @@
 """Ranks the priced points of `advise`: the best of a candidate, the best layout, the Pareto fronts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +57,12 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
         tpot_s=float(priced.tpot_s[i, j]),
         value=float(value[i, j]),
     )
+
+
+def best_of(priced: Iterable[Priced], query: AdviseQuery) -> PricedPoint | None:
+    """The best allowed point of several candidates; on a tie that of the earlier one. None without one."""
+    points = [point for each in priced if (point := best(each, query)) is not None]
+    return max(points, key=lambda point: point.value, default=None)
 
 
 def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Array:

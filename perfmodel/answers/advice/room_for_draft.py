@@ -6,7 +6,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.infeasible import smaller_caches
 from perfmodel.answers.advice.prices import Priced, price
-from perfmodel.answers.advice.ranking import PricedPoint, best
+from perfmodel.answers.advice.ranking import PricedPoint, best_of
 from perfmodel.answers.point.remedies import Remedy
 from perfmodel.errors import InputError
 
@@ -25,8 +25,7 @@ def room_for_draft(query: AdviseQuery, chosen: PricedPoint, searched: list[Price
         except InputError:
             continue
         allowed = [x for x in drafted if query.may_choose(x.candidate.runs)]
-        points = [point for x in allowed if (point := best(x, changed)) is not None]
-        point = max(points, key=lambda each: each.value, default=None)
+        point = best_of(allowed, changed)
         if point is not None and (gain := point.times(chosen, query)) > 1.0:
             return (Remedy(f"--kv-dtype {cache}", point.gamma, gain, None),)
     return ()

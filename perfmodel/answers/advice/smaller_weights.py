@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.prices import price, room
-from perfmodel.answers.advice.ranking import PricedPoint, best
+from perfmodel.answers.advice.ranking import PricedPoint, best_of
 from perfmodel.answers.advice.served_target import UNQUANTISED
 from perfmodel.errors import InputError
 
@@ -27,8 +27,8 @@ class SmallerWeights:
 
 
 def smaller_weights(query: AdviseQuery, baseline: PricedPoint | None) -> SmallerWeights | None:
-    """The gain of FP8 weights on the layout of the best baseline; None if it is small, if the checkpoint or
-    the question is not one of 16 bits, or if memory does not limit the batch.
+    """The gain of FP8 weights on the layout of the best baseline; None if it is small, if the checkpoint has
+    not 16 bits, if the question names a format, or if memory does not limit the batch.
     """
     engine = query.served_by
     if baseline is None or query.objective != "throughput" or query.weights is not None:
@@ -38,13 +38,16 @@ def smaller_weights(query: AdviseQuery, baseline: PricedPoint | None) -> Smaller
         return None
     if bool(room(scenario, baseline.batch + 1.0, 0.0, query).fits):
         return None
-    alone = replace(query, weights=SMALLER, draft=("ngram",), draft_kv=None, rate={}, tree_rate={})
+    alone = replace(
+        query, weights=SMALLER, draft=("ngram",), draft_kv=None, rate={}, tree_rate={}, acceptance=None
+    )
     try:
-        found = find_candidates(replace(alone, acceptance=None), [baseline.layout])
+        found = find_candidates(alone, [baseline.layout])
         priced, _ = price(found.baselines, [], alone)
     except InputError:
         return None
-    points = [point for each in priced if (point := best(each, alone)) is not None]
-    if not points or points[0].times(baseline, query) < MUCH_MORE:
+    point = best_of(priced, alone)
+    if point is None:
         return None
-    return SmallerWeights(SMALLER, points[0].batch, points[0].times(baseline, query))
+    gain = point.times(baseline, query)
+    return SmallerWeights(SMALLER, point.batch, gain) if gain >= MUCH_MORE else None

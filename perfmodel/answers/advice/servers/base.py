@@ -181,11 +181,10 @@ class Server(ABC):
     """The names, flags and line of one engine.
 
     checked: the version whose parser accepted lines of this form (tests/engine); empty if none was asked.
-    serves_files: whether it
-    serves GGUF files, and nothing else. kv_names: KV format -> its name in the engine. alone: whether its
-    checkpoints or devices are its own, so that it is offered only to questions about it. states_length:
-    whether its line states the longest sequence. degrees: one sentence with the engine's own meaning of its
-    degrees of parallelism.
+    serves_files: whether it serves GGUF files, and nothing else. kv_names: KV format -> its name in the
+    engine. alone: whether its checkpoints or devices are its own, so that it is offered only to questions
+    about it. states_length: whether its line states the longest sequence. degrees: one sentence with the
+    engine's own meaning of its degrees of parallelism.
     """
 
     checked: ClassVar[str] = ""
