@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
+from perfmodel.specs.boundary.frozen import Frozen, Positive, Share, Text
 from perfmodel.specs.calibrations.fit_errors import LogError
 from perfmodel.specs.devices.gpu import GPUSpec, Quantity
 
@@ -69,7 +69,7 @@ class PoolTransfer(Frozen):
     """
 
     rate: Quantity
-    share: Annotated[float, Meta(gt=0, le=1)]
+    share: Share
     floor_ms: Annotated[float, Meta(ge=0, le=1e6)]
     source: Text
 

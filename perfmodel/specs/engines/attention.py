@@ -11,11 +11,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from perfmodel.operations import Head
-from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.boundary.frozen import Frozen, Share, Text
 from perfmodel.specs.engines.engines import release
 
 Pieces = Annotated[int, Meta(ge=1, le=1024)]
-PeakShare = Annotated[float, Meta(gt=0, le=1)]
 
 
 class Backend(Frozen):
@@ -44,7 +43,7 @@ class Backend(Frozen):
     graphs_one: bool = False
     tile_rows: Annotated[int, Meta(ge=1)] | None = None
     padded_rows: Annotated[int, Meta(ge=1)] | None = None
-    padded_peak_on: dict[str, PeakShare] = {}
+    padded_peak_on: dict[str, Share] = {}
     word: str | None = None
     environment: str = ""
     source: Text

@@ -176,7 +176,7 @@ class HostPasses(Frozen):
     tokens from which on the weights are moved to the device.
     """
 
-    reach: Annotated[float, Meta(gt=0, le=1)]
+    reach: Share
     token_share: Annotated[float, Meta(ge=0, le=1)]
     most_tokens: Annotated[int, Meta(ge=1)]
     source: Text
