@@ -7,11 +7,11 @@ from perfmodel.specs.huggingface.states import state_dtype, state_of
 from perfmodel.specs.huggingface.windows import layer_types
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
-_DELTA = ("linear_attention", "full_attention")
-"""Words for the layers of Qwen3-Next: with a state, and with attention."""
+_KINDS = ("linear_attention", "full_attention")
+"""Words of `layer_types` for layers with a state and with attention."""
 
 
-def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _DELTA) -> Fields:
+def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _KINDS) -> Fields:
     """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state.
 
     kinds: words for layers, that of a state first.
@@ -22,7 +22,7 @@ def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _DELTA) -> Fie
     value = (keys.integer("linear_num_value_heads"), keys.integer("linear_value_head_dim"))
     kernel = keys.integer("linear_conv_kernel_dim")
     dtype = state_dtype(keys, "mamba_ssm_dtype")
-    state = state_of("gated_delta", types.count("linear_attention"), key, value, kernel, state_dtype=dtype)
+    state = state_of("gated_delta", types.count(kinds[0]), key, value, kernel, state_dtype=dtype)
     return {"attention_gate": keys.flag("attn_output_gate", True), "linear_attention": state}
 
 
@@ -37,7 +37,7 @@ def qwen4(keys: Keys, layers: int) -> Fields:
     Its n-gram tables are read by row and stay in host memory, so they are not counted; the layers that have
     one project a row onto all streams.
     """
-    fields = gated_delta(keys, layers, kinds=(*_DELTA, "indexed_attention"))
+    fields = gated_delta(keys, layers, kinds=(*_KINDS, "indexed_attention"))
     fields |= sparse.gated_streams(keys, layers)
     tables = len(keys.integers("ple_layer_ids"))
     hidden = keys.integer("hidden_size")
@@ -98,14 +98,13 @@ def glm5_next(keys: Keys, layers: int) -> Fields:
 def lightning(keys: Keys, layers: int) -> Fields:
     """MiniMax-Text-01: lightning attention with a state of key by value, where `attn_type_list` has a 0."""
     listed = keys.integers("attn_type_list")
-    kinds = ("linear_attention", "full_attention")
     if not set(listed) <= {0, 1}:
         raise keys.bad("attn_type_list", "a list of 0 (lightning attention) and 1 (full attention)")
-    types = layer_types(keys, layers, kinds, [kinds[kind] for kind in listed])
+    types = layer_types(keys, layers, _KINDS, [_KINDS[kind] for kind in listed])
     heads = keys.integer("num_attention_heads")
     dim = keys.integer("head_dim", keys.integer("hidden_size") // heads)
     keys.ignore("shared_intermediate_size", "shared_moe_coefficient")
-    return {"linear_attention": state_of("lightning", types.count(kinds[0]), (heads, dim), (heads, dim), 1)}
+    return {"linear_attention": state_of("lightning", types.count(_KINDS[0]), (heads, dim), (heads, dim), 1)}
 
 
 def bailing(keys: Keys, layers: int) -> Fields:
@@ -114,15 +113,14 @@ def bailing(keys: Keys, layers: int) -> Fields:
     The other layers of Ling 2.5 and 2.6 are lightning attention. Those of 3.0 are Kimi's delta attention with
     a decay of full rank, and the heads of its latent attention have gates.
     """
-    kinds = ("linear_attention", "full_attention")
     step = keys.integer("layer_group_size", 1, high=MAX_LAYERS)
-    types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
+    types = layer_types(keys, layers, _KINDS, [_KINDS[(i + 1) % step == 0] for i in range(layers)])
     names_of_kernel = ("linear_conv_kernel_dim", "short_conv_kernel_size")
     kernel = next((name for name in names_of_kernel if keys.data.get(name)), None)
     count = keys.integer("linear_num_heads", keys.integer("num_attention_heads"))
     dim = keys.integer("linear_head_dim" if keys.data.get("linear_head_dim") else "head_dim")
     heads = (count, dim)
-    linear = types.count(kinds[0])
+    linear = types.count(_KINDS[0])
     keys.ignore("linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
     fields = sparse.latent(keys, layers, ranked=False)
     if not kernel:

@@ -7,10 +7,15 @@ from perfmodel.specs.huggingface.windows import KINDS, layer_types, sliding_laye
 from perfmodel.specs.models.components import MAX_TOKENS
 
 
+def _slides(layers: int) -> list[bool]:
+    """Whether each layer slides, if the file does not say so: all but every sixth and the last."""
+    return [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)]
+
+
 def gemma4(keys: Keys, layers: int) -> Fields:
     """Global layers have their own heads, and may use one projection for keys and values."""
     window = keys.integer("sliding_window", high=MAX_TOKENS)
-    sliding = sliding_layers(keys, layers, [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)])
+    sliding = sliding_layers(keys, layers, _slides(layers))
     heads = keys.integer("num_attention_heads")
     kv = keys.integer("num_key_value_heads")
     dim = keys.integer("head_dim")
@@ -53,7 +58,7 @@ def inputs_of_layers(keys: Keys, layers: int) -> Fields:
     hidden = keys.integer("hidden_size")
     late = keys.count("num_kv_shared_layers", high=layers)
     wide = keys.flag("use_double_wide_mlp", False)
-    rule = [KINDS[1] if (i + 1) % 6 != 0 and i + 1 < layers else KINDS[0] for i in range(layers)]
+    rule = [KINDS[slides] for slides in _slides(layers)]
     shared = layer_types(keys, layers, KINDS, rule)[layers - late :]
     fields = {"shared_kv_layers": shared.count(KINDS[0]), "shared_kv_sliding": shared.count(KINDS[1])}
     stated = keys.data.get("intermediate_size")
