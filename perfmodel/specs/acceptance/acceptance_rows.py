@@ -13,12 +13,13 @@ from perfmodel.errors import InputError, about_file, shortened
 from perfmodel.reading import data_folder, read_rows
 
 CONTEXT_DRIFT = 0.11
-"""Change of ln(tokens per iteration) for a doubling of the context.
+"""Change of ln(tokens per iteration) for a doubling of the context. Squares of changes add up.
 
-Root mean square of the four steps between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and 3
-(engine_speculation.csv: 1.72, 1.92, 1.81 and 2.30, 2.86, 2.52). Squares of steps add up. Kimi-K2.5 with
-EAGLE-3 went from 2.21 at 1K to 1.82 at 132K (public_runs.csv, local-inference-lab/rtx6kpro): 0.19, where this
-constant gives 0.29.
+It is from the four steps between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and 3
+(engine_speculation.csv: 1.72, 1.92, 1.81 and 2.30, 2.86, 2.52). How 0.11 was computed is not recorded. Their
+mean absolute change for a doubling is 0.11; the root mean square of steps over roots of doublings is 0.12.
+Kimi-K2.5 with EAGLE-3 went from 2.21 at 1K to 1.82 at 132K (public_runs.csv, local-inference-lab/rtx6kpro):
+0.19, where this constant gives 0.29.
 """
 
 
