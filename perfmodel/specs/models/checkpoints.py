@@ -18,7 +18,7 @@ not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; rec
 """
 
 
-def checkpoint(model_id: str, weights: str, vendor: str = "NVIDIA") -> Checkpoint | None:
+def checkpoint(model_id: str, weights: str, vendor: str) -> Checkpoint | None:
     """A listed checkpoint of a model in a format, in this format but for some parts, or in one of the same
     size; None without one.
 
