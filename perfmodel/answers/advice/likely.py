@@ -16,8 +16,6 @@ from perfmodel.kv import parse_kv
 
 TO_MEASURE = 3
 """Tokens of a draft whose acceptance is to be measured, as llama.cpp drafts by default."""
-HEADLESS = ("ngram", "suffix")
-"""Kinds of draft that need no weights."""
 
 
 def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
@@ -74,8 +72,8 @@ def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> Typ
 def named_point(
     query: AdviseQuery, baseline: PricedPoint, would_pay: tuple[BreakEven, ...]
 ) -> PricedPoint | None:
-    """The point with which a named draft without a head of its own is measured; None without one. Nothing
-    typical is known of it, so it is priced at the acceptance from which it pays.
+    """The point with which the draft of `named_to_measure` is measured; None without one. Nothing typical is
+    known of it, so it is priced at the acceptance from which it pays.
     """
     even = named_to_measure(query, would_pay)
     if even is None:
@@ -90,13 +88,13 @@ def named_point(
 
 
 def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
-    """The draft that the question names, that needs no trained head, and that pays from the least acceptance;
-    None without one.
+    """The named draft that pays from the least acceptance; None without one. The kinds of `ORDER` have a
+    typical acceptance instead.
     """
     if not query.draft:
         return None
-    whole = (even for even in would_pay if even.draft not in ORDER or even.draft in HEADLESS)
-    return next((even for even in whole if even.draft_kv == "full"), None)
+    others = (even for even in would_pay if even.draft not in ORDER)
+    return next((even for even in others if even.draft_kv == "full"), None)
 
 
 def _gain_at(
