@@ -502,6 +502,19 @@ def test_a_rank_has_its_own_part_of_the_predicted_cache(tmp_path, capsys) -> Non
     assert f"KV cache: 1,000 tokens in the log; predicted {of_rank:,.0f} (" in out
 
 
+def test_usual_prompts_are_the_load_where_requests_wait(tmp_path, capsys) -> None:
+    log = vllm_log(predicted_tokens_per_s() / 1.5, waiting=3)
+    _, out = watched(tmp_path, capsys, log.replace("prompt throughput: 0.0", "prompt throughput: 2500.0"))
+    assert "health: the load is off" in out
+
+
+def test_a_predicted_backend_without_a_word_in_logs_has_its_own_name(tmp_path, capsys) -> None:
+    line = "server_args=ServerArgs(attention_backend='triton')"
+    log = sglang_log(2.8, (2.8 - 1) / 5).replace("400.00", "40.00")
+    _, out = watched(tmp_path, capsys, f"{line}\n{log}", "--engine", "sglang", "--hardware", "b200")
+    assert "runs on triton, and trtllm was predicted" in out
+
+
 def test_what_the_log_says_of_the_server_is_compared_with_the_question(tmp_path, capsys) -> None:
     config = "Initializing a V1 LLM engine (v0.20.1) with config: {}"
     same = config.format("tensor_parallel_size=2, quantization=None, kv_cache_dtype=auto")

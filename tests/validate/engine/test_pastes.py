@@ -14,7 +14,7 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.validate.engine.formats import read_pasted
-from perfmodel.validate.engine.pastes import form_of, text_forms
+from perfmodel.validate.engine.pastes import PromptTiming, form_of, text_forms
 from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import GivenFacts
 from tests.validate.tiny import refused
@@ -348,6 +348,23 @@ def test_an_answer_of_llama_cpp_tells_the_draft_length_as_its_log_does() -> None
     assert given.gamma == 4
 
 
+def test_accepted_tokens_stay_within_a_draft_length_that_was_rounded_down() -> None:
+    """Ten iterations accept 35 drafted tokens: drafts of 3, and 4 tokens an iteration, not 4.5."""
+    counts = {"prompt_n": 512, "predicted_n": 46, "predicted_ms": 1000}
+    answer = json.dumps({"timings": counts | {"draft_n": 35, "draft_n_accepted": 35}})
+    shown = "30 tok/sec • 45 tokens • 0.45s to first token • Accepted 35/35 draft tokens"
+    for text in (answer, shown):
+        (timing,) = read_pasted("-", text, GivenFacts(input=512))
+        assert (timing.gamma, timing.tokens_per_iteration) == (3, 4.0)
+
+
+def test_the_prompt_of_one_sequence_alone_is_timed_by_itself() -> None:
+    lines = "Prefill. latency: 0.05 s, throughput: {:.1f} token/s\n"
+    lines += "Decode.  median latency: 0.005 s, median throughput: {:.1f} token/s\n"
+    one, eight = (lines.format(batch * 20480, batch * 200) for batch in (1, 8))
+    assert form_of(one).prompts("-", one + eight) == [PromptTiming(1024, 0.0, 0.05)]
+
+
 def test_a_text_of_llama_cpp_is_compared_with_llama_cpp(monkeypatch, capsys) -> None:
     """Without weights, which would say so too."""
     ask = ["validate", "engine", "--model", "qwen3-8b", "--hardware", "rtx-4090", "--from", "-"]
@@ -401,6 +418,12 @@ def test_two_speeds_are_told_apart_by_the_words_before_them(text: str, kinds: li
         return
     steps = read_pasted("-", text, GivenFacts(input=500, gamma=3, accepted=2.0))
     assert [timing.gamma for timing in steps] == kinds
+
+
+def test_speeds_in_a_long_text_are_no_comparison() -> None:
+    speeds = sample("two_speeds")
+    assert form_of(f"{speeds}{' ' * (1000 - len(speeds))}") is not None
+    assert form_of(f"{speeds}{' ' * (1001 - len(speeds))}") is None
 
 
 def test_two_speeds_take_the_published_acceptance(monkeypatch, capsys) -> None:
