@@ -450,6 +450,23 @@ def test_gauges_of_a_page_state_the_context_and_the_draft_length(tmp_path, capsy
     assert f"K = {length}" in out
 
 
+def test_the_used_parts_of_all_ranks_of_a_page_count_together(tmp_path, capsys) -> None:
+    """Eight requests use 5 % of one cache, or 2 and 3 % of the caches of two ranks."""
+    counters = PAGES["vllm"].partition("running 8\n")[2]
+    ranks = ""
+    for rank, (used, requests) in enumerate(((0.02, 3), (0.03, 5))):
+        label = f'{{engine="{rank}"}}'
+        ranks += f"vllm:kv_cache_usage_perc{label} {used}\nvllm:num_requests_running{label} {requests}\n"
+    contexts = []
+    for text in (PAGES["vllm"], ranks + counters):
+        path = tmp_path / "page.txt"
+        path.write_text(text)
+        run(["validate", "engine", "--watch", str(path), *[w for w in ASK if w not in ("--context", "4k")]])
+        out = " ".join(capsys.readouterr().out.split())
+        contexts.append(re.search(r"context: about (\d+) tokens, by the used part", out)[1])
+    assert contexts[0] == contexts[1]
+
+
 def test_lines_of_vllm_0_8_need_the_draft_length(tmp_path, capsys) -> None:
     line = "SpecDecoding metrics: Draft acceptance rate: 51.7%, Accepted: 1550 tokens, Drafted: 3000 tokens\n"
     assert watched(tmp_path, capsys, line)[1].startswith("error: --gamma: must be given")
