@@ -268,6 +268,17 @@ def test_a_block_without_drafts_beside_one_with_them_is_the_baseline(monkeypatch
     assert "acceptance is not in the text" not in out
 
 
+def test_an_answer_that_counts_its_draft_keeps_its_acceptance_beside_one_that_does_not(
+    monkeypatch, capsys
+) -> None:
+    shown = "32.14 tok/sec • 512 tokens • 0.45s to first token"
+    text = f"{shown} • Accepted 320/480 draft tokens (66.7%)\n{shown}\n"
+    given = ["--draft", "mtp", "--gamma", "3", "--from", "-,input=100,gamma=3"]
+    _, out = pasted(monkeypatch, capsys, text, *given)
+    assert "acceptance is not in the text; taken:" in out
+    assert out.count("83 ms per iteration, 2.67 tokens per iteration") == 1  # 512 / 192 over 32.14
+
+
 @pytest.mark.parametrize("name", ["serving_block", "llama_bench", "mlx_lm"])
 def test_the_output_of_a_client_is_no_log_to_watch(monkeypatch, capsys, name: str) -> None:
     status, out = pasted(monkeypatch, capsys, "", "--watch", str(SAMPLES / f"{name}.txt"), "--draft", "mtp")
