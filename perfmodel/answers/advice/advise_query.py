@@ -8,14 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
-from perfmodel.answers.advice.layouts import (
-    Layout,
-    in_turn,
-    in_turn_up_to,
-    of_gpus,
-    one_server,
-    servers_up_to,
-)
+from perfmodel.answers.advice.layouts import MOST_IN_SERVER, Layout
 from perfmodel.answers.advice.rates_by_draft import read_rates, read_tree_rates
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
 from perfmodel.answers.load.traffic_query import TrafficQuery
@@ -40,8 +33,7 @@ from perfmodel.answers.readers import (
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_names
-from perfmodel.specs import GPUSpec, ModelSpec, engine_of, serving_engines
-from perfmodel.specs.devices.links import devices_of_node
+from perfmodel.specs import engine_of, serving_engines
 from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
@@ -50,8 +42,6 @@ LOADS = ("request_rate", "clients")
 """Arguments that state a load."""
 OBJECTIVES = ("throughput", "latency", "cost")
 MOST_GPUS = 1024
-MOST_IN_SERVER = 8
-"""Devices of the largest server that is searched for a load."""
 MOST_STEPS = 32
 """Larger batches than `MAX_BATCHES` are searched in steps of a 32nd of the next power of two."""
 COUNTED = re.compile(r"(\d+)\s*[xX]\s*(.+)")
@@ -310,73 +300,10 @@ class AdviseQuery(CommonOptions):
         bounds = {"ttft": self.max_ttft_ms, "tpot": self.max_tpot_ms}
         return {name: bound for name, bound in bounds.items() if bound is not None} | (self.slo or {})
 
-    def layouts(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
-        """The layouts to search: all of the given devices, one server of each size for a load, or one server
-        of each given size. Over PCIe, groups are searched only if the question names them. For a load on more
-        devices than a box has, only usual layouts are. In llama.cpp a server's layers may be on several
-        devices, which run in turn.
-        """
-        layouts = [layout.split(self.layer_split) for layout in self._unsplit(model, gpu)]
-        if not self._divides_layers:
-            return layouts
-        return layouts + (in_turn_up_to(MOST_IN_SERVER) if self.gpus is None else in_turn(self.gpus))
-
-    @property
-    def _divides_layers(self) -> bool:
-        """Whether servers with their layers on several devices are searched: the engine can run them, and
-        the question leaves the number of devices of a server open.
-        """
-        names_sizes = self.layer_split > 1 or self.tp or self.dp or self.ep
-        if names_sizes or not (self.gpus or self.has_load):
-            return False
-        engine = self.served_by
-        return engine is not None and engine.divides_layers and not Named.of(self).gpu.in_turn
-
     @property
     def served_by(self) -> ServingEngine | None:
         """The serving engine of the answer; None for a research stack."""
         return serving_engines().get(engine_of(Named.of(self).calibration) or "")
-
-    @property
-    def may_have_groups(self) -> bool:
-        """Whether the engine can divide a server into groups."""
-        engine = self.served_by
-        return engine is None or engine.runs_groups
-
-    def searches_groups(self, gpu: GPUSpec) -> bool:
-        """Whether groups are searched: over a link, or where the question names them."""
-        return self.may_have_groups and (gpu.link is not None or bool(self.dp or self.ep))
-
-    def _unsplit(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
-        """The layouts by the devices that run at once."""
-        linked = self.searches_groups(gpu)
-        if self.gpus is not None:
-            layouts = self._asked(of_gpus(self.gpus // self.layer_split, model, linked))
-            if self.dp or self.ep:
-                return layouts
-            node = devices_of_node(gpu) or self.gpus
-            layouts = [layout for layout in layouts if not layout.divides_experts_beyond(node)]
-            if not self.searches_pools:
-                return layouts
-            return [layout for layout in layouts if layout.is_usual(node)]
-        if self.has_load:
-            return self._asked(servers_up_to(MOST_IN_SERVER, model, linked))
-        return [
-            one_server(tp, dp, ep)
-            for tp in self.tp or (1,)
-            for dp in self.dp or (1,)
-            for ep in self.ep or (1,)
-        ]
-
-    def _asked(self, layouts: list[Layout]) -> list[Layout]:
-        """The layouts of the sizes and groups that the question names; all where it names none."""
-        return [
-            layout
-            for layout in layouts
-            if layout.server_gpus in (self.tp or (layout.server_gpus,))
-            and layout.dp in (self.dp or (layout.dp,))
-            and layout.ep in (self.ep or (layout.ep,))
-        ]
 
     def batches(self, layout: Layout) -> Array:
         """Distinct batch sizes of one server of a layout, in rising order."""

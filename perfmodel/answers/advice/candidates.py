@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.rates_by_draft import draft_and_method
+from perfmodel.answers.advice.searched_layouts import may_have_groups, searched_layouts, searches_groups
 from perfmodel.answers.question import (
     Named,
     Query,
@@ -103,7 +104,7 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
     named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
     candidates = Candidates([], [], [])
     if layouts is None:
-        layouts = query.layouts(named.target, named.gpu)
+        layouts = searched_layouts(query, named.target, named.gpu)
     if not layouts:
         candidates.skips.append(Skip("any", "any", NO_LAYOUT))
     for layout in layouts:
@@ -118,7 +119,7 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
             _add_drafts(query, server, layout, known, candidates)
     skips = [*candidates.skips]
     several = query.gpus not in (None, 1)
-    if several and named.target.moe and query.may_have_groups and not query.searches_groups(named.gpu):
+    if several and named.target.moe and may_have_groups(query) and not searches_groups(query, named.gpu):
         skips.append(Skip("any", "any", NO_GROUPS))
     skips += [Skip(name, kv.label().partition(",")[0], why) for name, kv, why in unknown]
     return Candidates(candidates.baselines, candidates.drafted, list(dict.fromkeys(skips)))

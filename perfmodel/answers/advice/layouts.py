@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 
 from perfmodel.specs import ModelSpec
 
+MOST_IN_SERVER = 8
+"""Devices of the largest server that is searched for a load."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

@@ -1,0 +1,82 @@
+"""The layouts that `advise` searches for a question."""
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.layouts import (
+    MOST_IN_SERVER,
+    Layout,
+    in_turn,
+    in_turn_up_to,
+    of_gpus,
+    one_server,
+    servers_up_to,
+)
+from perfmodel.answers.question import Named
+from perfmodel.specs import GPUSpec, ModelSpec
+from perfmodel.specs.devices.links import devices_of_node
+
+
+def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
+    """The layouts to search: all of the given devices, one server of each size for a load, or one server
+    of each given size. Over PCIe, groups are searched only if the question names them. For a load on more
+    devices than a box has, only usual layouts are. In llama.cpp a server's layers may be on several
+    devices, which run in turn.
+    """
+    layouts = [layout.split(query.layer_split) for layout in _unsplit(query, model, gpu)]
+    if not _divides_layers(query):
+        return layouts
+    return layouts + (in_turn_up_to(MOST_IN_SERVER) if query.gpus is None else in_turn(query.gpus))
+
+
+def may_have_groups(query: AdviseQuery) -> bool:
+    """Whether the engine can divide a server into groups."""
+    engine = query.served_by
+    return engine is None or engine.runs_groups
+
+
+def searches_groups(query: AdviseQuery, gpu: GPUSpec) -> bool:
+    """Whether groups are searched: over a link, or where the question names them."""
+    return may_have_groups(query) and (gpu.link is not None or bool(query.dp or query.ep))
+
+
+def _divides_layers(query: AdviseQuery) -> bool:
+    """Whether servers with their layers on several devices are searched: the engine can run them, and
+    the question leaves the number of devices of a server open.
+    """
+    names_sizes = query.layer_split > 1 or query.tp or query.dp or query.ep
+    if names_sizes or not (query.gpus or query.has_load):
+        return False
+    engine = query.served_by
+    return engine is not None and engine.divides_layers and not Named.of(query).gpu.in_turn
+
+
+def _unsplit(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
+    """The layouts by the devices that run at once."""
+    linked = searches_groups(query, gpu)
+    if query.gpus is not None:
+        layouts = _asked(query, of_gpus(query.gpus // query.layer_split, model, linked))
+        if query.dp or query.ep:
+            return layouts
+        node = devices_of_node(gpu) or query.gpus
+        layouts = [layout for layout in layouts if not layout.divides_experts_beyond(node)]
+        if not query.searches_pools:
+            return layouts
+        return [layout for layout in layouts if layout.is_usual(node)]
+    if query.has_load:
+        return _asked(query, servers_up_to(MOST_IN_SERVER, model, linked))
+    return [
+        one_server(tp, dp, ep)
+        for tp in query.tp or (1,)
+        for dp in query.dp or (1,)
+        for ep in query.ep or (1,)
+    ]
+
+
+def _asked(query: AdviseQuery, layouts: list[Layout]) -> list[Layout]:
+    """The layouts of the sizes and groups that the question names; all where it names none."""
+    return [
+        layout
+        for layout in layouts
+        if layout.server_gpus in (query.tp or (layout.server_gpus,))
+        and layout.dp in (query.dp or (layout.dp,))
+        and layout.ep in (query.ep or (layout.ep,))
+    ]
