@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.queueing.latency import beta_of
+from perfmodel.queueing.acceptance_spread import beta_of
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
 

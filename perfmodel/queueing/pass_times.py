@@ -32,16 +32,16 @@ def pass_times(steps: StepTimes, lengths: Lengths, most: int) -> tuple[PassTimes
     if steps.table:
         decode_s = [float(t.decode_s[at]) for at, t in enumerate(table)]
     prompt_s = steps.prompt_s[:count].tolist()
-    readings = {t.reading for t in table if t.reading}
-    prompts_s = {reading: reading.of_one() for reading in readings}
+    prefills = {t.prefill for t in table if t.prefill}
+    prompts_s = {prefill: prefill.for_numbers() for prefill in prefills}
     passes = [
         PassTimes(
             decode_s[at],
             t.tokens_per_iteration,
             t.gamma + 1,
             prompt_s[at] / lengths.input_mean,
-            prompts_s[t.reading] if t.reading else None,
-            t.reading.cached_s if t.reading else 0.0,
+            prompts_s[t.prefill] if t.prefill else None,
+            t.prefill.cached_s if t.prefill else 0.0,
         )
         for at, t in enumerate(table)
     ]

@@ -14,9 +14,10 @@ from perfmodel.queueing.groups import Groups
 from perfmodel.queueing.iterations import iterations
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.pass_times import pass_times
+from perfmodel.queueing.replayed_requests import ReplayedRequests
 from perfmodel.queueing.request import QueuedRequest
 from perfmodel.queueing.senders import Senders
-from perfmodel.queueing.server import ReplayedRequests, Server
+from perfmodel.queueing.server import Server
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.serving import PassOrder
 
@@ -44,13 +45,13 @@ def replay(
     queue = _requests(steps, requests, spread, seed, around)
     senders = Senders(queue, requests.shared, steps.own_s, clients, cap)
     cache = _cache(steps, lengths, requests)
-    first = steps.reading is not None and steps.reading.order is PassOrder.PROMPTS_FIRST
+    first = steps.prefill is not None and steps.prefill.order is PassOrder.PROMPTS_FIRST
     drafts = any(t.gamma for t in steps.table or (steps,))
     limits = replace(limits, max_num_seqs=limits.seats(drafts))
     most = clients or cap or len(queue)
     groups = None
-    if steps.reading is not None and steps.reading.groups > 1:
-        groups = Groups(steps.reading.groups, limits.balance_passes)
+    if steps.prefill is not None and steps.prefill.groups > 1:
+        groups = Groups(steps.prefill.groups, limits.balance_passes)
     server = Server(pass_times(steps, lengths, most), limits, cache, queue, senders, first, groups)
     return server.run(requests.output_tokens)
 

@@ -10,8 +10,8 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.pricing import prefill_times, step_times
 from perfmodel.queueing.prompts import engine_requests
-from perfmodel.queueing.steps import readings_of, step_times
 from perfmodel.specs import files
 from perfmodel.speculation import Workload, predict
 
@@ -96,13 +96,13 @@ def test_the_passes_of_traffic(engine: str, gamma: int) -> None:
     within = lengths.context + deviation  # as traffic has it
     decoding = p.forward_s(np.ones(16), within, gamma)
     assert decoding == pytest.approx(times.decode_s[15], rel=EXACT)
-    readings = readings_of(p.scenario, lengths, limits, gamma > 0, engine_requests(p.scenario))
-    reading = readings[gamma > 0]
-    nearest = np.argmin(np.abs(reading.tokens - 2000.0))
-    read = reading.tokens[nearest]  # a knot, between which it interpolates
+    prefills = prefill_times(p.scenario, lengths, limits, gamma > 0, engine_requests(p.scenario))
+    prefill = prefills[gamma > 0]
+    nearest = np.argmin(np.abs(prefill.tokens - 2000.0))
+    read = prefill.tokens[nearest]  # a knot, between which it interpolates
     mixed = p.forward_s(np.append(np.ones(16), read), np.append(within, 0.0), gamma)
     verified = np.array(16.0 * (gamma + 1))
-    added = float(reading(verified, np.array(read)))
+    added = float(prefill(verified, np.array(read)))
     assert mixed - decoding == pytest.approx(added, rel=0.02)
 
 

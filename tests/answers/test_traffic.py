@@ -211,7 +211,7 @@ def found_doubts(met, asked, cached=None):
         ask["request_rate"] = None
     question = TrafficQuery(**{"model": "llama-3.1-8b", "hardware": "h100", "max_num_seqs": 1} | ask)
     steps = StepTimes(0, 1.0, np.array([0.01]), np.array([0.1]), 1, 0.1, cached=cached)
-    steps = replace(steps, reading=SimpleNamespace(alone=True, order=PassOrder.ALTERNATING))
+    steps = replace(steps, prefill=SimpleNamespace(alone=True, order=PassOrder.ALTERNATING))
     (doubt,) = doubts(question, question.loop, steps, served, question.loop.values)
     return doubt
 

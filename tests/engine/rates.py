@@ -12,8 +12,8 @@ import numpy as np
 from perfmodel.answers.question import Query, resolve
 from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.replay import replay
-from perfmodel.queueing.steps import step_times
 from perfmodel.specs import Calibration
 from perfmodel.speculation import Acceptance, with_calibration
 

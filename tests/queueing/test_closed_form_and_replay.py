@@ -16,11 +16,12 @@ from perfmodel.answers.load.closed_form_range import (
     ends_on_the_way,
 )
 from perfmodel.queueing.arrivals import arrivals
-from perfmodel.queueing.closed import serve
+from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.load import Lengths, Limits, Load, whole_passes
 from perfmodel.queueing.occupancy import capacity, prompts_per_pass
+from perfmodel.queueing.prefill_time import PrefillTime, prompt_s_of
 from perfmodel.queueing.replay import replay
-from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
+from perfmodel.queueing.steps import StepTimes
 
 TPOT = 0.03
 THROUGHPUT = 0.03
@@ -139,16 +140,16 @@ def test_bunches_of_requests_are_a_replays(clients, too_low) -> None:
     assert ratio == pytest.approx(too_low, abs=0.05)
 
 
-KNEE = Reading(np.array([1.0, 512.0, 16384.0]), np.array([0.0, 0.025, 0.06]), 1e-6)
+KNEE = PrefillTime(np.array([1.0, 512.0, 16384.0]), np.array([0.0, 0.025, 0.06]), 1e-6)
 """What tokens add to a pass of a mixture of experts: the first 512 load nearly all of its weights."""
-FIXED = Reading(np.array([1.0, 16384.0]), np.zeros(2), 0.0, pass_s=0.05)
+FIXED = PrefillTime(np.array([1.0, 16384.0]), np.zeros(2), 0.0, pass_s=0.05)
 LONG = Lengths(466.0, 755.0)
 FOUND = {
-    "prompts of six passes": (server(kv_share=0.01, reading=KNEE), Lengths(3000.0, 201.0), 0.4, 1.0),
+    "prompts of six passes": (server(kv_share=0.01, prefill=KNEE), Lengths(3000.0, 201.0), 0.4, 1.0),
     "answers of two iterations": (server(0.02, 1e-5, 0.01, 15, 12.0), Lengths(500.0, 25.0), 0.3, 1.0),
     "few requests in bursts": (server(0.004, 0.001, 1e-4, seats=64), Lengths(100.0, 201.0), 0.02, 0.3),
-    "prompts of two passes": (server(reading=FIXED), Lengths(600.0, 201.0), 0.3, 1.0),
-    "a crowd that no burst reaches": (server(0.005, 1e-4, 0.06, 1, 1.6, 240, reading=FIXED), LONG, 0.55, 1.0),
+    "prompts of two passes": (server(prefill=FIXED), Lengths(600.0, 201.0), 0.3, 1.0),
+    "a crowd that no burst reaches": (server(0.005, 1e-4, 0.06, 1, 1.6, 240, prefill=FIXED), LONG, 0.55, 1.0),
 }
 """Servers, lengths, shares of saturation and burstiness of which an answer was 12 to 30 % off."""
 
@@ -156,13 +157,13 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_what_random_questions_found(name) -> None:
     steps, lengths, share, burstiness = FOUND[name]
-    limits = Limits(max_num_batched_tokens=512 if steps.reading else 8192)
-    if steps.reading:
+    limits = Limits(max_num_batched_tokens=512 if steps.prefill else 8192)
+    if steps.prefill:
         decoding = steps.batches * (steps.gamma + 1.0)
         left = 512.0 - decoding
         ending = steps.batches / steps.iterations(lengths)
         passes = whole_passes(lengths.input_mean / left, 0.0)
-        prompt_s = prompt_s_of(steps.reading, left, decoding, ending, passes, lengths.input_mean)
+        prompt_s = prompt_s_of(steps.prefill, left, decoding, ending, passes, lengths.input_mean)
         steps = replace(steps, prompt_s=prompt_s)
     rate = share * capacity(steps, lengths, limits)[0]
     predicted = serve(steps, Load(lengths, rate=np.array([rate]), burstiness=burstiness), limits)

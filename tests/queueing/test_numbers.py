@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 
 from perfmodel.queueing.arrivals import arrivals
-from perfmodel.queueing.closed import mean_tpot_s, serve
+from perfmodel.queueing.closed_form import mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.table import by_batch
+from perfmodel.queueing.prefill_time import PrefillTime, prompt_s_of
 from perfmodel.queueing.prefix import CachedPrompts, HitLaw, Reuse
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import draw, sharing
-from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.serving import PassOrder
 
 KEPT = Path(__file__).with_name("numbers.json")
@@ -30,13 +31,13 @@ LOADS = np.array([0.2, 0.7, 0.97, 1.1])
 """Shares of saturation."""
 
 
-def reading_of(draws: Random) -> Reading:
+def prefill_of(draws: Random) -> PrefillTime:
     """Of prompts up to 16384 tokens."""
     longest_s = draws.uniform(0.2, 0.5)
     token_s = draws.uniform(1e-6, 1e-5)
     pass_s = draws.choice((0.0, 0.003))
     order = PassOrder.ALTERNATING if draws.random() < 0.3 else PassOrder.MIXED
-    return Reading(
+    return PrefillTime(
         tokens=np.array([1.0, 300.0, 16384.0]),
         seconds=np.array([0.0, 0.006, longest_s]),
         token_s=token_s,
@@ -55,13 +56,13 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
     steeper_s = draws.uniform(0, 1e-3)
     crowded = np.maximum(n - seats // 3, 0)
     decode = fixed_s + sequence_s * n + steeper_s * crowded
-    reading = reading_of(draws)
+    prefill = prefill_of(draws)
     gained = 1.0 + gamma * min(draws.uniform(0.3, 1.2), 1.0)
     decoding = n * (gamma + 1.0)
     ending = n * gained / lengths.decoded
     left = limits.max_num_batched_tokens - decoding
     passes = np.full(seats, 1.4)
-    prompt_s = prompt_s_of(reading, left, decoding, ending, passes, lengths.input_mean)
+    prompt_s = prompt_s_of(prefill, left, decoding, ending, passes, lengths.input_mean)
     kv_share = draws.uniform(0.3, 1.1) / seats
     own_s = draws.choice((0.0, 0.004, 0.03))
     passes_ahead = draws.choice((0.0, 0.5, 1.0))
@@ -74,7 +75,7 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
         kv_share=kv_share,
         own_s=own_s,
         passes_ahead=passes_ahead,
-        reading=reading,
+        prefill=prefill,
     )
 
 

@@ -16,11 +16,12 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import resolve
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.blocks import BlockCache, Shared
-from perfmodel.queueing.closed import serve
+from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.prefix import HitLaw, PrefixSettings, Reuse
+from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import draw
-from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation import Acceptance, Scenario
 
 ASK = {"draft": "eagle3", "alpha": 0.6, "gamma": "3", "input_len": 8000, "output_len": 300, "request_rate": 2}

@@ -10,8 +10,9 @@ import pytest
 from perfmodel.queueing import iterations as drawing
 from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.prefill_time import PrefillTime
 from perfmodel.queueing.replay import replay
-from perfmodel.queueing.steps import Reading, StepTimes
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.serving import PassOrder
 
 LENGTHS = Lengths(100.0, 60.0)
@@ -32,7 +33,7 @@ TWO = {"gamma": 3, "gained": 2.0, "survival": np.array([1.0, 1.0, 0.0, 0.0])}
 PLAIN = server([10, 12, 14])
 DRAFTS = server([20, 24, 30], **TWO)
 BY_BATCH = replace(server([15, 30], **TWO), table=(server([15, 30], **TWO), server([10, 12])))
-READING = Reading(np.array([1.0, 100.0, 200.0]), np.array([1.0, 1.0, 2.0]), 0.001)
+PREFILL = PrefillTime(np.array([1.0, 100.0, 200.0]), np.array([1.0, 1.0, 2.0]), 0.001)
 """Up to 100 tokens a pass takes 1 s, then 10 ms a token; 1 ms for the attention of each prompt token."""
 
 
@@ -236,7 +237,7 @@ TRACES = {
     ),
     # 75 tokens hide; 99 beside the 2 that the first verifies are one too many: 1 + 0.01 + 0.099 s
     "all tokens": Trace(
-        server([1000, 1000], gamma=1, gained=2.0, reading=READING),
+        server([1000, 1000], gamma=1, gained=2.0, prefill=PREFILL),
         arrive_ms=[0, 500],
         outputs=[4, 2],
         first_ms=[1075, 1684],
@@ -273,8 +274,8 @@ def test_a_trace_by_hand(name: str) -> None:
 def test_prompts_are_read_between_decoding_passes_or_before_them(order, budget, at, first, last) -> None:
     """Prompts of 100 ms, one in a pass; a pass that only reads prompts decodes nothing."""
     seconds = np.array([0.0, 1.0])
-    reading = Reading(np.array([0.0, 1000.0]), seconds, 0.0, order=order)
-    steps = replace(server([10, 12, 14]), reading=reading)
+    prefill = PrefillTime(np.array([0.0, 1000.0]), seconds, 0.0, order=order)
+    steps = replace(server([10, 12, 14]), prefill=prefill)
     outputs = np.array([3, 2, 2][: len(at)])
     at_s = np.array(at) / 1000
     requests = Arrivals(at_s, np.full(len(at), 100), outputs)
@@ -361,30 +362,30 @@ def test_prompts_wait_for_those_of_all_groups_but_not_for_ever(at_s, ttft_ms) ->
     that.
     """
     knots = np.array([0.0, 1000.0])
-    reading = Reading(knots, 2 * knots / 1000, 0.0, groups=2, expert_seconds=knots / 1000)
+    prefill = PrefillTime(knots, 2 * knots / 1000, 0.0, groups=2, expert_seconds=knots / 1000)
     count = len(at_s)
     outputs = np.array([30, 30, *([1] * count)])
     requests = Arrivals(np.array([0.0, 0.0, *at_s]), np.full(2 + count, 100), outputs)
     limits = Limits(256, 8192, balance_passes=3)
-    met = replay(server([10, 10, 10, 10], reading=reading), LENGTHS, limits, requests)
+    met = replay(server([10, 10, 10, 10], prefill=prefill), LENGTHS, limits, requests)
     np.testing.assert_allclose(met.ttft_s * 1000, [410, 410, *ttft_ms])
 
 
 @pytest.mark.parametrize(
-    ("reading", "seconds"),
+    ("prefill", "seconds"),
     [
-        (READING, [0.05, 0.5 + 0.1]),
-        (replace(READING, order=PassOrder.ALTERNATING), [1.05, 1.1]),
+        (PREFILL, [0.05, 0.5 + 0.1]),
+        (replace(PREFILL, order=PassOrder.ALTERNATING), [1.05, 1.1]),
     ],
 )
-def test_prompts_hide_behind_what_a_pass_loads(reading, seconds):
+def test_prompts_hide_behind_what_a_pass_loads(prefill, seconds):
     """Beside 50 tokens a prompt of 50 hides, but for its own attention; two take 50 tokens too many.
 
     In a pass of their own nothing hides: both load the weights in 1 s.
     """
     prompts = np.array([50.0, 100.0])
-    np.testing.assert_allclose(reading(50.0, prompts), seconds)
-    alone = reading.of_one()
+    np.testing.assert_allclose(prefill(50.0, prompts), seconds)
+    alone = prefill.for_numbers()
     np.testing.assert_allclose([alone(50.0, 50.0, 50.0), alone(50.0, 100.0, 100.0)], seconds)
 
 

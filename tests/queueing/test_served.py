@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from perfmodel.queueing.closed import BLOCK, serve
-from perfmodel.queueing.latency import as_passes_end
+from perfmodel.queueing.closed_form import BLOCK, serve
+from perfmodel.queueing.first_token import as_passes_end
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.occupancy import capacity
-from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
+from perfmodel.queueing.prefill_time import PrefillTime, prompt_s_of
+from perfmodel.queueing.steps import StepTimes
 
 LENGTHS = Lengths(1000.0, 101.0, 300.0, 40.0)
 DECODE = 0.02 + 0.001 * np.arange(1.0, 13.0)
@@ -112,15 +113,15 @@ def test_a_server_that_may_fill_up_is_as_slow_as_when_it_has() -> None:
 
 def test_prompts_of_one_pass_share_its_fixed_time() -> None:
     """Of a Poisson number that ends in a pass; one with prompts takes 0.1 s more, whatever it reads."""
-    reading = Reading(np.array([0.0, 1e6]), np.zeros(2), 0.0, pass_s=0.1)
+    prefill = PrefillTime(np.array([0.0, 1e6]), np.zeros(2), 0.0, pass_s=0.1)
     ending = np.array([1e-9, 0.7, 5.0])
     left = np.full(3, 400.0)
     decoding = np.ones(3)
     passes = np.ones(3)
-    predicted = prompt_s_of(reading, left, decoding, ending, passes, 100.0)
+    predicted = prompt_s_of(prefill, left, decoding, ending, passes, 100.0)
     in_a_pass = 0.7 / (1 - np.exp(-0.7))  # of the prompts of a pass that has any
     np.testing.assert_allclose(predicted, [0.1, 0.1 / in_a_pass, 0.025])  # at most four fit
-    long = prompt_s_of(reading, left, decoding, ending, 3.0 * passes, 1000.0)
+    long = prompt_s_of(prefill, left, decoding, ending, 3.0 * passes, 1000.0)
     busy = 1 - np.exp(-3.0 * 0.7)  # three passes where one prompt is alone; 2.5 where the next one follows
     waits = max(busy / 0.7, 2.5)
     np.testing.assert_allclose(long, [0.3, 0.1 * waits, 0.25])

@@ -7,8 +7,8 @@ from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.prompts import engine_requests, prompt_launches_s
-from perfmodel.queueing.steps import step_times
 
 QUESTION = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "input_len": 500, "output_len": 300}
 

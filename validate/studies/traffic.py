@@ -19,11 +19,11 @@ from perfmodel.answers.load.tpot_errors import served_log_errors
 from perfmodel.answers.load.traffic_words import DEFAULT_STD
 from perfmodel.answers.question import resolve
 from perfmodel.queueing.arrivals import arrivals
-from perfmodel.queueing.closed import serve
+from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.load import Limits, Load
+from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.replay import replay
-from perfmodel.queueing.server import ReplayedRequests
-from perfmodel.queueing.steps import step_times
+from perfmodel.queueing.replayed_requests import ReplayedRequests
 from perfmodel.specs import load_gpu, serving_engines
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, with_calibration

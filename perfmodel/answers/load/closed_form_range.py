@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import ServedLoad
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.occupancy import TINY, prompts_per_pass
+from perfmodel.queueing.served_load import ServedLoad
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.serving import PassOrder
 
@@ -191,7 +191,7 @@ def _tight(steps: StepTimes, limits: Limits) -> bool:
 
 
 def _prompts_first(steps: StepTimes) -> bool:
-    return steps.reading is not None and steps.reading.order is PassOrder.PROMPTS_FIRST
+    return steps.prefill is not None and steps.prefill.order is PassOrder.PROMPTS_FIRST
 
 
 def _dispersion(served: ServedLoad) -> Array:
@@ -228,7 +228,7 @@ def _of_hits(
     returns = steps.cached.chance[: steps.cached.chance.size // 3].sum()
     forgets = returns < CLOSED.hits * (1.0 - 1.0 / question.turns)
     idle = (served.running < 1) & (loop.think_s > 0) & forgets
-    alone = steps.reading is not None and steps.reading.alone
+    alone = steps.prefill is not None and steps.prefill.alone
     unlike = question.dp > 1 and alone and steps.cached.cv > MOST_PROMPT_SPREAD
     return {
         Doubt.EVICTED: evicted,

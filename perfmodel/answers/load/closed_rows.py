@@ -12,9 +12,11 @@ from perfmodel.answers.load.tpot_errors import tpot_interval
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow, saturation_note
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import OVERFLOWS, ServedLoad, serve
+from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.open_loop import OVERFLOWS
 from perfmodel.queueing.policies import Choice
+from perfmodel.queueing.served_load import ServedLoad
 from perfmodel.queueing.steps import StepTimes
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import runs
-from perfmodel.queueing.closed import mean_tpot_s
+from perfmodel.queueing.closed_form import mean_tpot_s
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.policies.auto import Auto

@@ -15,7 +15,7 @@ from perfmodel.errors import refuse
 from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.policies import Choice, Replica
-from perfmodel.queueing.server import ReplayedRequests
+from perfmodel.queueing.replayed_requests import ReplayedRequests
 from perfmodel.specs.mix import RequestClass, read_mix
 from perfmodel.speculation import tokens_per_iteration
 

@@ -17,10 +17,12 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.two_pools import PoolRow, Prompts, TwoPools
 from perfmodel.answers.question import Query, resolve, resolve_costs
 from perfmodel.errors import InputError
+from perfmodel.queueing.kv_room import sequences_of
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import CachedPrompts, Reuse
+from perfmodel.queueing.pricing import prefill_times, step_times
 from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
-from perfmodel.queueing.steps import StepTimes, readings_of, sequences_of, step_times
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import Z
 from perfmodel.speculation import Scenario
 from perfmodel.speculation.capacity import draft_size, draft_stored_bytes
@@ -244,14 +246,14 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
     reads_too = runs_draft(question, drafts)
     limits = limits_of(question, prefill)
     costs = engine_requests(prompting)
-    reading = readings_of(prompting, lengths, limits, reads_too, costs)[reads_too]
+    prefilling = prefill_times(prompting, lengths, limits, reads_too, costs)[reads_too]
     budget = float(limits.max_num_batched_tokens)
     own = costs.request_s + costs.prompt_token_s * lengths.input_mean
 
     def full_s(computed: float) -> float:
         """Seconds of one prompt among as many as fill a pass."""
         tokens = max(budget, computed)
-        return float(reading(np.zeros(1), np.array([tokens]))[0]) * computed / tokens
+        return float(prefilling(np.zeros(1), np.array([tokens]))[0]) * computed / tokens
 
     each_s = full_s(lengths.input_mean)
     if question.reuse is None:
@@ -262,7 +264,7 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
     cached = _cached(question.reuse, prompting, gamma, sequences, lengths, each_s)
     computed = float(cached.read[0])
     # attention of the new tokens to the cached ones
-    before_s = reading.cached_s * float(cached.pairs[0])
+    before_s = prefilling.cached_s * float(cached.pairs[0])
     alone_s = prompt_alone_s(prompting, computed, costs, budget, reads_too)
     alone_s += 2.0 * prompting.target_shard.groups * before_s
     return Prompts(alone_s + own, full_s(computed) + before_s, cached.cv, float(cached.hit_rate[0]))

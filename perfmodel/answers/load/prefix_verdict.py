@@ -14,7 +14,8 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.prefix import prefix_blocks
-from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.pricing import step_times
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import engine_of
 from perfmodel.speculation import Scenario
 

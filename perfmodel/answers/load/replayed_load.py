@@ -15,12 +15,12 @@ from perfmodel.answers.load.traced import trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
 from perfmodel.queueing.arrivals import Arrivals
-from perfmodel.queueing.closed import serve
+from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.load import Lengths, Load
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.replay import replay
-from perfmodel.queueing.server import ReplayedRequests
+from perfmodel.queueing.replayed_requests import ReplayedRequests
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs import Z

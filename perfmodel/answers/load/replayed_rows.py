@@ -19,7 +19,7 @@ from perfmodel.errors import refuse
 from perfmodel.queueing.load import Load
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.prefix import Reuse
-from perfmodel.queueing.steps import step_times
+from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.trace import LONGEST
 
 MOST_PROMPT_PASSES = 1_000_000

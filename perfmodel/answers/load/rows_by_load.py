@@ -18,7 +18,7 @@ from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.question import Named, Query, resolve, resolve_costs, slowing, usual_draft
 from perfmodel.errors import refuse
 from perfmodel.queueing.policies import Choice, Fixed, Replica
-from perfmodel.queueing.steps import step_times
+from perfmodel.queueing.pricing import step_times
 from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation import Scenario, check_draft_length

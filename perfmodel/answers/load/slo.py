@@ -8,8 +8,9 @@ import numpy as np
 from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import ServedLoad, serve
+from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.served_load import ServedLoad
 from perfmodel.queueing.steps import StepTimes
 
 SHARE_WANTED = 0.9

@@ -8,8 +8,9 @@ import numpy as np
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import ServedLoad, mean_tpot_s
+from perfmodel.queueing.closed_form import mean_tpot_s
 from perfmodel.queueing.load import Limits, Load
+from perfmodel.queueing.served_load import ServedLoad
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import Z, engine_of
 from perfmodel.specs.engines.request_costs import request_constants

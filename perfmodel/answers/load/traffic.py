@@ -26,7 +26,7 @@ from perfmodel.answers.question import Query, doubts
 from perfmodel.answers.question.placement import cuts_heads
 from perfmodel.answers.text import Note, devices
 from perfmodel.errors import library
-from perfmodel.queueing.latency import possible_spread
+from perfmodel.queueing.acceptance_spread import possible_spread
 from perfmodel.queueing.policies import Choice, Replica, in_words
 from perfmodel.specs import engine_of
 from perfmodel.specs.engines.serving import untimed_prompts

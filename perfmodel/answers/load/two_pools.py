@@ -13,10 +13,10 @@ import numpy as np
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.slo import slo_share
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import whole_answer
-from perfmodel.queueing.latency import per_token
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.moments import Moments, sometimes, uniform
+from perfmodel.queueing.per_token import per_token
+from perfmodel.queueing.served_load import whole_answer
 from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 60

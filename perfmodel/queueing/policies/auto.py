@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import at_server
+from perfmodel.queueing.closed_loop import at_server
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.steps import StepTimes

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import mean_tpot_s
-from perfmodel.queueing.latency import beta_of, beta_weights
+from perfmodel.queueing.acceptance_spread import beta_of, beta_weights
+from perfmodel.queueing.closed_form import mean_tpot_s
 from perfmodel.queueing.occupancy import NEGLIGIBLE
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.steps import StepTimes

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
-from perfmodel.queueing.steps import step_times
+from perfmodel.queueing.pricing import step_times
 
 PROFILED_AT = 8192
 """Assumed: prompt tokens of the requests in the profile."""

@@ -23,7 +23,7 @@ from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.two_pools import PoolRow, TwoPools
 from perfmodel.answers.text import clients, request_rate
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import mean_tpot_s
+from perfmodel.queueing.closed_form import mean_tpot_s
 
 MOST_TRIED = 8
 """Instances of a pool beyond the fewest that are tried for clients."""

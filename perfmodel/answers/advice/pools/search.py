@@ -19,7 +19,7 @@ from perfmodel.answers.advice.served import HEADROOM
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import serve
+from perfmodel.queueing.closed_form import serve
 
 SHORTLIST = 6
 """Layouts of one pool, with and without a draft each, that `traffic` answers for the asked rate."""

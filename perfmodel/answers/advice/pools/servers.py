@@ -14,7 +14,7 @@ from perfmodel.answers.load.pools import limits_of
 from perfmodel.answers.load.slo import SHARE_WANTED, slo_share
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import serve
+from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.load import Limits
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.steps import StepTimes

@@ -1,36 +1,23 @@
-"""The times of a request's first, later and last tokens, as moments of the delays that it meets.
+"""The time of a request's first token, as moments of the delays that it meets.
 
     TTFT = own time + rest of the running pass + passes handed out ahead + other prompts + its own passes
            + wait for room
-    TPOT = (passes of its output, with the prompts in them) / (D - 1)
 
 Prompts queue as in an M/G/1 queue whose server takes a vacation for each decoding pass (Doshi 1986). A pass
 takes m prompts. For large m all prompts that arrive during a pass join the next one (gated); for m = 1 they
 are served one by one.
 """
 
-import math
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, whole_passes
-from perfmodel.queueing.moments import Moments, mixed, shares_of, sometimes, uniform
+from perfmodel.queueing.moments import Moments, mixed, sometimes, uniform
 from perfmodel.queueing.occupancy import NEGLIGIBLE, TINY
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
-SLOWED = 0.85
-"""Variance of the batch's mean over a request's stay, over the variance of the batch itself. The batch
-changes as slowly as requests do.
-"""
-BETA_STEPS = 400
-LEAST_PARAMETER = 0.3
-"""Smaller parameter of a Beta distribution, at least. With less, most requests accept all or nothing, and no
-acceptance near 1 gains as much as its mean.
-"""
 FULL = 0.98
 """Load of the prompt queue above which its waiting time is computed at this load; a higher load is saturated
 anyway.
@@ -150,77 +137,3 @@ def own_passes_of(steps: StepTimes, lengths: Lengths, per_pass: Array, batch: Ar
     if steps.cached is None:
         return whole_passes(1.0 / per_pass, lengths.input_cv)
     return steps.cached.passes(per_pass * steps.prompt_tokens(lengths, batch))
-
-
-def per_token(
-    steps: StepTimes,
-    lengths: Lengths,
-    mean: Array,
-    prompts: Moments,
-    prompt_s: Array,
-    batch: Moments,
-    spread: float,
-    busy: Array,
-) -> Moments:
-    """Time per output token over the requests, around its `mean`.
-
-    Sources of variation: acceptance between requests (`spread`, a standard deviation), the iterations of an
-    output, the number of other prompts met, and the batch (its pass over the mean pass that requests see).
-    """
-    lengths_run = steps.table or (steps,)
-    each = [_gain_spread(t.gamma, round(t.tokens_per_iteration, 9), spread) for t in lengths_run]
-    between, skew, within = (busy @ np.array(each)).T if steps.table else each[0]
-    chance = within / lengths.decoded
-    share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
-    met = share**2 * (prompts.variance + prompts.mean * steps.prompt_cv(lengths) ** 2)
-    # many arrivals make both, together
-    load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))
-    variance = between + chance + load**2
-    third = skew + share**3 * prompts.third + SLOWED**1.5 * batch.third
-    return Moments(mean, mean**2 * variance, mean**3 * third)
-
-
-@cache
-def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float, float]:
-    """Variance and third moment of 1/Omega over requests, divided by powers of its mean, and the variance of
-    an iteration's gain.
-
-    The last is divided by the mean gain, so it is the squared deviation of one token's iterations. Acceptance
-    has a Beta distribution. It keeps 1/E[1/Omega] at `gained`, because engines count iterations.
-    """
-    if gained <= 1:
-        return 0.0, 0.0, 0.0
-    alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma)))
-    position = np.arange(gamma + 1.0)
-    square = np.sum((2.0 * position + 1.0) * alpha**position)
-    within = float(square - gained**2) / gained
-    if spread == 0 or alpha == 1:
-        return 0.0, 0.0, within
-    nodes, weights = beta_weights(*beta_of(alpha, spread))
-    inverse = 1.0 / np.sum(nodes[:, None] ** position, -1)
-    off = inverse / (weights @ inverse) - 1.0
-    return float(weights @ off**2), float(weights @ off**3), within
-
-
-def beta_of(alpha: float, spread: float) -> tuple[float, float]:
-    """Parameters of the Beta distribution with this mean (not 0 or 1) and standard deviation (not 0), or with
-    the largest possible deviation.
-    """
-    least = LEAST_PARAMETER / min(alpha, 1.0 - alpha)
-    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, least)
-    return alpha * concentration, (1.0 - alpha) * concentration
-
-
-def possible_spread(alpha: float, spread: float) -> float:
-    """The standard deviation of the distribution of `beta_of`: `spread`, or the largest possible one."""
-    return math.sqrt(alpha * (1.0 - alpha) / (1.0 + sum(beta_of(alpha, spread))))
-
-
-def beta_weights(a: float, b: float) -> tuple[Array, Array]:
-    """Values of a Beta distribution and their weights, at even steps of theta with value sin^2(theta)."""
-    theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
-    sine = np.sin(theta)
-    log_sine = (2.0 * a - 1.0) * np.log(sine)
-    log_cosine = (2.0 * b - 1.0) * np.log(np.cos(theta))
-    log_density = log_sine + log_cosine
-    return sine**2, shares_of(log_density)

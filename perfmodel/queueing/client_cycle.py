@@ -1,0 +1,152 @@
+"""The cycle of one of C clients that each wait for their answer: its first token, then decoding.
+
+A client decodes in a share f of the passes, and meets (C - 1) f others that decode, with their prompts, so
+that
+
+    s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau
+    f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
+
+by the arrival theorem (Reiser and Lavenberg 1980): a client sees the system of C - 1. s: seconds of a pass.
+T: of its decoding. tau: of a prompt. A: tokens per iteration. D: output tokens.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+from perfmodel.queueing.first_token import as_passes_end, backlog, first_token, missed_s, own_passes_of
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.moments import Moments, shares_of
+from perfmodel.queueing.occupancy import TINY, prompts_per_pass
+from perfmodel.queueing.served_load import seen_by_requests
+from perfmodel.queueing.steps import StepTimes
+
+HALVINGS = 16
+BEYOND_ALL = 4
+"""Batches beyond the number of clients, of which the last has less than 1e-40 of the time."""
+FEWER_CLIENTS = 16
+"""Number of smaller client counts whose throughput gives a lower bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCycle:
+    """A cycle over ``[number of clients]``; times in seconds.
+
+    decoding_s: from the first to the last token. ttft: without waits for room. others: other clients that
+    decode meanwhile. requests_per_s: of all clients.
+    """
+
+    decoding_s: Array
+    ttft: Moments
+    others: Array
+    requests_per_s: Array
+
+    @property
+    def seconds(self) -> Array:
+        """First token and decoding."""
+        return self.decoding_s + self.ttft.mean
+
+    def at(self, places: NDArray[np.int64]) -> "ClientCycle":
+        """The cycle at some of the numbers of clients."""
+        times = (self.ttft.mean, self.ttft.variance, self.ttft.third, self.ttft.least)
+        moments = (np.broadcast_to(moment, self.others.shape)[places] for moment in times)
+        return ClientCycle(
+            self.decoding_s[places], Moments(*moments), self.others[places], self.requests_per_s[places]
+        )
+
+
+def client_cycle(
+    steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array, saturation_rate: float
+) -> ClientCycle:
+    """The cycle among so many clients, all with a seat.
+
+    The rate is at least that of fewer clients (a table may be slower among more), and at most the saturation
+    rate. By Little's law a cycle lasts clients / rate. If that is shorter than the cycle of the equations,
+    decoding is shorter too, but at one draft length never shorter than with fewer clients.
+    """
+    fewer = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
+    tried, places = np.unique(np.concatenate([fewer, clients]), return_inverse=True)
+    cycle = _undisturbed(steps, lengths, limits, tried)
+    least = np.ones_like(tried)
+    changes_length = len({t.gamma for t in steps.table}) > 1
+    if changes_length:  # serves less where it changes to a slower length
+        request_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
+        each = 1.0 / request_s
+        least = np.interp(1.0 + cycle.others, steps.batches, each / np.maximum.accumulate(each))
+    rising = np.asarray if changes_length else np.maximum.accumulate
+    cycle = replace(cycle, decoding_s=rising(cycle.decoding_s))
+    rates = tried / cycle.seconds
+    never_less = least * np.maximum.accumulate(rates)
+    rates = np.minimum(np.maximum(rates, never_less), saturation_rate)
+    shorter = np.minimum(1.0, tried / rates / cycle.seconds)
+    cycle = replace(cycle, decoding_s=rising(cycle.decoding_s * shorter), requests_per_s=rates)
+    return cycle.at(places[fewer.size :])
+
+
+def _undisturbed(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> ClientCycle:
+    """The cycle of the equations above, at any rate."""
+    share = _decoding_share(steps, lengths, limits, clients)
+    others = (clients - 1.0) * share
+    batch = 1.0 + others
+    ends = others / steps.iterations(lengths)  # others that end in a pass, each followed by a prompt
+    decode_s = steps.decode_at(batch)
+    if steps.table:
+        decode_s = seen_by_requests(steps, share_of_batches(steps, clients, share)) @ steps.decode_s
+    pass_s = decode_s + ends * steps.prompt_at(batch)
+    decoding_s = steps.iterations(lengths) * pass_s
+    alone = (1.0 - share) ** (clients - 1.0)  # no one else decodes
+    chances = np.stack([alone, 1.0 - alone], -1)
+    around = np.stack([np.zeros_like(others), np.maximum(others, 1.0)], -1)
+    per_pass = prompts_per_pass(steps, lengths, limits, around)
+    meeting = as_passes_end(steps, around, ends, per_pass, clients - 1.0 - others)
+    ttft = first_token(steps, lengths, around, chances, per_pass, meeting)
+    return ClientCycle(decoding_s, ttft, others, clients / (decoding_s + ttft.mean))
+
+
+def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
+    """The share of passes in which a client decodes, by bisection."""
+    iterations = steps.iterations(lengths)
+    low = np.zeros_like(clients)
+    high = np.ones_like(clients)
+    for _ in range(HALVINGS):
+        share = (low + high) / 2.0
+        over = share * (iterations + _ttft_passes(steps, lengths, limits, clients, share)) > iterations
+        high = np.where(over, share, high)
+        low = np.where(over, low, share)
+    return (low + high) / 2.0
+
+
+def _ttft_passes(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array, share: Array) -> Array:
+    """Passes until a client's first token, if each client decodes for this share of the passes: those that it
+    misses, those that read prompts before its own, and its own.
+    """
+    others = (clients - 1.0) * share
+    per_pass = prompts_per_pass(steps, lengths, limits, others)
+    alone = (1.0 - share) ** (clients - 1.0)
+    ends = others / steps.iterations(lengths)
+    queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
+    queued = np.minimum(queued, (clients - 1.0 - others) / per_pass)  # at most all that do not decode
+    decode_s = steps.decode_at(1.0 + others)
+    prompt_s = steps.prompt_at(1.0 + others)
+    pass_s = decode_s + ends * prompt_s
+    missed = missed_s(steps, decode_s, prompt_s, ends)
+    waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
+    return waited + queued + own_passes_of(steps, lengths, per_pass, others)
+
+
+def share_of_batches(steps: StepTimes, clients: Array, share: Array) -> Array:
+    """Probability ``[load, n]`` of n decoding clients, n = 0 ... seats, of which each decodes for a share of
+    the time.
+    """
+    seats = steps.decode_s.size
+    batches = steps.batches[: math.ceil(clients.max()) + BEYOND_ALL]
+    left = np.maximum(clients[:, None] + 1.0 - batches, TINY) / batches
+    odds = np.maximum(share, TINY) / np.maximum(1.0 - share, TINY)
+    ratio = left * odds[:, None]
+    logs = np.cumsum(np.log(ratio), 1)
+    of_batches = np.zeros((clients.size, seats + 1))
+    of_batches[:, : batches.size + 1] = shares_of(np.concatenate([np.zeros_like(logs[:, :1]), logs], 1))
+    return of_batches

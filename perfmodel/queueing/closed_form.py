@@ -1,0 +1,40 @@
+"""The server in closed form: running batch, throughput and latencies at any number of loads at once."""
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.queueing.client_cycle import client_cycle
+from perfmodel.queueing.closed_loop import at_server, closed_loop
+from perfmodel.queueing.load import Limits, Load
+from perfmodel.queueing.occupancy import capacity, occupancy
+from perfmodel.queueing.open_loop import open_loop, running_requests
+from perfmodel.queueing.served_load import ServedLoad, joined
+from perfmodel.queueing.steps import StepTimes
+
+BLOCK = 512
+"""Number of loads that are computed at once, which keeps memory constant."""
+
+
+def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> ServedLoad:
+    """Computes every load at one draft length. spread: standard deviation of acceptance between requests."""
+    asked = load.rate if load.clients is None else load.clients
+    loads = np.atleast_1d(np.asarray(asked, float))
+    answer = open_loop if load.clients is None else closed_loop
+    blocks = (loads[start : start + BLOCK] for start in range(0, loads.size, BLOCK))
+    return joined([answer(steps, load, limits, spread, block) for block in blocks])
+
+
+def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
+    """The mean of `ServedLoad.tpot` at every load, without the other figures."""
+    lengths = load.lengths
+    saturation_rate, full_batch = capacity(steps, lengths, limits)
+    if load.clients is not None:
+        asked = np.atleast_1d(np.asarray(load.clients, float))
+        clients, _ = at_server(steps, load, limits, asked)
+        seated = np.minimum(clients, float(steps.seats))
+        return client_cycle(steps, lengths, limits, seated, saturation_rate).decoding_s / lengths.decoded
+    rate = np.atleast_1d(np.asarray(load.rate, float))
+    chain = occupancy(steps, lengths, rate, saturation_rate, load.burstiness)
+    served = np.minimum(rate, saturation_rate)
+    running = running_requests(steps, chain, served, saturation_rate, full_batch)
+    return running / served / lengths.decoded

@@ -1,0 +1,87 @@
+"""Clients that each wait for their answer: batch, throughput and times from the cycle of one client."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.queueing.client_cycle import FEWER_CLIENTS, client_cycle, share_of_batches
+from perfmodel.queueing.load import Limits, Load
+from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.per_token import per_token
+from perfmodel.queueing.served_load import ServedLoad, seen_by_requests
+from perfmodel.queueing.steps import StepTimes
+
+OF_ROOM = 0.1
+"""Assumed: standard deviation over mean of a client's wait for room."""
+REGULAR = 1.0 / 6.0
+"""Variance over mean of the number of prompts that a client meets. Every other client sends about once while
+it decodes.
+"""
+
+
+def closed_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
+    """The server with each number of clients. spread: standard deviation of acceptance between requests."""
+    lengths = load.lengths
+    saturation_rate, _ = capacity(steps, lengths, limits)
+    clients, sent = at_server(steps, load, limits, clients)
+    seated = np.minimum(clients, float(steps.seats))
+    cycle = client_cycle(steps, lengths, limits, seated, saturation_rate)
+    cycle_s = seated / cycle.requests_per_s
+    # if clients wait for a seat, it does not stay free until the next one sends
+    served = np.minimum(clients / cycle_s, seated / (cycle_s - steps.own_s))
+    served = np.minimum(served, saturation_rate)
+    room_s = clients / served - cycle.decoding_s - cycle.ttft.mean  # Little's law
+    ttft = _with_room(cycle.ttft, room_s)
+    served = np.minimum(served, sent)
+    running = served * cycle.decoding_s
+    share = share_of_batches(steps, seated, running / seated)
+    tpot = per_token(
+        steps,
+        lengths,
+        cycle.decoding_s / lengths.decoded,
+        Moments(cycle.others, REGULAR * cycle.others),
+        steps.prompt_at(1.0 + cycle.others),
+        Moments(1.0),
+        spread,
+        seen_by_requests(steps, share),
+    )
+    none = np.zeros(clients.shape, bool)
+    return ServedLoad(
+        lengths=lengths,
+        running=running,
+        requests_per_s=served,
+        saturated=none,
+        ttft=ttft,
+        tpot=tpot,
+        saturation_rate=saturation_rate,
+        share=share,
+        metastable=none,
+    )
+
+
+def _with_room(ttft: Moments, room_s: Array) -> Moments:
+    """The first token with the mean wait for a seat or for room in the cache. Where the rate leaves less time
+    than the first token takes, it comes sooner.
+    """
+    sooner = replace(ttft, mean=ttft.mean + np.minimum(room_s, 0.0))
+    waits = np.maximum(room_s, 0.0)
+    return sooner + Moments(waits, np.square(OF_ROOM * waits))
+
+
+def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
+    """Clients at the server as one of them sees it, itself among them: 1 + (clients - 1) p; and the most
+    requests per second that all of them send.
+
+    p: share of its time that a client is there, and does not think (arrival theorem).
+    """
+    if not (load.think_s and steps.seats):
+        return clients, np.full(1, np.inf)
+    tried = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
+    saturation_rate, _ = capacity(steps, load.lengths, limits)
+    seated = np.minimum(tried, float(steps.seats))
+    cycle_s = tried / client_cycle(steps, load.lengths, limits, seated, saturation_rate).requests_per_s
+    of_all = 1.0 + (tried - 1.0) * (1.0 + load.think_s / cycle_s)
+    sent = np.maximum.accumulate(of_all / (cycle_s + load.think_s))
+    return np.interp(clients, of_all, tried), np.interp(clients, of_all, sent)

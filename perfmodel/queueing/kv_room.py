@@ -1,0 +1,50 @@
+"""How many requests fit in the KV cache of a server, not rounded."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array, Floats
+from perfmodel.queueing.load import Limits
+from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.scenario import Scenario
+
+
+def sequences_of(
+    scenario: Scenario, context: Floats, drafted: NDArray[np.int64], limits: Limits, reserved_bytes: float
+) -> Array:
+    """Requests whose caches fit in addition to the weights, not rounded, ``[draft length]``.
+
+    reserved_bytes: for activations and CUDA graphs, where the engine's account leaves them out.
+    """
+    held = np.asarray(context) + _unused_tokens(scenario, drafted)
+    room = memory_of(scenario, 1.0, held, drafted.astype(float), limits.memory_fraction)
+    if scenario.account.complete:
+        each = np.asarray(room.sequences)
+    else:
+        each = np.asarray((room.pool_bytes - reserved_bytes) / room.sequence_bytes)
+    return scenario.target_shard.groups * np.broadcast_to(each, drafted.shape)
+
+
+def with_prefix_once(sequences: Array, unshared: Array, share: float) -> Array:
+    """Sequences that fit where the prefix that a `share` of them begins with is cached once for all,
+    ``[draft length]``.
+
+    sequences: that fit with all of their contexts. unshared: that fit without the prefix.
+    """
+    prefix_room = (1.0 / sequences - 1.0 / unshared) / share
+    return np.where(sequences > 0, np.maximum(sequences, unshared * (1.0 - prefix_room)), sequences)
+
+
+def _unused_tokens(scenario: Scenario, drafted: NDArray[np.int64]) -> Array:
+    """Tokens of its cache that a running request holds and does not use, on average: half of its last
+    block, and the room for drafted tokens of coming iterations, beside those that a pass verifies,
+    ``[draft length]``.
+    """
+    calibration = scenario.machine.calibration
+    engine = serving_engines().get(engine_of(calibration) or "")
+    if engine is None:
+        return np.zeros(drafted.shape)
+    slots = engine.drafted_slots.of(calibration.version) if engine.drafted_slots else 2
+    return (engine.prefix.block - 1.0) / 2.0 + (slots - 1.0) * drafted.astype(float)

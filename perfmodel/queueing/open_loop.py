@@ -1,0 +1,118 @@
+"""Requests that arrive at a rate: batch, throughput and times from the chain of `queueing.occupancy`."""
+
+from functools import cache
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.queueing.first_token import FULL, at_any_time, first_token
+from perfmodel.queueing.load import Limits, Load
+from perfmodel.queueing.moments import Moments, mixed, sometimes
+from perfmodel.queueing.occupancy import TINY, Occupancy, capacity, occupancy, prompts_per_pass
+from perfmodel.queueing.per_token import per_token
+from perfmodel.queueing.served_load import ServedLoad, seen_by_requests
+from perfmodel.queueing.steps import StepTimes
+
+EXACT_BATCHES = 8
+"""Every batch up to this one is a node."""
+FURTHER = 28
+"""Number of nodes beyond it."""
+OVERFLOWS = 1e-4
+"""Share of time with all seats taken above which one in ten thousand requests waits for a seat."""
+
+
+def open_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> ServedLoad:
+    """The server at each rate, in requests per second. spread: standard deviation of acceptance between
+    requests.
+    """
+    lengths = load.lengths
+    saturation_rate, full_batch = capacity(steps, lengths, limits)
+    chain = occupancy(steps, lengths, rate, saturation_rate, load.burstiness)
+    served = np.minimum(rate, saturation_rate)
+    running = running_requests(steps, chain, served, saturation_rate, full_batch)
+    return ServedLoad(
+        lengths=lengths,
+        running=running,
+        requests_per_s=served,
+        saturated=chain.saturated,
+        ttft=_ttft(steps, load, limits, chain, served),
+        tpot=_tpot(steps, load, chain, served, running, spread),
+        saturation_rate=saturation_rate,
+        share=chain.share,
+        metastable=chain.metastable,
+    )
+
+
+def _waits_of_bursts(load: Load) -> float:
+    """Factor on waiting times: they grow with the variance of the gaps (Allen and Cunneen). 1 for Poisson."""
+    return (1.0 + 1.0 / load.burstiness) / 2.0
+
+
+def _ttft(steps: StepTimes, load: Load, limits: Limits, chain: Occupancy, served: Array) -> Moments:
+    """Time to the first token, with the wait for a seat and for room in the cache."""
+    batches = _nodes(chain.share.shape[1])
+    share = _at_nodes(chain.share, batches)
+    per_pass = prompts_per_pass(steps, load.lengths, limits, batches)
+    burst = _waits_of_bursts(load)
+    bunched = max(burst, 1.0 / load.burstiness)  # prompts of a burst meet each other
+    meeting = at_any_time(steps, load.lengths, batches, served, bunched, share, per_pass)
+    without_room = first_token(steps, load.lengths, batches, share, per_pass, meeting)
+    full, waiting = chain.queue()
+    room_s = waiting / served * burst  # Little's law
+    chance = np.maximum(full, TINY)
+    return without_room + sometimes(chance, room_s / chance)
+
+
+def _tpot(
+    steps: StepTimes, load: Load, chain: Occupancy, served: Array, running: Array, spread: float
+) -> Moments:
+    """Time per output token: the running requests over the tokens per second (Little's law)."""
+    decoded = load.lengths.decoded
+    mean_s = running / served / decoded
+    seen = seen_by_requests(steps, chain.share)
+    seen_pass_s = np.sum(seen * chain.pass_s, 1)
+    batch = mixed(seen, Moments(chain.pass_s / seen_pass_s[:, None]))
+    met = served * mean_s * decoded  # prompts that arrive while a request decodes
+    prompt_s = steps.prompt_at(np.maximum(running, 1.0))
+    bunched = _waits_of_bursts(load) / (1.0 - np.minimum(served * prompt_s, FULL)) ** 2
+    prompts = Moments(met, met * bunched, met)
+    return per_token(steps, load.lengths, mean_s, prompts, prompt_s, batch, spread, seen)
+
+
+def running_requests(
+    steps: StepTimes, chain: Occupancy, rate: Array, saturation_rate: float, full_batch: int
+) -> Array:
+    """Mean number of requests with a first token: those that decode, and those that wait meanwhile for
+    others' prompts.
+
+    full_batch: requests of a saturated server. While a prompt is read, others arrive; they are read before
+    decoding continues.
+    """
+    prompt_s = steps.prompt_at(np.maximum(chain.running, 1.0))
+    load = np.minimum(rate * prompt_s, FULL)
+    own_pass_s = prompt_s * (1.0 + load**2 / (1.0 - load**2))  # beyond decoding, which the chain has
+    queued = rate * load * own_pass_s / (1.0 - load)
+    slowest = full_batch * rate / saturation_rate  # no token takes longer than when saturated
+    below = np.minimum(chain.running + queued, slowest)
+    stays_full = chain.metastable & (chain.share[:, -1] > OVERFLOWS)
+    return np.where(chain.saturated, float(full_batch), np.where(stays_full, slowest, below))
+
+
+@cache
+def _nodes(states: int) -> Array:
+    """Some batches of 0 ... states - 1, with both ends, close together where they are small."""
+    further = np.geomspace(EXACT_BATCHES, states - 1, FURTHER)
+    n = np.unique(np.round(np.concatenate([np.arange(EXACT_BATCHES), further])))
+    return np.asarray(n[n < states])
+
+
+def _at_nodes(share: Array, nodes: Array) -> Array:
+    """Weights of nodes with which sums over all n, ``[load, n]``, are linear interpolations between nodes."""
+    batches = np.arange(float(share.shape[1]))
+    place = np.interp(batches, nodes, np.arange(nodes.size))
+    beyond = share * (place - np.floor(place))
+    starts = nodes.astype(np.int64)
+    # sums of neighbours, not a product of matrices, which wakes all threads of the library
+    weights = np.add.reduceat(share - beyond, starts, 1)
+    weights[:, 1:] += np.add.reduceat(beyond, starts, 1)[:, :-1]
+    return np.asarray(weights)

@@ -1,0 +1,45 @@
+"""The time per output token over the requests, as moments.
+
+TPOT = (passes of its output, with the prompts in them) / (D - 1)
+"""
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.queueing.acceptance_spread import gain_spread
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.steps import StepTimes
+
+SLOWED = 0.85
+"""Variance of the batch's mean over a request's stay, over the variance of the batch itself. The batch
+changes as slowly as requests do.
+"""
+
+
+def per_token(
+    steps: StepTimes,
+    lengths: Lengths,
+    mean: Array,
+    prompts: Moments,
+    prompt_s: Array,
+    batch: Moments,
+    spread: float,
+    busy: Array,
+) -> Moments:
+    """Time per output token over the requests, around its `mean`.
+
+    Sources of variation: acceptance between requests (`spread`, a standard deviation), the iterations of an
+    output, the number of other prompts met, and the batch (its pass over the mean pass that requests see).
+    """
+    lengths_run = steps.table or (steps,)
+    each = [gain_spread(t.gamma, round(t.tokens_per_iteration, 9), spread) for t in lengths_run]
+    between, skew, within = (busy @ np.array(each)).T if steps.table else each[0]
+    chance = within / lengths.decoded
+    share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
+    met = share**2 * (prompts.variance + prompts.mean * steps.prompt_cv(lengths) ** 2)
+    # many arrivals make both, together
+    load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))
+    variance = between + chance + load**2
+    third = skew + share**3 * prompts.third + SLOWED**1.5 * batch.third
+    return Moments(mean, mean**2 * variance, mean**3 * third)

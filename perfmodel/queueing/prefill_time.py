@@ -1,0 +1,104 @@
+"""The time that prompts add to a pass, by their tokens and those of decoding requests."""
+
+from bisect import bisect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.operations import Array, Floats
+from perfmodel.specs.engines.serving import PassOrder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrefillTime:
+    """The time that prompts add to a pass. The layers cost by all tokens of the pass, attention and the draft
+    by the prompts' own tokens.
+
+    tokens, seconds: knots of the time of a pass without attention. token_s: attention and draft per prompt
+    token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and per
+    cached token before it. order: whether prompts share passes with decoding requests. groups: data-parallel
+    groups of attention that wait for each other's prompts; else 1. expert_seconds: the part of `seconds` that
+    depends on the tokens of all groups; the rest, attention and the draft wait for the fullest group.
+    """
+
+    tokens: Array
+    seconds: Array
+    token_s: Array | float
+    pass_s: float = 0.0
+    cached_s: float = 0.0
+    order: PassOrder = PassOrder.MIXED
+    groups: int = 1
+    expert_seconds: Array | float = 0.0
+
+    @property
+    def alone(self) -> bool:
+        """Whether prompts have passes of their own."""
+        return self.order is not PassOrder.MIXED
+
+    def slowed(self, factor: float) -> "PrefillTime":
+        """All times multiplied by a factor."""
+        times = ("seconds", "token_s", "pass_s", "cached_s", "expert_seconds")
+        return replace(self, **{name: factor * getattr(self, name) for name in times})
+
+    def __call__(self, decoding: Array, read: Array) -> Array:
+        """Seconds that `read` prompt tokens, evenly spread over the groups, add to a pass that also runs
+        `decoding` tokens.
+        """
+        if self.alone:
+            added = np.interp(read, self.tokens, self.seconds)
+        else:
+            both = np.interp(decoding + read, self.tokens, self.seconds)
+            without = np.interp(decoding, self.tokens, self.seconds)
+            added = np.maximum(both - without, 0.0)
+        return np.asarray(added + self.token_s * read + self.pass_s)
+
+    def for_numbers(self) -> Callable[[float, float, float], float]:
+        """The function of `__call__` for plain numbers instead of arrays, which is faster. Its third argument
+        is the prompt tokens of the fullest group times the groups.
+        """
+        token_s = float(self.token_s)
+        pass_s = self.pass_s
+        if self.groups == 1:
+            layers_s = self._added_for_numbers(self.seconds)
+            return lambda decoding, read, _: layers_s(decoding, read) + token_s * read + pass_s
+        waiting_s = self._added_for_numbers(self.seconds - self.expert_seconds)
+        experts_s = self._added_for_numbers(np.asarray(self.expert_seconds))
+        return lambda decoding, read, fullest: (
+            waiting_s(decoding, fullest) + experts_s(decoding, read) + token_s * fullest + pass_s
+        )
+
+    def _added_for_numbers(self, seconds: Array) -> Callable[[float, float], float]:
+        """`_added_s` for plain numbers."""
+        knots = self.tokens.tolist()
+        values = seconds.tolist()
+        slopes = (np.diff(seconds) / np.diff(self.tokens)).tolist()
+        last = len(knots) - 1
+
+        def pass_s(tokens: float) -> float:
+            knot = bisect(knots, tokens, 1, last) - 1
+            return float(values[knot] + (tokens - knots[knot]) * slopes[knot])
+
+        if self.alone:
+            return lambda decoding, read: pass_s(read)
+        return lambda decoding, read: max(pass_s(decoding + read) - pass_s(decoding), 0.0)
+
+
+def prompt_s_of(
+    prefill: PrefillTime,
+    left: Array,
+    decoding: Array,
+    ending: Array,
+    alone: Array,
+    tokens: Floats,
+    pairs: Floats = 0.0,
+) -> Array:
+    """Seconds that a prompt adds to a pass, by running batch, given mean prompt tokens and pairs of a prompt
+    token and a cached one.
+
+    left: prompt tokens for which a pass has room. decoding: other tokens of the pass. ending: mean number of
+    requests that end in it (Poisson). alone: passes in which a prompt is read that meets no other.
+    """
+    # passes with prompts are those in which any comes or goes on, and at least as many as these fill
+    together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)
+    return prefill(decoding, together * tokens) / together + prefill.cached_s * pairs

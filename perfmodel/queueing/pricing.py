@@ -1,0 +1,194 @@
+"""The passes of a server, priced: from a scenario to `StepTimes`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.drafts.model import ModelDraft
+from perfmodel.operations import Array
+from perfmodel.queueing.kv_room import sequences_of, with_prefix_once
+from perfmodel.queueing.load import Lengths, Limits, whole_passes
+from perfmodel.queueing.prefill_time import PrefillTime, prompt_s_of
+from perfmodel.queueing.prefix import HitLaw, PrefixSettings, Reuse
+from perfmodel.queueing.prompts import (
+    engine_requests,
+    layers_s,
+    pass_order,
+    prompt_attention_s,
+    prompt_draft_s,
+    prompt_experts_s,
+    prompt_launches_s,
+)
+from perfmodel.queueing.steps import StepTimes
+from perfmodel.specs.engines.request_costs import EngineRequests
+from perfmodel.speculation.scenario import Scenario
+
+KNOTS = 128
+"""Number of pass sizes that are priced. Time is linear between them."""
+RATE_ROUNDS = 3
+"""Rounds between the prompts' times and the rate that these allow, for sessions that return after a while."""
+
+
+def step_times(
+    scenario: Scenario,
+    lengths: Lengths,
+    limits: Limits,
+    gammas: Sequence[int],
+    own: EngineRequests | None = None,
+    reuse: Reuse | None = None,
+    engines: Sequence[PrefixSettings] | None = None,
+) -> list[StepTimes]:
+    """The passes of each draft length.
+
+    own: replaces the engine's own constants. reuse: shared parts of prompts. engines: the engine of the cache
+    for each length, instead of that in `reuse`. Raises InputError for a length without a known acceptance.
+    """
+    drafted = np.asarray(gammas, np.int64)
+    scenario = scenario.with_context_std(lengths.context_std)
+    own = own or engine_requests(scenario)
+    laws: Sequence[HitLaw | None] = [None] * len(gammas)
+    if reuse is not None:
+        caches = engines or [reuse.engine] * len(gammas)
+        laws = [cache.law(scenario, gamma) for cache, gamma in zip(caches, gammas, strict=True)]
+    sequences = _sequences(scenario, lengths.context, drafted, limits, own.reserved_bytes, reuse, laws)
+    largest = np.clip(sequences.max(), 1.0, limits.max_num_seqs)
+    batches = np.arange(1.0, largest + 1.0)
+    decode_s = _iteration_s(scenario, batches[:, None], lengths.context, drafted)
+    gained = scenario.tokens_per_iteration(drafted)
+    survival = _survival(scenario, drafted)
+    without, with_draft = prefill_times(scenario, lengths, limits, bool(drafted.any()), own)
+    own_s = own.request_s + own.prompt_token_s * lengths.input_mean
+    times = []
+    for at, gamma in enumerate(gammas):
+        fitting = float(sequences[at])
+        seats = _seats(fitting, gamma, lengths, limits)
+        passes = StepTimes(
+            gamma=gamma,
+            tokens_per_iteration=float(gained[at]),
+            decode_s=decode_s[: max(seats, 1), at],
+            prompt_s=np.zeros(max(seats, 1)),  # see `_with_prompts`
+            seats=seats,
+            kv_share=1.0 / fitting if fitting > 0 else np.inf,
+            own_s=own_s,
+            passes_ahead=_passes_ahead(scenario, own, gamma),
+            prefill=with_draft if gamma else without,
+            survival=survival[: gamma + 1] if survival is not None and gamma else None,
+        )
+        times.append(_with_prompts(passes, lengths, limits, fitting, reuse, laws[at]))
+    return times
+
+
+def _sequences(
+    scenario: Scenario,
+    context: float,
+    drafted: NDArray[np.int64],
+    limits: Limits,
+    reserved_bytes: float,
+    reuse: Reuse | None,
+    laws: Sequence[HitLaw | None],
+) -> Array:
+    """Requests whose caches fit, ``[draft length]``, with a common prefix cached once for all."""
+    sequences = sequences_of(scenario, context, drafted, limits, reserved_bytes)
+    if reuse is None or not reuse.prefix:
+        return sequences
+    shared = np.array([reuse.shared(law) for law in laws if law is not None])
+    unshared = sequences_of(scenario, context - shared, drafted, limits, reserved_bytes)
+    return with_prefix_once(sequences, unshared, reuse.share)
+
+
+def _seats(fitting: float, gamma: int, lengths: Lengths, limits: Limits) -> int:
+    """The most concurrent requests: as many as the server has seats for, as a pass verifies, and as fit with
+    the room that is reserved for output to come. A running request has as much to come as it has decoded.
+    """
+    to_come = max(lengths.context - lengths.input_mean, 0.0)
+    reserved = 1.0 + limits.reserved_output * to_come / lengths.context
+    budget = (limits.max_num_batched_tokens - 1) // (gamma + 1)
+    return max(int(min(fitting / reserved, limits.seats(gamma > 0), budget)), 0)
+
+
+def _survival(scenario: Scenario, drafted: NDArray[np.int64]) -> Array | None:
+    """P(at least j drafted tokens are accepted), from j = 0; None for a constant acceptance, or without."""
+    known = scenario.acceptance
+    if known is None or known.alpha is not None:
+        return None
+    return known.survival(int(drafted.max(initial=0)))
+
+
+def _passes_ahead(scenario: Scenario, own: EngineRequests, gamma: int) -> float:
+    """Passes that the device already has when a request arrives; none with a draft model, whose passes the
+    host starts one by one.
+    """
+    if gamma and isinstance(scenario.draft, ModelDraft):
+        return 0.0
+    return own.passes_ahead
+
+
+def _with_prompts(
+    passes: StepTimes,
+    lengths: Lengths,
+    limits: Limits,
+    fitting: float,
+    reuse: Reuse | None,
+    law: HitLaw | None,
+) -> StepTimes:
+    """The passes with the time that a prompt adds. fitting: requests whose caches fit.
+
+    A pass at n meets n A / (D - 1) prompts. The time of one prompt is its share when that many are in the
+    pass.
+    """
+    assert passes.prefill is not None
+    decoding = passes.batches * (passes.gamma + 1.0)
+    ending = passes.batches * passes.tokens_per_iteration / lengths.decoded
+    left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0)
+    alone = whole_passes(lengths.input_mean / left, lengths.input_cv)
+    prompt_s = prompt_s_of(passes.prefill, left, decoding, ending, alone, lengths.input_mean)
+    if reuse is None or law is None:
+        return replace(passes, prompt_s=prompt_s)
+    between_ends_s = passes.decode_s / ending
+    for _ in range(RATE_ROUNDS if reuse.think_s else 1):
+        cached = reuse.cached(law, fitting, lengths, between_ends_s + prompt_s)
+        alone = cached.passes(left)
+        prompt_s = prompt_s_of(passes.prefill, left, decoding, ending, alone, cached.read, cached.pairs)
+    return replace(passes, prompt_s=prompt_s, cached=cached)
+
+
+def _iteration_s(scenario: Scenario, batch: Array, context: float, drafted: NDArray[np.int64]) -> Array:
+    """Seconds of an iteration, a baseline step where none is drafted, ``[running batch, draft length]``."""
+    verification = scenario.target_pass_s(batch, context, drafted.astype(np.float64) + 1.0)
+    seconds = np.broadcast_to(verification, (batch.size, drafted.size))
+    if not drafted.any():
+        return seconds
+    draft = scenario.draft_token_s(batch, np.asarray([context]), drafted)
+    overhead = scenario.overhead_s(batch, context)
+    return np.asarray(seconds + np.where(drafted > 0, drafted * draft + overhead, 0.0))
+
+
+def prefill_times(
+    scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
+) -> tuple[PrefillTime, PrefillTime]:
+    """The time that prompts add to a pass, by the scenario's roofline and the engine, without and with a
+    draft.
+    """
+    groups = scenario.target_shard.groups  # among which prompts are spread evenly
+    prompt = lengths.input_mean
+    most = float(limits.max_num_batched_tokens)
+    tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
+    square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
+    token_s = prompt_attention_s(scenario, square) / square / groups
+    draft = float(prompt_draft_s(scenario, prompt)) if drafts else 0.0
+    prompt_s = np.asarray(layers_s(scenario, tokens, of_engine))
+    read = min(prompt, most)
+    without = PrefillTime(
+        tokens,
+        prompt_s,
+        token_s=token_s,
+        pass_s=prompt_launches_s(scenario, of_engine, read, False),
+        cached_s=float(token_s / square),
+        order=limits.order or pass_order(scenario, of_engine),
+        groups=groups if limits.balance_passes else 1,
+        expert_seconds=prompt_experts_s(scenario, tokens, of_engine) if limits.balance_passes else 0.0,
+    )
+    drafting_s = prompt_launches_s(scenario, of_engine, read, True)
+    return without, replace(without, token_s=token_s + draft / prompt / groups, pass_s=drafting_s)

@@ -1,0 +1,30 @@
+"""What a replay found: the times of every request."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRequests:
+    """Times of every request in seconds, in the order of arrival. `running` is a mean over time. hit_rate:
+    share of prompt tokens that the prefix cache held.
+    """
+
+    ttft_s: Array
+    tpot_s: Array
+    e2e_s: Array
+    output_tokens: NDArray[np.int64]
+    running: float
+    duration_s: float
+    preemptions: int
+    hit_rate: float | None = None
+
+    @property
+    def mean_tpot_s(self) -> float:
+        """Mean over the requests with two tokens or more; 0 without any."""
+        several = self.tpot_s[self.output_tokens > 1]
+        return float(several.mean()) if several.size else 0.0

@@ -1,0 +1,84 @@
+"""The requests of a replay that decode, in the order in which they end.
+
+Each pass gains every request the same work. A request therefore ends when the work of all passes has grown by
+its own, and passes between two ends need not be looked at one by one.
+"""
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from perfmodel.queueing.request import QueuedRequest
+
+NEGLIGIBLE_WORK = 1e-6
+"""Share of an iteration below which remaining work counts as done."""
+
+
+class Ending(NamedTuple):
+    """The end of an answer: the `work` of the batch at which it comes. stay: which stay of the request it
+    ends; a preemption ends a stay sooner.
+    """
+
+    work: float
+    number: int
+    stay: int
+    request: QueuedRequest
+
+    @property
+    def void(self) -> bool:
+        """Whether the request was preempted before this end."""
+        return self.stay != self.request.stay
+
+
+class RunningBatch:
+    """Requests that decode. work: sum of the gains of all passes. size: number of requests. growth: cached
+    tokens that all of them together take per unit of work.
+    """
+
+    def __init__(self) -> None:
+        self.work = 0.0
+        self.size = 0
+        self.growth = 0.0
+        self.endings: list[Ending] = []
+        self.youngest: list[QueuedRequest] = []
+
+    @property
+    def left(self) -> float:
+        """Work until the next end; less if a preempted request would have ended before."""
+        return self.endings[0].work - self.work
+
+    def start(self, request: QueuedRequest) -> None:
+        """A request decodes from now on."""
+        heappush(self.endings, Ending(self.work + request.work, request.number, request.stay, request))
+        self.youngest.append(request)
+        self.size += 1
+        self.growth += request.growth
+
+    def take_ended(self) -> Ending | None:
+        """Takes out the next request with all its tokens; None without any."""
+        done = self.work + NEGLIGIBLE_WORK
+        endings = self.endings
+        while endings:
+            ending = endings[0]
+            if not ending.void:
+                if ending.work > done:
+                    return None
+                heappop(endings)
+                self._take_out(ending.request)
+                return ending
+            heappop(endings)
+        return None
+
+    def take_youngest(self) -> Ending:
+        """Takes out the request that began last, before its end."""
+        ends = {end.number: end for end in self.endings if not end.void}
+        while self.youngest[-1].number not in ends:
+            self.youngest.pop()
+        ending = ends[self.youngest.pop().number]
+        self._take_out(ending.request)
+        return ending
+
+    def _take_out(self, request: QueuedRequest) -> None:
+        """A request stops decoding."""
+        self.size -= 1
+        self.growth -= request.growth
+        request.stay += 1

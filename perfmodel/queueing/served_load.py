@@ -1,0 +1,73 @@
+"""What a server makes of loads, in steady state."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.steps import StepTimes
+
+
+@dataclass(frozen=True, slots=True)
+class ServedLoad:
+    """Results over ``[load]``; times in seconds. saturated: more requests arrive than are served, and the
+    TTFT is infinite.
+
+    running: mean number of requests that decode. share: share of time with n requests, over ``[load, n]``.
+    metastable: at this rate a larger batch than the reported one would also persist.
+    """
+
+    lengths: Lengths
+    running: Array
+    requests_per_s: Array
+    saturated: NDArray[np.bool_]
+    ttft: Moments
+    tpot: Moments
+    saturation_rate: float
+    share: Array
+    metastable: NDArray[np.bool_]
+
+    def gained(self, steps: StepTimes) -> Array:
+        """Tokens per iteration of a request, ``[load]``. With a table they depend on the batches in which it
+        decodes.
+        """
+        return seen_by_requests(steps, self.share) @ steps.gains
+
+    @property
+    def e2e(self) -> Moments:
+        """Time to the last token."""
+        return whole_answer(self.lengths, self.ttft, self.tpot)
+
+
+def whole_answer(lengths: Lengths, ttft: Moments, tpot: Moments) -> Moments:
+    """Time to the last token. The part after the first token is a product of independent numbers: tokens, and
+    the time of each.
+    """
+    mean = lengths.decoded
+    variance = lengths.output_std**2
+    both = mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance)
+    return ttft + Moments(mean * tpot.mean, both, mean**3 * tpot.third)
+
+
+def seen_by_requests(steps: StepTimes, share: Array) -> Array:
+    """Shares of time ``[load, n]`` from n = 1 as a request sees them, weighted by the number of requests."""
+    busy = share[:, 1:] * steps.batches
+    return busy / busy.sum(1, keepdims=True)
+
+
+def joined(parts: list[ServedLoad]) -> ServedLoad:
+    """Blocks of loads one after the other."""
+
+    def whole(values: list[Any]) -> Any:
+        if isinstance(values[0], Moments):
+            each = (np.broadcast_arrays(v.mean, v.variance, v.third, v.least) for v in values)
+            return Moments(*map(np.concatenate, zip(*each, strict=True)))
+        if isinstance(values[0], np.ndarray):
+            return np.concatenate(values)
+        return values[0]
+
+    return ServedLoad(*(whole([getattr(part, f.name) for part in parts]) for f in fields(ServedLoad)))
