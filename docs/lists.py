@@ -75,7 +75,7 @@ def _table(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
     heads = [column.heading for column in catalogue.columns]
     left = [number for number, column in enumerate(catalogue.columns) if column.left or not number]
     rows = table(heads, ([f"`{cells[0]}`", *cells[1:]] for cells in catalogue.cells()), left)
-    more = f"`perfmodel {verb} show NAME` has everything, with sources."
+    more = f"`perfmodel {verb} show NAME` prints all details with their sources."
     after = {"kv": _methods, "calibrations": _constants}.get(verb, str)()
     return f"{NOTE}\n\n# {title}\n\n{text} {more}\n\n" + "\n".join(rows) + "\n" + after
 

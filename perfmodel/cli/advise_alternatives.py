@@ -59,8 +59,8 @@ def _simpler(a: Advice) -> str | None:
 
 
 def _sooner(a: Advice) -> str | None:
-    """The layout of as many GPUs that begins its answers much sooner and ends them hardly later; None without
-    one. Requests that wait for room have such long waits.
+    """The layout of as many GPUs with a much earlier first token and requests that end hardly later; None
+    without one. Requests that wait for room have such long waits.
     """
     chosen = a.chosen
     if chosen is None or not chosen.ttft_s:
@@ -72,7 +72,7 @@ def _sooner(a: Advice) -> str | None:
         return None
     p = min(sooner, key=lambda p: _behind(a, p))
     wait = f"{seconds(p.ttft_s or 0.0)} instead of {seconds(chosen.ttft_s)}"
-    return f"{p.layout} begins its answers after {wait}, for {_behind(a, p) - 1.0:.0%} more time per request."
+    return f"{p.layout}: first token after {wait}, for {_behind(a, p) - 1.0:.0%} more time per request."
 
 
 def _fewer_gpus(a: Advice) -> str | None:

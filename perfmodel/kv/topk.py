@@ -5,7 +5,8 @@ from perfmodel.operations import Floats
 
 
 class TopK(KVMethod):
-    """Scores every key in every step and reads the best tokens. This bounds the acceptance but saves no time.
+    """Scores every key in every step and reads the best tokens. It shows the acceptance of a perfect
+    selection and saves no time.
 
     Keys and values of the chosen tokens count as the attention's reads, keys of all others as selection:
     together the bytes of S/2 + budget/2 tokens. MLA's latent is key and value at once, so all of it is read.

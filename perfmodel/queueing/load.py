@@ -47,7 +47,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests per second of an open loop, or clients of a closed loop, each of which waits for its answer.
+    """Requests per second of an open loop, or clients of a closed loop, each of which waits for its output.
 
     Exactly one of `rate` and `clients` is given, as an array. burstiness: as in `vllm bench serve`, the shape
     of gamma-distributed gaps between arrivals; 1 is Poisson, below 1 burstier. think_s: mean time between an

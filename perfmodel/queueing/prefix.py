@@ -146,7 +146,7 @@ class Reuse:
 
     first: lengths of a session's first request. prefix, share: tokens of a common beginning, and the share of
     sessions with it. turns, turn_tokens: each further prompt of a session is the previous context plus this
-    many tokens. think_s: mean time between an answer and the next prompt. engine: the engine of the cache.
+    many tokens. think_s: mean time between an output and the next prompt. engine: the engine of the cache.
     """
 
     first: Lengths

@@ -12,7 +12,7 @@ from perfmodel.queueing.prefix import Reuse
 def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: int) -> Arrivals:
     """At least `count` requests in whole sessions, in turn within each session. rate: of requests.
 
-    Times between an answer and the next prompt are exponential.
+    Times between an output and the next prompt are exponential.
     """
     turns = reuse.turns
     sessions = -(-count // turns)

@@ -146,7 +146,7 @@ def test_a_layout_whose_requests_do_not_wait_is_named(capsys) -> None:
     """Two servers have room for 20 of 32 requests each, which end sooner and begin after half a minute."""
     command = "advise -m kimi-k2.5 --hardware 8xb200 --clients 64 --input-len 16k --output-len 800"
     text = run(capsys, *shlex.split(command))
-    assert re.search(r"DP 8 EP 8 begins its answers after \S+ s instead of \d+ s, for \d+% more time", text)
+    assert re.search(r"DP 8 EP 8: first token after \S+ s instead of \d+ s, for \d+% more time", text)
 
 
 def test_a_line_without_the_draft_that_pays_says_so(capsys) -> None:

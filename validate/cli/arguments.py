@@ -58,7 +58,7 @@ Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", defa
 Picture = Annotated[
     Path | None, Argument("Output file of a picture (.png, .svg or .pdf).", "FILE", group="Output")
 ]
-Write = Annotated[bool, Argument("Write the result to its file.", group="Output")]
+Write = Annotated[bool, Argument("Write the result to the file of the calibration.", group="Output")]
 Sets = Annotated[
     tuple[str, ...] | None,
     Argument(

@@ -46,8 +46,8 @@ class CalibrateQuestion(Question):
     further: Annotated[
         tuple[str, ...] | None,
         Argument(
-            "More kernel records, for kernels that the first record lacks; repeatable. A table of"
-            " benchmarks/attention.py is one too.",
+            "More kernel records, for kernels that the first record lacks; repeatable. A table that"
+            " benchmarks/attention.py writes counts as one.",
             "RECORD",
             needs=("from_microbench",),
             why="since other fits read published rows",

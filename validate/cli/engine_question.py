@@ -118,7 +118,7 @@ class EngineQuestion(Question):
     calibration: Annotated[
         str | None,
         Argument(
-            "Base calibration for all other constants.",
+            "Calibration that gives the constants which the rows do not determine.",
             "NAME|PATH",
             default="the device's own",
             group="Engine",
@@ -126,7 +126,7 @@ class EngineQuestion(Question):
     ] = None
     batches: Annotated[tuple[int, ...], Argument("Concurrencies.", arg.COUNTS)] = (1, 4, 16)
     prompts: Annotated[tuple[int, ...], Argument("Prompt tokens.", arg.COUNTS)] = (512, 4096)
-    new_tokens: Annotated[int, Argument("Tokens of each answer.", arg.TOKENS, group="Acceptance")] = 256
+    new_tokens: Annotated[int, Argument("Tokens of each output.", arg.TOKENS, group="Acceptance")] = 256
     draft_path: Annotated[
         str | None,
         Argument(

@@ -145,7 +145,7 @@ class StreamedAnswer:
         if self.total is None:
             pieces += ", each counted as one: it says no number of tokens (usage)"
         raise InputError(
-            f"--url: {COMPLETIONS}: no measurement: {wanted} tokens were asked for, and the answer "
+            f"--url: {COMPLETIONS}: no measurement: {wanted} tokens were asked for, and the output "
             f"ended after {sent}, {pieces}"
         )
 

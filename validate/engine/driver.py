@@ -86,7 +86,7 @@ def measure(
 def _stretch(
     server: LiveServer, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
 ) -> Stretch:
-    """One round, with more tokens if the first answer ended before the last one began."""
+    """One round, with more tokens if the first output ended before the last one began."""
     for times in LONGER:
         answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
         start, end = common(answers)
@@ -159,7 +159,7 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
         grown += before + inside / 2
     if len(gaps) < len(answers) or not tokens:
         raise InputError(
-            f"--new-tokens: {load.key}: the first answer ended before the last began; more tokens are "
+            f"--new-tokens: {load.key}: the first output ended before the last began; more tokens are "
             f"needed, given {load.tokens}"
         )
     return Stretch(tuple(gaps), chunks, end - start, tokens, grown / len(answers))

@@ -183,7 +183,7 @@ class AdviseQuery(CommonOptions):
         without=("request_rate", "clients", "batch"),
     )
     clients: MaybeWhole = argument(
-        "Clients of all pools together; each waits for its answer.",
+        "Clients of all pools together; each waits for its output.",
         "N",
         "--max-concurrency",
         limits=(1, 2**20),

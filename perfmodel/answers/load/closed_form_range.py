@@ -30,8 +30,8 @@ class Doubt(StrEnum):
     CROWDED = "seats or caches are often full"
     SPLIT_PROMPTS = "prompts share passes and are split between them"
     NOT_POISSON = "arrivals are not Poisson"
-    SHORT_ANSWERS = "an answer decodes in less time than a few prefills"
-    FEW_ITERATIONS = "an answer takes few iterations"
+    SHORT_ANSWERS = "a request decodes in less time than a few prefills"
+    FEW_ITERATIONS = "a request takes few iterations"
     CHANGING_LENGTH = "clients are around a change of the draft length"
     SWINGING = "the number of running requests varies for a long time"
     TIGHT_MEMORY = "the caches of few requests fill the memory"
@@ -175,7 +175,7 @@ def _uneven(loop: Loop, busy: Mask) -> Mask:
 
 
 def _short(steps: StepTimes, loop: Loop, limits: Limits) -> bool:
-    """Whether an answer takes less time than a few prefills."""
+    """Whether a request decodes in less time than a few prefills."""
     splits = loop.lengths.input_mean > limits.max_num_batched_tokens
     prefills = LEAST_SPLIT_PREFILLS if splits else LEAST_PREFILLS
     return steps.alone_s(loop.lengths) < prefills * float(steps.prompt_s[0])

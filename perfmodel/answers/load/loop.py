@@ -11,7 +11,7 @@ from perfmodel.queueing.load import Lengths, Load
 class Loop:
     """Loads of one kind. values: requests per second of an open loop, or clients of a closed one.
 
-    burstiness: shape of the gaps between arrivals. think_s: mean time between an answer and the client's next
+    burstiness: shape of the gaps between arrivals. think_s: mean time between an output and the client's next
     request. cap: the most requests at once in an open loop; None without a limit.
     """
 

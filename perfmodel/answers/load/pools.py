@@ -29,10 +29,9 @@ from perfmodel.speculation.capacity import draft_size, draft_stored_bytes
 
 LONGEST_DRAFT = 8
 """Draft length up to which the best one is searched."""
-ANSWERS_READ = (
-    "the prefill pool does not cache answers: each further turn reads the previous one again; the"
-    " router sends a "
-    "session to the instance that has its prompts"
+OUTPUTS_READ = (
+    "the prefill pool does not cache outputs: each further turn reads the previous one again; the "
+    "router sends a session to the instance that has its prompts"
 )
 
 
@@ -204,7 +203,7 @@ def _notes(question: TrafficQuery, both: Sequence[TwoPools]) -> tuple[str, ...]:
             "the decode pool does not draft: the prefill pool runs it in vain (--prefill-draft none)"
         )
     if question.turns > 1:
-        notes.append(ANSWERS_READ)
+        notes.append(OUTPUTS_READ)
     return tuple(notes)
 
 

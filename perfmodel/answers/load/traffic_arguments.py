@@ -64,7 +64,7 @@ class TrafficArguments(CommonOptions):
         default=None,
     )
     max_concurrency: MaybeWholes = argument(
-        "Clients, each of which waits for its answer (closed loop); with a rate, the limit on "
+        "Clients, each of which waits for its output (closed loop); with a rate, the limit on "
         "requests at once.",
         arg.COUNTS,
         "--clients",
@@ -210,7 +210,7 @@ class TrafficArguments(CommonOptions):
         why="whose caches it keeps",
     )
     turns: Whole = argument(
-        "Prompts per session; each adds the previous answer and --turn-input-len tokens.",
+        "Prompts per session; each adds the previous output and --turn-input-len tokens.",
         "N",
         limits=(1, 1000),
         default=1,
@@ -222,7 +222,7 @@ class TrafficArguments(CommonOptions):
         "New prompt tokens of each further turn.", arg.TOKENS, default=None, group="Prefix cache"
     )
     think_time: Real = argument(
-        "Mean seconds between an answer and the session's next prompt.",
+        "Mean seconds between an output and the session's next prompt.",
         "SECONDS",
         limits=(0, 1e6),
         default=0.0,

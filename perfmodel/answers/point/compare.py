@@ -58,7 +58,7 @@ class CompareQuery(Options):
         why=OF_DRAFT,
     )
     hit: MaybeReal = argument(
-        "Probability that a draft made during the verification matches its outcome (measured).",
+        "Measured probability that the draft of the next iteration, made during the verification, is usable.",
         "P",
         limits=SHARE,
         shown="unknown: drafting and verification alternate",

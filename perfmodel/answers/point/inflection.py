@@ -75,10 +75,10 @@ class Inflection(Answer):
 def inflection(question: InflectionQuery) -> Inflection:
     """Three context lengths: memory-bound, break-even and inflection.
 
-    memory_bound_context: from here on a step loads for longer than it computes. break_even_context: from here
-    on speculation is faster than the baseline. inflection_context: from here on a larger batch does not
-    reduce the speedup. Each is given for the calibration in use and for the ideal roofline. Raises
-    InputError.
+    memory_bound_context: the context from which a step takes longer to load than to compute.
+    break_even_context: the context from which speculation is faster than the baseline.
+    inflection_context: the context from which a larger batch does not reduce the speedup. Each is given for
+    the calibration in use and for the ideal roofline. Raises InputError.
     """
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)

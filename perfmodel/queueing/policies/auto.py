@@ -44,7 +44,7 @@ class Auto(LengthPolicy):
 
 
 def _of_rates_s(steps: StepTimes, replica: Replica, rates: Array) -> Array:
-    """Seconds in which an answer decodes at each rate, at the mean batch of the rate."""
+    """Seconds in which a request decodes at each rate, at the mean batch of the rate."""
     iterations = steps.iterations(replica.lengths)
     leaving_rate = 1.0 / (iterations * steps.decode_s / steps.batches + steps.prompt_s)
     batch = 1.0 + np.interp(rates, np.maximum.accumulate(leaving_rate), steps.batches, left=0.0)

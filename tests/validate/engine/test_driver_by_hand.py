@@ -96,7 +96,7 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(events, tok
     assert driver.stretch_of([uncounted], LOAD) == driver.Stretch((1.0, 1.0), 2, 2.0, 2.0, 2.0)
     late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
     refused(
-        "--new-tokens: B2-P100-N50: the first answer ended before the last began",
+        "--new-tokens: B2-P100-N50: the first output ended before the last began",
         driver.stretch_of,
         [one, late],
         LOAD,
@@ -144,7 +144,7 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer() -> None:
 def test_answers_that_never_meet_are_refused() -> None:
     server = Apart()
     late = replace(LOAD, tokens=1000)
-    refused("the first answer ended before the last began", driver.measure, server, "m", 320, late, 0, 1)
+    refused("the first output ended before the last began", driver.measure, server, "m", 320, late, 0, 1)
     assert server.lengths == [16, 1000, 2000, 4000]
 
 

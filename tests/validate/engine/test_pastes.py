@@ -125,7 +125,7 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
             r"no iteration that decodes",
         ),
         ("trtllm_log", ("'num_generation_tokens': 4", "'num_generation_tokens': 8"), r"-: accepted: must be"),
-        ("whole_requests", ("", ""), r"times prompts and answers together"),
+        ("whole_requests", ("", ""), r"times prompts and outputs together"),
         ("one_line", ("100.00T/s", "0T/s"), r"tokens per second: must be above 0"),
         ("lm_studio", ("26.84", "0"), r"tok/sec: must be above 0"),
         ("mlx_lm", ("Prompt:", "x"), r"-: input: must be stated"),
@@ -408,7 +408,7 @@ def test_the_speed_of_whole_requests_of_vllm_is_refused_with_what_to_run(monkeyp
     line = "Processed prompts: 100%| 8/8 [00:10<00:00, est. speed input: 51.20 toks/s, output: 63.21 toks/s]"
     status, out = pasted(monkeypatch, capsys, line, "--from", "-")
     assert status == 2
-    assert "times prompts and answers together: `vllm bench serve`" in out
+    assert "times prompts and outputs together: `vllm bench serve`" in out
 
 
 @pytest.mark.parametrize(

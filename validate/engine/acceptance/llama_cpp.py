@@ -23,7 +23,7 @@ EARLY = 0.08
 WORDS = ('"draft_n_accepted"', "draft acceptance")
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
 POSITIONS = "llama.cpp log: acceptance rate per position over all drafts (survival)"
-LOGGED = "llama.cpp log: accepted tokens, and tokens of answers; iterations being what is left"
+LOGGED = "llama.cpp log: accepted tokens, and tokens of outputs; iterations are the rest"
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:

@@ -271,7 +271,7 @@ def _of_answers(where: str, answers: list[dict[str, Any]]) -> Counters:
     histograms = [value_at(answer, key) for answer in answers]
     for histogram in histograms:
         if not isinstance(histogram, list) or len(histogram) < 2 or not all(map(is_count, histogram)):
-            raise refuse(where, key, "a list of counts in each answer", histogram)
+            raise refuse(where, key, "a list of counts in each response", histogram)
     passes = [sum(column) for column in itertools.zip_longest(*histograms, fillvalue=0)]
     survivors = [float(sum(passes[length:])) for length in range(len(passes))]
     return Counters(survivors[0], tuple(survivors[1:]))

@@ -64,16 +64,16 @@ FORMATS = {
         "llamacpp",
     ),
     "llama_server": BenchFormat(
-        "answers of llama.cpp's server (timings)",
+        "responses of llama.cpp's server (timings)",
         ({"timings"}, {"predicted_ms"}),
         llama_cpp.server,
         "llamacpp",
     ),
     "lm_studio": BenchFormat(
-        "answers of LM Studio's server (stats)", ({"stats", "usage"},), desktop.lm_studio
+        "responses of LM Studio's server (stats)", ({"stats", "usage"},), desktop.lm_studio
     ),
     "ollama": BenchFormat(
-        "answers of Ollama's server", ({"eval_count", "eval_duration"},), desktop.ollama, "llamacpp"
+        "responses of Ollama's server", ({"eval_count", "eval_duration"},), desktop.ollama, "llamacpp"
     ),
     "guidellm": BenchFormat("guidellm benchmark run (JSON)", ({"benchmarks", "metadata"},), clients.guidellm),
     "aiperf": BenchFormat(

@@ -8,7 +8,7 @@ from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import number, optional, positive, step
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
 
-HOW = "answer time over iterations"
+HOW = "decoding time over iterations"
 
 
 def iterations_of(where: str, tokens: float, accepted: float) -> float:

@@ -59,6 +59,6 @@ def server(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing
     else:
         drafted = speculation(where, facts, None, None)
     timing = step(
-        where, seconds, facts.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
+        where, seconds, facts.batch or 1.0, (prompt, tokens), drafted, how="decoding time over iterations"
     )
     return [timing.replace(output=tokens + 1)]

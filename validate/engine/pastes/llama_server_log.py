@@ -180,6 +180,6 @@ def _step(where: str, answer: LoggedAnswer, facts: GivenFacts) -> Timing | None:
         gained = min(tokens / iterations, length + 1.0)
         speculated = speculation(where, facts, gained, length)
     seconds = milliseconds / 1e3 / iterations
-    how = "answer time over iterations"
+    how = "decoding time over iterations"
     timing = step(where, seconds, facts.batch or 1.0, lengths, speculated, how=how)
     return timing.replace(output=count)

@@ -42,7 +42,7 @@ class LlamaSpeculative(TextForm):
         speculated = speculation(where, facts, min(tokens / iterations, length + 1.0), length)
         seconds = number(where, "seconds", decoded["seconds"]) / iterations
         lengths = (needed(where, "input", prompt), tokens)
-        return [step(where, seconds, 1.0, lengths, speculated, how="answer time over iterations")]
+        return [step(where, seconds, 1.0, lengths, speculated, how="decoding time over iterations")]
 
 
 def _of(text: str, name: str) -> str | None:

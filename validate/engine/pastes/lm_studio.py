@@ -68,6 +68,6 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
         batch,
         lengths,
         (gamma, gained),
-        how="answer time over iterations",
+        how="decoding time over iterations",
         ttft_s=first_s,
     )

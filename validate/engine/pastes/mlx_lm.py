@@ -66,5 +66,5 @@ def _step(where: str, run: re.Match[str], facts: GivenFacts) -> Timing:
     gamma, gained = speculation(where, facts, None, None)
     lengths = (needed(where, "input", prompt), tokens)
     return step(
-        where, batch * gained / rate, batch, lengths, (gamma, gained), how="answer time over iterations"
+        where, batch * gained / rate, batch, lengths, (gamma, gained), how="decoding time over iterations"
     )

@@ -47,5 +47,5 @@ def _answer(where: str, line: re.Match[str], prompt: float, facts: GivenFacts) -
         length = facts.gamma or drafted_length(drafted / iterations)
         speculated = speculation(where, facts, tokens / iterations, length)
     seconds = tokens / rate / iterations
-    how = "answer time over iterations"
+    how = "decoding time over iterations"
     return step(where, seconds, facts.batch or 1.0, (prompt, tokens), speculated, how=how)

@@ -69,7 +69,7 @@ def _step(where: str, answer: Answer, facts: GivenFacts) -> Timing:
     token_s = _token_s(where, answer)
     gamma, gained = speculation(where, facts, None, None)
     lengths = (needed(where, "input", answer.get("prompt count", facts.input)), tokens or facts.output or 1.0)
-    how = "answer time over iterations"
+    how = "decoding time over iterations"
     return step(where, token_s * gained, facts.batch or 1.0, lengths, (gamma, gained), how=how)
 
 

@@ -34,7 +34,7 @@ class OneLine(TextForm):
     printed (``gamma=N,accepted=X``), and some programs print no lengths (``input=N,output=N``).
     """
 
-    title = "speed of an answer, as koboldcpp, tabbyAPI and llama-cli print it"
+    title = "speed of an output, as koboldcpp, tabbyAPI and llama-cli print it"
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
@@ -59,5 +59,5 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
     drafted = speculation(where, facts, None, None)
     seconds = drafted[1] / figures["rate"]
     lengths = (needed(where, "input", prompt), tokens)
-    how = "answer time over iterations"
+    how = "decoding time over iterations"
     return step(where, seconds, facts.batch or 1.0, lengths, drafted, how=how)

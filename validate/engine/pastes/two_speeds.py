@@ -43,7 +43,7 @@ class TwoSpeeds(TextForm):
                 raise refuse(where, "tokens per second", "above 0", word)
             drafted = speculation(where, facts, None, None) if drafts else (0, 1.0)
             batch = facts.batch or 1.0
-            how = "answer time over iterations"
+            how = "decoding time over iterations"
             steps.append(step(where, batch * drafted[1] / rate, batch, lengths, drafted, how=how))
         return steps
 

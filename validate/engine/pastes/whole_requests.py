@@ -27,6 +27,6 @@ class WholeRequests(TextForm):
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         raise InputError(
-            f"{where}: times prompts and answers together: `vllm bench serve` times a token (TPOT), or "
+            f"{where}: times prompts and outputs together: `vllm bench serve` times a token (TPOT), or "
             "compare `perfmodel traffic` with it"
         )

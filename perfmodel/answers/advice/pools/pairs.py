@@ -102,7 +102,7 @@ def pairs_of(drafting: Drafting, limits_s: dict[str, float]) -> list[Pair]:
 
 
 def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decoding]:
-    """Decode instances with the requests per second within the limit on TPOT alone. A mean answer takes no
+    """Decode instances with the requests per second within the limit on TPOT alone. A mean output takes no
     less than its tokens after the first.
     """
     limit = limits_s.get("tpot", math.inf)
