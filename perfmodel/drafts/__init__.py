@@ -59,8 +59,8 @@ def make_draft(
     ``eagle3`` is the published head of the target (`specs.published_heads`), or else an EAGLE head with three
     features.
 
-    Degree and weight format default to the target's. own_on: peaks of the device; with it the default format
-    is that of the draft's own checkpoint. Raises InputError for an unknown model or option.
+    Degree and weight format default to the target's. own_on: peaks of a device where the draft keeps the
+    format of its own checkpoint, if it has one. Raises InputError for an unknown model or option.
     """
     name = head_kind(name) or name
     _refuse_chain(name)
@@ -97,10 +97,9 @@ def make_draft(
         options["target_weights"] = target_precision.weights.name  # another format is a second copy
     if weights is not None:
         form = weight_format(weights, "--draft-weights")
-    elif own_on is None:
-        form = kind.stated_weights(target_precision.weights)
     else:
-        form = kind.own_weights(model, target_precision.weights).within(own_on)
+        own = None if own_on is None else kind.own_weights(model)
+        form = kind.like_target(target_precision.weights) if own is None else own.within(own_on)
     return kind(model, kv, degree, Precision(form, target_precision.kv), **options)
 
 

@@ -78,15 +78,13 @@ class Draft:
                 )
 
     @classmethod
-    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """Weight formats of the draft unless the user names any: those of its checkpoint, or `target`, the
-        formats of the target, if it has no checkpoint.
-        """
-        return weight_format(model.weights) if cls.has_checkpoint else target
+    def own_weights(cls, model: ModelSpec) -> Weights | None:
+        """Weight formats of its own checkpoint; None if it is a part of the target's."""
+        return weight_format(model.weights) if cls.has_checkpoint else None
 
     @classmethod
-    def stated_weights(cls, target: Weights) -> Weights:
-        """Weight formats of the draft if the user names those of the target; by default the same ones."""
+    def like_target(cls, target: Weights) -> Weights:
+        """Weight formats of the draft if it is quantised as the target is; by default the same ones."""
         return target
 
     @classmethod

@@ -27,7 +27,7 @@ class Medusa(Draft):
     heads: int = 4
 
     @classmethod
-    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
+    def own_weights(cls, model: ModelSpec) -> Weights:
         """Heads are published in bf16, regardless of the target's format."""
         return BF16
 

@@ -30,16 +30,12 @@ class MTP(Draft):
     target_width: int = 0
 
     @classmethod
-    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """The target's formats, unless its checkpoint names a format for the module; bf16 for an
-        assistant.
-        """
-        if model.shared_kv_layers:
-            return weight_format(model.weights)
-        return cls.stated_weights(target)
+    def own_weights(cls, model: ModelSpec) -> Weights | None:
+        """Those of an assistant; None for a layer, which is in the target's checkpoint."""
+        return weight_format(model.weights) if model.shared_kv_layers else None
 
     @classmethod
-    def stated_weights(cls, target: Weights) -> Weights:
+    def like_target(cls, target: Weights) -> Weights:
         """The formats that the target's name for the module, else the target's."""
         if "mtp" in dict(target.own):
             return Weights(target.of("mtp"))

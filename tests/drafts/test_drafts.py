@@ -11,7 +11,7 @@ from perfmodel.answers.question import Query, resolve, resolve_costs
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.drafts.base import Draft, dense
 from perfmodel.drafts.eagle import Eagle, few_layers
-from perfmodel.specs import load_model, weight_format
+from perfmodel.specs import load_model
 from perfmodel.specs.models.published_heads import published_heads
 from perfmodel.speculation import Workload, predict
 from perfmodel.speculation.capacity import draft_weight_bytes
@@ -321,11 +321,6 @@ def test_an_mtp_layer_is_tried_where_one_is_known() -> None:
     suits = [kind_of("mtp").suits(each) for each in layers]
     assert suits == [False, False, True]
     assert kind_of("mtp").suits(load_model("gemma-4-31b")), "in a checkpoint of its own"
-    named = weight_format("fp8,mtp=bf16")
-    plain = weight_format("fp8")
-    mtp = kind_of("mtp")
-    assert mtp.own_weights(target, named).name == "bf16"
-    assert mtp.own_weights(target, plain).name == "fp8"
 
 
 @pytest.mark.parametrize(("weights", "value_bytes"), [("fp8", 1), ("fp8,mtp=bf16", 2)])

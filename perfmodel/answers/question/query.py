@@ -32,7 +32,7 @@ class CommonOptions(Question):
     draft_weights: str | None = argument(
         "Format of the draft's weights.",
         "FORMAT",
-        shown="as --weights, else its checkpoint's",
+        shown="its checkpoint's; with llama.cpp and MLX as --weights",
         default=None,
         group="Formats",
     )
