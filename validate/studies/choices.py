@@ -15,7 +15,8 @@ from perfmodel.errors import InputError
 from perfmodel.specs import COVERAGE, files
 from perfmodel.specs.engines.source_errors import LEAST_EXTRA
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.studies import held_out, left_out, llamacpp_constants, llamacpp_passes, widths
+from perfmodel.validate.studies import held_out, llamacpp_constants, llamacpp_passes, refit, widths
+from perfmodel.validate.studies.measured_steps import FREE
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.public_runs import public_runs
 
@@ -31,9 +32,13 @@ def present() -> dict[str, Any]:
 
 def _choices() -> dict[str, Any]:
     of_tables = {p.place: [p.expected, p.spread] for p in (*DECODING, *SPECULATING)}
-    of_other_data = {place: p.elsewhere for place, p in left_out.FREE.items() if p.elsewhere}
-    without_rows = {"factor": 1.0, "later_version": left_out.LATER, "share_of_time": left_out.ABSENT}
-    spreads = {"time": left_out.TIME, "factor": left_out.FACTOR, "known_elsewhere": left_out.MEASURED}
+    of_other_data = {place: p.elsewhere for place, p in FREE.items() if p.elsewhere}
+    without_rows = {"factor": 1.0, "later_version": refit.LATER_VERSION, "share_of_time": refit.SHARE_OF_TIME}
+    spreads = {
+        "time": refit.TIME_SPREAD,
+        "factor": refit.FACTOR_SPREAD,
+        "known_elsewhere": refit.KNOWN_SPREAD,
+    }
     of_llamacpp = {"row": asdict(llamacpp_passes.SPREAD), "pass": asdict(llamacpp_passes.SPREAD_ALONE)}
     of_widths = {
         "other_classes": held_out.BORROWED,
@@ -43,16 +48,16 @@ def _choices() -> dict[str, Any]:
         "coverage": COVERAGE,
     }
     return {
-        "constants_of_public_runs": sorted(left_out.FREE),
+        "constants_of_public_runs": sorted(FREE),
         "constants_of_tables": of_tables,
         "constants_of_llamacpp": llamacpp_constants.TERMS,
         "without_rows": without_rows,
         "known_elsewhere": of_other_data,
         "spread_without_rows": spreads,
-        "variances_of_folds": asdict(left_out.VARIANCES),
+        "variances_of_folds": asdict(refit.VARIANCES),
         "spreads_of_llamacpp": of_llamacpp,
         "overlap_of_llamacpp": llamacpp_constants.OVERLAP,
-        "freedom_of_rows": left_out.FREEDOM,
+        "freedom_of_rows": refit.DEGREES_OF_FREEDOM,
         "widths": of_widths,
     }
 

@@ -27,6 +27,7 @@ from perfmodel.validate.studies import widths
 from perfmodel.validate.studies.llamacpp import LeftOut
 from perfmodel.validate.studies.llamacpp_constants import Term, products_over_scopes, with_sources
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
+from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.mlx_kernels import RowTimes, shares_of
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import PublicRun
@@ -230,7 +231,7 @@ class ErrorsByEngine:
         by_engine: dict[str, list[LeftOutError]] = {MLX: [], FORK: []}
         for id, off in self.left_out.ratio.items():
             run = self.left_out.runs[id]
-            by_engine[run.engine].append(_error(run, -off))
+            by_engine[run.engine].append(_error(run, of_reciprocal(off)))
         return by_engine
 
     def coverage(self) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from perfmodel.specs import COVERAGE, LLAMACPP
 from perfmodel.validate.accuracy.compare import LABELS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
+from perfmodel.validate.studies.decisions import NEAR
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.memory import FAR as FAR_TOKENS, NEAR as NEAR_TOKENS
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.record import PATH, render
-from perfmodel.validate.studies.source_figures import NEAR
 from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
 
 TABLE_BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)

@@ -17,6 +17,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs import DRIFT
 from perfmodel.specs.published import MS, read_published
+from perfmodel.validate.studies.log_errors import log_error
 from perfmodel.validate.studies.reasons import Reason
 
 MOST_GAINED = 0.98
@@ -180,7 +181,7 @@ class Answered:
     @property
     def off(self) -> float:
         """Logarithm of predicted over measured."""
-        return math.log(self.predicted / self.measured)
+        return log_error(self.predicted, self.measured)
 
 
 @cache

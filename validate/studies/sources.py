@@ -23,6 +23,7 @@ from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import choices, llamacpp, other_engines, widths
 from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.left_out import left_out
+from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.other_engines import ErrorsByLender, errors_of_lenders
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import Answered, answers, public_runs, spelled_kind
@@ -105,7 +106,8 @@ def errors_without_source() -> ErrorsByRun:
         if a.figure == "step":
             errors["step"][a.run.id] = of_llamacpp["step"].get(a.run.id, a.off)
         if a.figure == "speedup":
-            errors["speedup"][a.run.id] = -of_llamacpp["ratio"].get(a.run.id, -a.off)
+            of_ratio = of_llamacpp["ratio"].get(a.run.id, of_reciprocal(a.off))
+            errors["speedup"][a.run.id] = of_reciprocal(of_ratio)
     return shortened(errors, 4)
 
 

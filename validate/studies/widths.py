@@ -29,6 +29,7 @@ from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import HeldOutReplay
 from perfmodel.validate.studies.held_out import BORROWED, HeldOutErrors, quantile
 from perfmodel.validate.studies.left_out import alike
+from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.public_runs import PublicRun, spelled_kind, step_query
 from perfmodel.validate.studies.robust import Array
 
@@ -58,14 +59,16 @@ class LeftOutError:
 
     @classmethod
     def of_run(cls, run: PublicRun, figure: str, off: float) -> "LeftOutError":
-        """The error of a public run's ``step``, or of its ``speedup``, whose ratio has the opposite one."""
+        """The error of a public run's step, or of the ratio behind its speedup, from that of its ``step`` or
+        ``speedup``.
+        """
         device = device_class(load_gpu(run.hardware))
         if figure == "step":
             return cls(run.source_id, off, counts=run.counts, device=device, series=run.series)
         assert run.tokens_per_iteration
         assert run.speedup
         ratio = run.tokens_per_iteration / run.speedup
-        return cls.of_ratio(run.source_id, -off, ratio, run.counts, device, run.series)
+        return cls.of_ratio(run.source_id, of_reciprocal(off), ratio, run.counts, device, run.series)
 
     @classmethod
     def of_ratio(
@@ -100,8 +103,8 @@ class Ends:
 
     @property
     def middle(self) -> float:
-        """Its middle, as measured over predicted speedups: an error of a ratio is predicted over measured, of
-        which a speedup is the opposite.
+        """Its middle. For errors of ratios it is also the middle of the logarithms of measured over predicted
+        speedups, which files state.
         """
         return (self.above - self.below) / 2.0
 

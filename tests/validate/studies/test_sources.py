@@ -12,25 +12,14 @@ import pytest
 
 from perfmodel.operations import Array
 from perfmodel.validate.studies import gate, record as accuracy
-from perfmodel.validate.studies.left_out import (
-    FREE,
-    LATER,
-    MeasuredStep,
-    _refit,
-    alike,
-    left_out,
-    neutral,
-    on_borrowed_kernels,
-)
+from perfmodel.validate.studies.decisions import best_length_loss, side_counts
+from perfmodel.validate.studies.judged_runs import JudgedRun, is_slowed
+from perfmodel.validate.studies.left_out import alike, left_out
+from perfmodel.validate.studies.measured_steps import FREE, MeasuredStep, on_borrowed_kernels
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import Answered, answers, public_runs
-from perfmodel.validate.studies.source_figures import (
-    JudgedRun,
-    best_length_loss,
-    group_errors,
-    is_slowed,
-    side_counts,
-)
+from perfmodel.validate.studies.refit import LATER_VERSION, neutral, refit
+from perfmodel.validate.studies.source_figures import group_errors
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts and run.weights != "int4-g128"][:6]
@@ -44,7 +33,7 @@ def test_a_constant_without_rows_is_a_factor_of_one_a_tenth_of_its_time_or_as_ve
     time = PlacedConstant("a.pass_fixed_s", 1e-3, 1.0)
     assert neutral(time) == pytest.approx(math.log(0.1))
     of_a_version = PlacedConstant("a@2.0.small_kernel_s", 0.8, 1.0, True)
-    assert neutral(of_a_version) == pytest.approx(math.log(LATER / 0.8))
+    assert neutral(of_a_version) == pytest.approx(math.log(LATER_VERSION / 0.8))
     measured = PlacedConstant("a.gemm_factor", 0.4, 1.0, True, elsewhere=0.5)
     assert neutral(measured) == pytest.approx(math.log(0.5 / 0.4))
 
@@ -94,7 +83,7 @@ def test_constants_are_refitted_by_generalised_least_squares() -> None:
     near = slopes[:3]
     precision = near.T @ weights @ near + np.diag(spread**-2)
     pull = near.T @ weights @ left
-    refitted = _refit(steps, [time, factor])
+    refitted = refit(steps, [time, factor])
     by_hand = expected - np.linalg.solve(precision, pull)
     assert [refitted[time], refitted[factor]] == pytest.approx(by_hand, abs=2e-3)
 

@@ -1,0 +1,132 @@
+"""Steps of public runs, and ratios of an iteration to a step, as functions of the constants in them.
+
+`FREE` has the constants that are stated from public runs; without a source, `refit` fits them again. All
+other constants stay.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.answers.question import resolve
+from perfmodel.specs import devices_of
+from perfmodel.specs.engines.engines import engines
+from perfmodel.speculation import Scenario, speedups, with_calibration
+from perfmodel.validate.solving import Values
+from perfmodel.validate.studies.engines import recorded
+from perfmodel.validate.studies.log_errors import of_reciprocal
+from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING
+from perfmodel.validate.studies.public_runs import Answered, speculating_query, step_query
+from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
+from perfmodel.validate.studies.steps import FittedConstants, batch_of, decoding, served_as, version_of
+
+FREE = {p.place: p for p in (*PUBLIC, *DEFAULT_FLAGS)}
+"""Place of a constant -> the constant, of those that are stated from public runs."""
+
+
+@dataclass
+class MeasuredStep:
+    """The time of a step, or with a draft length the ratio of an iteration to a step, as a function of the
+    free constants in it.
+
+    engine: the one whose constants predict it. off: log error of the time or ratio with `values`, the values
+    of constants by place. gamma: draft length; 0: the time of a step.
+    """
+
+    engine: str
+    source: str
+    server: tuple[object, ...]
+    constants: FittedConstants
+    scenario: Scenario
+    batch: float
+    context: float
+    values: Mapping[str, float]
+    off: float = 0.0
+    gamma: int = 0
+
+    def __post_init__(self) -> None:
+        self.places = [p.place for p in self.constants.parameters if p.place in FREE]
+        self._predicted_log = self._predict({})
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is the ratio of an iteration to a step."""
+        return self.gamma > 0
+
+    @classmethod
+    def of_run(cls, a: Answered, values: Mapping[str, float]) -> "MeasuredStep":
+        """The step of a public run, or the ratio behind its speedup.
+
+        values: of the shipped constants, which answered it.
+        """
+        run = a.run
+        version = run.engine_version or engines().engines[run.engine].versions[-1]
+        constants = FittedConstants.of(
+            run.hardware, run.engine, version, (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
+        )
+        is_step = a.figure == "step"
+        query = step_query(run) if is_step else speculating_query(run)
+        return cls(
+            engine=run.engine,
+            source=run.source_id,
+            server=run.server,
+            constants=constants,
+            scenario=resolve(query),
+            batch=float(run.batch),
+            context=float(run.context_tokens),
+            values=values,
+            off=a.off if is_step else of_reciprocal(a.off),
+            gamma=query.gamma or 0,
+        )
+
+    @classmethod
+    def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "MeasuredStep":
+        """The step of a row in the table to which engines are fitted, without the costs of default flags."""
+        constants = FittedConstants.of(row.hardware, row.engine, version_of(row), (*DECODING, *SPECULATING))
+        step = cls(
+            engine=row.engine,
+            source=row.source_id,
+            server=served_as(row),
+            constants=constants,
+            scenario=decoding(row, constants.kernels),
+            batch=batch_of(row),
+            context=float(row.context_tokens),
+            values=values,
+        )
+        return replace(step, off=step._predicted_log - math.log(row.step_s))
+
+    def with_values(self, values: Mapping[str, float]) -> "MeasuredStep":
+        """The same step or ratio, predicted with other constants."""
+        other = replace(self, values=values)
+        return replace(other, off=self.off + other._predicted_log - self._predicted_log)
+
+    def moved(self, by: Mapping[str, float]) -> float:
+        """Change of the logarithm of the time or ratio if the logarithms of its constants change by `by`."""
+        return self._predict(by) - self._predicted_log
+
+    def _predict(self, by: Mapping[str, float]) -> float:
+        """Logarithm of the time or ratio if the logarithms of its constants change by `by`."""
+        values = {**self.values}
+        for place in self.places:
+            before = values.get(place, FREE[place].expected)
+            values[place] = before * math.exp(by.get(place, 0.0))
+        s = with_calibration(self.scenario, self.constants.calibration(values))
+        if self.is_ratio:
+            gains = speedups(s, self.batch, self.context, np.array([self.gamma]))
+            return of_reciprocal(math.log(gains.item()))
+        seconds = s.target_pass_s(self.batch, self.context)
+        return math.log(float(np.ravel(seconds)[0]))
+
+
+def shipped_values() -> Values:
+    """The constants of steps and of iterations that were fitted to all rows, by place."""
+    record = recorded()
+    return {**record["steps"], **record["iteration"]}
+
+
+def on_borrowed_kernels(values: Mapping[str, float]) -> list[MeasuredStep]:
+    """Rows of the table to which engines are fitted, for devices that borrow kernels."""
+    rows = [r for r in engine_decode() if r.hardware not in devices_of(r.engine)]
+    return [MeasuredStep.of_table(row, values) for row in rows]

@@ -1,0 +1,139 @@
+"""The constants that are stated from public runs, fitted to some of these runs.
+
+This is a regularised least-squares problem on the logarithms of step times, and of iterations over steps,
+solved in a few Gauss-Newton steps. Errors have a part common to a source, and one common to a server; distant
+rows have less weight (Student's t). A constant without rows returns to its neutral value: one that other data
+determine (`PlacedConstant.elsewhere`), otherwise 1 for a factor, a tenth for a time, and for a version's
+factor on a time the median of such factors.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.specs import DRIFT
+from perfmodel.validate.studies.measured_steps import FREE, MeasuredStep
+from perfmodel.validate.studies.parameters import PlacedConstant
+from perfmodel.validate.studies.robust import Array
+
+
+@dataclass(frozen=True)
+class Variances:
+    """Variances of the logarithm of a step: parts common to a source and to a server, and the part of a
+    row.
+    """
+
+    source: float
+    server: float
+    row: float
+
+    @property
+    def total(self) -> float:
+        """Total variance of a row."""
+        return self.source + self.server + self.row
+
+    def covariance(self, steps: Sequence["MeasuredStep"]) -> Array:
+        """``[steps, steps]``, the covariance of their errors."""
+
+        same_source = np.array([[a.source == b.source for b in steps] for a in steps])
+        same_server = np.array([[a.server == b.server for b in steps] for a in steps])
+        same_row = np.eye(len(steps))
+        return np.asarray(self.source * same_source + self.server * same_server + self.row * same_row)
+
+
+VARIANCES = Variances(source=0.0015, server=0.0236, row=0.0142)
+"""Variances of a normal fit to the errors of steps on 2026-11-24, fixed so that one outlying server does not
+change all folds.
+"""
+TIME_SPREAD = 2.0
+"""Spread of the logarithm of a time around its neutral value."""
+FACTOR_SPREAD = 0.7
+"""Spread of the logarithm of a factor around its neutral value."""
+KNOWN_SPREAD = 0.3
+"""Spread of the logarithm of a constant that is known from other data."""
+DEGREES_OF_FREEDOM = 4.0
+"""Those of the t distribution of errors, which gives distant rows less weight."""
+LATER_VERSION = 0.4
+"""A version's factor on a time without rows: the median of 14 such factors in ``engines.yaml``."""
+SHARE_OF_TIME = 0.1
+"""Share of a time that remains if no row determines it."""
+GAUSS_NEWTON_STEPS = 7
+"""Gauss-Newton steps of a fit."""
+EVEN_STEPS = 2
+"""The first of them, in which distant rows have as much weight as others."""
+LONGEST_STEP = 1.5
+"""The longest step of a logarithm."""
+STEPS_WITH_SAME_SLOPES = 3
+"""Gauss-Newton steps with the same slopes, which take most of the time."""
+LOG_STEP = 0.02
+"""Step of a finite difference, in the logarithm of a constant."""
+
+
+def neutral(parameter: PlacedConstant) -> float:
+    """Logarithm of the value that a constant has without public runs, over its stated value.
+
+    The value comes from other data if there are any; otherwise it is a factor of 1, `LATER_VERSION` for a
+    version's factor on a time, or a tenth of a time.
+    """
+    if parameter.elsewhere:
+        return math.log(parameter.elsewhere / parameter.expected)
+    if DRIFT in parameter.scope and parameter.name.endswith("_s"):
+        return math.log(LATER_VERSION / parameter.expected)
+    if parameter.times or parameter.name.endswith("factor"):
+        return -math.log(parameter.expected)
+    return math.log(SHARE_OF_TIME)
+
+
+def _spread(parameter: PlacedConstant) -> float:
+    """Spread of the logarithm of a constant around its neutral value."""
+    if parameter.elsewhere:
+        return KNOWN_SPREAD
+    return TIME_SPREAD if parameter.name.endswith("_s") else FACTOR_SPREAD
+
+
+def refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, float]:
+    """Changes of the logarithms of the constants at `places`, fitted to `steps` only."""
+    if not places:
+        return {}
+    neutral_changes = np.array([neutral(FREE[place]) for place in places])
+    spread = np.array([_spread(FREE[place]) for place in places])
+    shipped_errors = np.array([s.off for s in steps])
+    row_precision = np.linalg.inv(VARIANCES.covariance(steps))
+    changes = np.zeros(len(places))
+    for done in range(GAUSS_NEWTON_STEPS):
+        by_place = dict(zip(places, changes.tolist(), strict=True))
+        moved = np.array([s.moved(by_place) for s in steps])
+        if done % STEPS_WITH_SAME_SLOPES == 0:
+            slopes = _slopes(steps, by_place, moved)
+        errors = shipped_errors + moved
+        root = _root_weights(errors, even=done < EVEN_STEPS)
+        weights = np.outer(root, root) * row_precision
+        precision = slopes.T @ weights @ slopes + np.diag(spread**-2)
+        to_neutral = (neutral_changes - changes) / spread**2
+        pull = -slopes.T @ weights @ errors + to_neutral
+        step = np.linalg.solve(precision, pull)
+        changes = changes + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+    return dict(zip(places, changes.tolist(), strict=True))
+
+
+def _root_weights(errors: Array, even: bool) -> Array:
+    """Roots of the weights of rows by the t distribution of errors. even: those of errors of 0."""
+    squares = errors**2 / VARIANCES.total
+    if even:
+        squares = np.zeros(len(errors))
+    return np.asarray(np.sqrt((DEGREES_OF_FREEDOM + 1.0) / (DEGREES_OF_FREEDOM + squares)))
+
+
+def _slopes(steps: Sequence[MeasuredStep], changes: Mapping[str, float], moved: Array) -> Array:
+    """``[steps, places]``, derivatives of the steps' logarithms at some changes of the constants, by
+    differences to `moved`.
+    """
+    slopes = np.zeros((len(steps), len(changes)))
+    for row, step in enumerate(steps):
+        for column, place in enumerate(changes):
+            if place in step.places:
+                further = step.moved({**changes, place: changes[place] + LOG_STEP})
+                slopes[row, column] = (further - moved[row]) / LOG_STEP
+    return slopes

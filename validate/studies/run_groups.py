@@ -1,0 +1,74 @@
+"""Groups of public runs that have an error of their own: by engine, by kind of step, by what other sources
+have, and by draft.
+"""
+
+from collections.abc import Callable
+
+from perfmodel.specs import load_model
+from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.judged_runs import JudgedRun, judged
+from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.published_engines import engine_decode
+from perfmodel.validate.studies.sources import TITLES
+
+DATA_CENTRE = ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")
+"""Prefixes of the names of NVIDIA's data-centre devices."""
+Groups = list[tuple[str, list[JudgedRun]]]
+"""Headings, and the rows under them."""
+NOVELTIES: dict[str, Callable[[JudgedRun], str]] = {
+    "device": lambda r: r.hardware,
+    "model": lambda r: r.model,
+}
+"""What may be new in a row -> its name."""
+
+
+def groups_of(rows: list[JudgedRun]) -> Groups:
+    """Rows by engine; for serving engines also by the device and model that other sources have, and by
+    draft. Drafts that a known defect slows have a heading of their own and are under no other.
+    """
+    slowed = [r for r in rows if r.slowed]
+    rows = [r for r in rows if not r.slowed]
+    by_engine = grouped(rows, lambda r: TITLES[r.engine])
+    llamacpp_steps = [r for r in rows if r.kind and not r.draft]
+    by_kind = grouped(llamacpp_steps, lambda r: "llama.cpp, " + r.kind.replace("_", ", "))
+    of_engines = [r for r in rows if r.engine in ENGINES]
+    data_centre = [r for r in of_engines if r.hardware.startswith(DATA_CENTRE)]
+    by_draft = grouped([r for r in of_engines if r.draft], lambda r: f"draft {r.draft}")
+    return [
+        ("all", of_engines),
+        *by_engine.items(),
+        *by_kind.items(),
+        ("data-centre devices of NVIDIA", data_centre),
+        *_by_novelty(of_engines),
+        *by_draft.items(),
+        ("slowed by a known defect", slowed),
+    ]
+
+
+def _by_novelty(rows: list[JudgedRun]) -> Groups:
+    """Rows whose device is measured in another source, and the others; then the same for models."""
+    sources_of = _sources_of()
+    groups: Groups = []
+    for word, name_of in NOVELTIES.items():
+        elsewhere: list[JudgedRun] = []
+        new: list[JudgedRun] = []
+        for r in rows:
+            sources = sources_of.get((r.engine, name_of(r)), set())
+            if sources - {r.source}:
+                elsewhere.append(r)
+            else:
+                new.append(r)
+        groups += [(f"{word} in other sources", elsewhere), (f"new {word}", new)]
+    return groups
+
+
+def _sources_of() -> dict[tuple[str, str], set[str]]:
+    """Engine, with the name of a device or model -> the sources that measured its steps."""
+    sources: dict[tuple[str, str], set[str]] = {}
+    for r in judged("step"):
+        for name in (r.hardware, r.model):
+            sources.setdefault((r.engine, name), set()).add(r.source)
+    for row in engine_decode():
+        for name in (row.hardware, load_model(row.model).name):
+            sources.setdefault((row.engine, name), set()).add(row.source_id)
+    return sources
