@@ -119,19 +119,19 @@ def _ratios_of_tables() -> list[JudgedRun]:
 
 def _speedups_of_tables() -> list[JudgedRun]:
     """Speedups of the tables' chains, from their ratios by fits without their study."""
-    speedups = []
-    for row, error_of_ratio in _table_rows():
-        if not row.gained or row.width > 1:
-            continue
-        a = whatif(_question_of(row, row.gained))
-        assert a.speedup
-        assert a.speedup_interval
-        measured = row.gained / row.ratio
-        low, high = a.speedup_interval
-        of_speedup = _of_table_row(row, of_reciprocal(error_of_ratio), log_error(a.speedup, measured))
-        interval = (low / measured, high / measured)
-        speedups.append(replace(of_speedup, interval=interval, ratio=a.iteration_s / a.ar_tpot_s))
-    return speedups
+    return [speedup_of_table(row, error) for row, error in _table_rows() if row.gained and row.width == 1]
+
+
+def speedup_of_table(row: Iteration, error_of_ratio: float) -> JudgedRun:
+    """The speedup of a row of the tables, from the log error of its ratio by a fit without its study."""
+    assert row.gained
+    a = whatif(_question_of(row, row.gained))
+    assert a.speedup
+    assert a.speedup_interval
+    measured = row.gained / row.ratio
+    low, high = a.speedup_interval
+    of_speedup = _of_table_row(row, of_reciprocal(error_of_ratio), log_error(a.speedup, measured))
+    return replace(of_speedup, interval=(low / measured, high / measured), ratio=a.iteration_s / a.ar_tpot_s)
 
 
 def _table_rows() -> list[tuple[Iteration, float]]:

@@ -2,11 +2,11 @@
 have, and by draft.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from perfmodel.specs import load_model
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.judged_runs import JudgedRun, judged
+from perfmodel.validate.studies.judged_runs import JudgedRun
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import engine_decode
 from perfmodel.validate.studies.sources import TITLES
@@ -22,7 +22,11 @@ NOVELTIES: dict[str, Callable[[JudgedRun], str]] = {
 """What may be new in a row -> its name."""
 
 
-def groups_of(rows: list[JudgedRun]) -> Groups:
+SourcesOf = Mapping[tuple[str, str], set[str]]
+"""Engine, with the name of a device or model -> the sources that measured its steps."""
+
+
+def groups_of(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
     """Rows by engine; for serving engines also by the device and model that other sources have, and by
     draft. Drafts that a known defect slows have a heading of their own and are under no other.
     """
@@ -39,15 +43,14 @@ def groups_of(rows: list[JudgedRun]) -> Groups:
         *by_engine.items(),
         *by_kind.items(),
         ("data-centre devices of NVIDIA", data_centre),
-        *_by_novelty(of_engines),
+        *_by_novelty(of_engines, sources_of),
         *by_draft.items(),
         ("slowed by a known defect", slowed),
     ]
 
 
-def _by_novelty(rows: list[JudgedRun]) -> Groups:
+def _by_novelty(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
     """Rows whose device is measured in another source, and the others; then the same for models."""
-    sources_of = _sources_of()
     groups: Groups = []
     for word, name_of in NOVELTIES.items():
         elsewhere: list[JudgedRun] = []
@@ -62,10 +65,10 @@ def _by_novelty(rows: list[JudgedRun]) -> Groups:
     return groups
 
 
-def _sources_of() -> dict[tuple[str, str], set[str]]:
-    """Engine, with the name of a device or model -> the sources that measured its steps."""
+def sources_by_name(steps: Iterable[JudgedRun]) -> dict[tuple[str, str], set[str]]:
+    """The sources of each device and model (`SourcesOf`). steps: of public runs; the tables' are added."""
     sources: dict[tuple[str, str], set[str]] = {}
-    for r in judged("step"):
+    for r in steps:
         for name in (r.hardware, r.model):
             sources.setdefault((r.engine, name), set()).add(r.source)
     for row in engine_decode():

@@ -14,7 +14,7 @@ from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies import choices, mlx
 from perfmodel.validate.studies.decisions import best_length_loss, side_counts
 from perfmodel.validate.studies.judged_runs import JudgedRun, judged
-from perfmodel.validate.studies.run_groups import groups_of
+from perfmodel.validate.studies.run_groups import groups_of, sources_by_name
 from perfmodel.validate.studies.sources import of_figure, recorded_sources, refusals
 
 ROUNDING = 1e-9
@@ -26,8 +26,9 @@ def figures() -> dict[str, Any]:
     verdicts of speedups.
     """
     errors: dict[str, Any] = {}
+    sources_of = sources_by_name(judged("step"))
     for figure in ("step", "ratio", "speedup"):
-        groups = groups_of(judged(figure))
+        groups = groups_of(judged(figure), sources_of)
         errors[figure] = {name: group_errors(rows) for name, rows in groups if rows}
     speedups = of_figure("speedup")
     of_engines = [a for a in speedups if a.run.engine != LLAMACPP]

@@ -8,7 +8,7 @@ Data: public runs, answered with their own question, and the tables' ratios. Fol
 
 import datetime
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -96,19 +96,24 @@ def errors_without_source() -> ErrorsByRun:
     with the constants of answers.
     """
     rows = _of_engines()
-    of_llamacpp = json.loads(llamacpp.LEFT_OUT.read_text(encoding="utf-8"))
-    errors: ErrorsByRun = {"step": {}, "speedup": {}}
+    errors = llamacpp_errors([a for a in answered() if a.run.engine == LLAMACPP])
     for a, off in zip(rows, left_out(rows).tolist(), strict=True):
         errors[a.figure][a.run.id] = off
-    for a in answered():
-        if a.run.engine != LLAMACPP:
-            continue
-        if a.figure == "step":
-            errors["step"][a.run.id] = of_llamacpp["step"].get(a.run.id, a.off)
-        if a.figure == "speedup":
-            of_ratio = of_llamacpp["ratio"].get(a.run.id, of_reciprocal(a.off))
-            errors["speedup"][a.run.id] = of_reciprocal(of_ratio)
     return shortened(errors, 4)
+
+
+def llamacpp_errors(rows: Iterable[Answered]) -> ErrorsByRun:
+    """The same of llama.cpp's rows alone."""
+    left_out_errors = json.loads(llamacpp.LEFT_OUT.read_text(encoding="utf-8"))
+    errors: ErrorsByRun = {"step": {}, "speedup": {}}
+    for a in rows:
+        id = a.run.id
+        if a.figure == "step":
+            errors["step"][id] = left_out_errors["step"].get(id, a.off)
+        if a.figure == "speedup":
+            of_ratio = left_out_errors["ratio"].get(id)
+            errors["speedup"][id] = a.off if of_ratio is None else of_reciprocal(of_ratio)
+    return errors
 
 
 def texts_of(errors: ErrorsByRun, lent: ErrorsByLender, date: datetime.date) -> dict[Path, str]:

@@ -21,7 +21,8 @@ from perfmodel.validate.studies.llamacpp import LEFT_OUT, LeftOut, scatter, text
 from perfmodel.validate.studies.llamacpp_constants import TERMS, DeviceConstants
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
 from perfmodel.validate.studies.llamacpp_prompts import PROMPTS, PromptRow, prompt_s
-from perfmodel.validate.studies.public_runs import PublicRun, answers, public_runs
+from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs
+from perfmodel.validate.studies.sources import llamacpp_errors
 
 ALL = {f"all.{name}": term.expected for name, term in TERMS.items()}
 
@@ -202,3 +203,19 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
         low, high = answer.ar_tpot_interval
         assert kind in stated
         assert np.log(high / low) / 2 == pytest.approx(widths)
+
+
+def test_sources_state_the_errors_of_this_fit_and_of_speedups_the_opposite_of_their_ratios() -> None:
+    """A run to which nothing was fitted has its error by the constants of answers."""
+    errors = json.loads(LEFT_OUT.read_text())
+    runs = {run.id: run for run in public_runs()}
+    step, ratio = next(iter(errors["step"])), next(iter(errors["ratio"]))
+    other = next(id for id, run in runs.items() if id not in errors["ratio"] and run.engine == "llamacpp")
+    rows = [
+        Answered(runs[step], "step", 2.0, 1.0, None),
+        Answered(runs[ratio], "speedup", 2.0, 1.0, None),
+        Answered(runs[other], "speedup", 2.0, 1.0, None),
+    ]
+    stated = llamacpp_errors(rows)
+    assert stated["step"] == {step: errors["step"][step]}
+    assert stated["speedup"] == {ratio: -errors["ratio"][ratio], other: np.log(2.0)}

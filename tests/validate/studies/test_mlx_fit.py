@@ -7,7 +7,8 @@ import pytest
 
 from perfmodel.specs import load_gpu
 from perfmodel.specs.calibrations.loading import load_bundled
-from perfmodel.validate.studies.mlx import LEFT_OUT, TERMS, ChipConstants, devices, mlx_runs
+from perfmodel.validate.studies.llamacpp import LeftOut
+from perfmodel.validate.studies.mlx import LEFT_OUT, TERMS, ChipConstants, ErrorsByEngine, devices, mlx_runs
 from perfmodel.validate.studies.mlx_kernels import kernel_rows
 
 
@@ -52,3 +53,13 @@ def test_attention_computes_like_timed_tiles_and_at_most_at_the_peak() -> None:
         share, rel=1e-3
     )
     assert load_bundled("apple-m4-pro-64gb.mlx").attention_flops_fraction.value == 1.0
+
+
+def test_a_speedup_is_off_the_other_way_than_its_ratio() -> None:
+    """A ratio that is predicted too large is a speedup that is predicted too small."""
+    run = next(run for run in mlx_runs() if run.engine == "mlx" and run.speedup)
+    left_out = LeftOut(step={run.id: 0.1}, ratio={run.id: 0.2}, prompt={}, runs={run.id: run})
+    errors = ErrorsByEngine(left_out)
+    (step,) = errors.steps["mlx"]
+    (speedup,) = errors.speedups["mlx"]
+    assert (step.off, speedup.off) == (0.1, -0.2)
