@@ -26,7 +26,7 @@ from perfmodel.answers.declaration import arguments, flag
 from perfmodel.answers.schema import ANSWERS, answer_type, schema
 from perfmodel.errors import InputError, in_names
 from tests.commands import run
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 LLAMA = {"model": "llama-3.1-8b", "hardware": "h100"}
 SPARSE = LLAMA | {"draft_kv": "snapkv:1k", "alpha": 0.8}

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from perfmodel.specs.published import published_points
-from tests.validate.tiny import BLOCK, write
+from tests.validate.tiny_plan import BLOCK, write_plan
 
 ROOT = Path(__file__).parents[1]
 INSTALLED = {"perfmodel": "perfmodel"} | {
@@ -190,7 +190,7 @@ def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(built, instal
     repository = tmp_path / "repository"
     (repository / "wheels").mkdir(parents=True)
     shutil.copy(built[1], repository / "wheels")
-    plan = write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**27}, grid=[{**BLOCK, "batch": [1]}])
+    plan = write_plan(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**27}, grid=[{**BLOCK, "batch": [1]}])
     by_hand, steps = ci_page()
     assert len(by_hand) == 3
     assert len(steps) == 2

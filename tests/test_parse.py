@@ -25,7 +25,7 @@ from perfmodel.parse import (
     parse_switch,
     parse_text,
 )
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(

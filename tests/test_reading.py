@@ -18,7 +18,7 @@ from perfmodel.reading import (
     read_rows,
     read_text,
 )
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 
 def unread(path: Path, most: int = 100) -> str:

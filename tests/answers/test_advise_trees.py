@@ -9,7 +9,7 @@ from perfmodel import cli
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.tree_drafts import shapes_to_search
 from perfmodel.answers.trees.tree import tree
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 RATES = "0.7,0.12,0.05,0.03"
 QUESTION: dict[str, Any] = {

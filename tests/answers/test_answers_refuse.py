@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
+from tests.refusals import refused
 from tests.test_front_door import ASKED
-from tests.validate.tiny import refused
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"model": None}, "model: must be text, given None"),

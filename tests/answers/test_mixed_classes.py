@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.answers.load.traffic import traffic
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 CHAT = "{share: 3, input_len: 500, output_len: 300, alpha: 0.5, slo: {tpot: 12}}"
 CODE = "{share: 1, input_len: 4000, output_len: 700, alpha: 0.8, slo: {ttft: 1}}"

@@ -3,7 +3,7 @@
 import pytest
 
 from perfmodel.answers.load.rates import parse_rates
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import StepTimes
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 500, "output_len": 1000, "draft": "eagle3"}
 

@@ -27,8 +27,8 @@ from perfmodel.answers.advice.servers import ServedTarget
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.speculation import speedups
+from tests.refusals import refused
 from tests.speculation.scenarios import scenario as llama
-from tests.validate.tiny import refused
 
 scenario = partial(llama, hardware="h100-sxm-80gb", draft="eagle", alpha=0.7)
 

@@ -18,7 +18,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers.grid import sweep, sweep_files
 from perfmodel.answers.point.whatif import whatif
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 QUESTION = sweep.Grid(
     "llama-3.1-8b,qwen3-30b-a3b",

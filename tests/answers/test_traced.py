@@ -8,7 +8,7 @@ import pytest
 from perfmodel.answers.load import replayed_load, replayed_rows, requests as requests_of
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_rows import Percentiles
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 ASKED = {"model": "llama-3.1-8b", "hardware": "h100", "gamma": 0}
 

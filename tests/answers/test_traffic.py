@@ -18,7 +18,7 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import Z
 from perfmodel.specs.engines.serving import PassOrder
 from perfmodel.speculation import Acceptance
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 ASK = {
     "model": "gpt-oss-120b",

@@ -10,7 +10,7 @@ from perfmodel.specs import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.records import read_record
-from tests.validate.tiny import write as write_plan
+from tests.validate.tiny_plan import write_plan
 
 ROOT = Path(__file__).parents[2]
 SWEEP = """sweep --model llama-3.1-8b --hardware h100 --batch 1..16 --context 1000..64000+1000

@@ -15,7 +15,7 @@ from perfmodel.specs import load_model
 from perfmodel.specs.models.published_heads import published_heads
 from perfmodel.speculation import Workload, predict
 from perfmodel.speculation.capacity import draft_weight_bytes
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 LAYER = 4096 * (32 + 2 * 8) * 128 + 4096 * 4096 + 3 * 4096 * 14336
 HEAD = 4096 * 128256

@@ -11,8 +11,8 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model, precision_of
 from perfmodel.specs.huggingface.heads import load_head
 from tests.drafts.test_drafts import LAYER, QKV, scenario
+from tests.refusals import refused
 from tests.specs.configs import table
-from tests.validate.tiny import refused
 
 HEADS = table("heads")
 EAGLE3, SPECULATORS, DFLASH, DSPARK_V4 = HEADS["heads"].values()

@@ -11,7 +11,7 @@ from perfmodel.specs import AcceptanceRow, find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram, published_rows
 from perfmodel.speculation import Acceptance
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 SUBJECT = ("llama-3.1-8b", "self", "streamingllm", 512)
 ROW = {"target": "t", "draft": "self", "draft_kv": "snapkv", "kv_budget_tokens": 2049, "context_tokens": 1000}

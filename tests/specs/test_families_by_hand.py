@@ -12,8 +12,8 @@ from perfmodel.specs.huggingface import _biases, experts, from_config
 from perfmodel.specs.huggingface.families import Family, family_of, rows
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.models.components import MoE
+from tests.refusals import refused
 from tests.specs.configs import sizes
-from tests.validate.tiny import refused
 
 TOY = """\
 # A table of one family.

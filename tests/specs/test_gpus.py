@@ -4,8 +4,8 @@ import pytest
 
 from perfmodel.specs import GPUSpec, files, load_gpu
 from perfmodel.specs.devices.gpu import Quantity
+from tests.refusals import refused
 from tests.specs.configs import DEVICE, page
-from tests.validate.tiny import refused
 
 NAMES = files.bundled_names("gpus")
 

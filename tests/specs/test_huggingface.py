@@ -9,8 +9,8 @@ import pytest
 from perfmodel.costs import shard
 from perfmodel.specs import load_gpu, load_model, precision_of
 from perfmodel.specs.huggingface import from_config
+from tests.refusals import refused
 from tests.specs.configs import DESCRIPTIVE, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
-from tests.validate.tiny import refused
 
 FILES = [*PUBLISHED.values(), *((name, row["config"]) for name, row in TABLE.items())]
 

@@ -8,8 +8,8 @@ from perfmodel.errors import InputError
 from perfmodel.specs import load_model
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.keys import PATTERNS
+from tests.refusals import refused
 from tests.specs.configs import DEEPSEEK_V3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
-from tests.validate.tiny import refused
 
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
 REFUSED = table("refused_files")

@@ -10,7 +10,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Named, Query
 from perfmodel.errors import InputError
 from perfmodel.specs import calibration_of, hub_id, is_gguf, load_gpu, load_model, parse_engine, release
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Named, Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs import serving_engines, weight_format
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(

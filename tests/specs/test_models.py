@@ -8,7 +8,7 @@ from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs import ModelSpec, files, hub_id, load_model, short_name
 from perfmodel.specs.models import model
 from perfmodel.specs.models.model import Variant
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 NAMES = files.bundled_names("models")
 B = 1e9

@@ -12,8 +12,8 @@ from perfmodel.costs import Shard, forward, shard
 from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model, precision_of, weight_format
 from perfmodel.specs.huggingface import from_config
+from tests.refusals import refused
 from tests.specs.configs import sizes, table
-from tests.validate.tiny import refused
 
 FULL = parse_kv("full")
 FILES = table("quantised")

@@ -10,7 +10,7 @@ from hypothesis import example, given, strategies as st
 
 from perfmodel.specs import AcceptanceRow
 from perfmodel.speculation import Acceptance, acceptance as acc
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 rates = st.floats(0, 1)
 NAN = math.nan

@@ -10,7 +10,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import Acceptance
 from perfmodel.speculation.confidence import best_stop, by_confidence
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 SURE = (0.95, 0.9, 0.9)
 UNSURE = (0.5, 0.3, 0.3)

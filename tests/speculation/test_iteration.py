@@ -17,8 +17,8 @@ from perfmodel.speculation import (
     prediction,
     speedups,
 )
+from tests.refusals import refused
 from tests.speculation import scenarios
-from tests.validate.tiny import refused
 
 NUMBERS = (
     *(f.name for f in fields(Prediction)),

@@ -18,8 +18,8 @@ from perfmodel.speculation.tree_cost import (
     speedup,
     surface,
 )
+from tests.refusals import refused
 from tests.speculation import scenarios
-from tests.validate.tiny import refused
 
 SEQUOIA = (
     0.63418, 0.10795, 0.05697, 0.02249, 0.01949, 0.01499, 0.0045, 0.003, 0.01199, 0.0045, 0.0075, 0.0045,

@@ -4,7 +4,7 @@ import pytest
 
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, check_parents, depths, sequoia, sequoia_nodes, widths
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 TREE = (-1, 0, 0, 1, 1, 2, 3)
 """A root with two children; the first has two of its own, the second one; one grandchild has a child."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from perfmodel.validate.decoder import Generation, Model, RandomWeights, Request, build, make_decoder
-from tests.validate.tiny import tiny_spec
+from tests.validate.tiny_model import tiny_spec
 
 
 @pytest.fixture(scope="session", autouse=True)

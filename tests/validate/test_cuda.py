@@ -25,7 +25,8 @@ from perfmodel.validate.decoder.sampling import Script, draw
 from perfmodel.validate.harness.measure import run_plan
 from perfmodel.validate.harness.side_by_side import difference
 from perfmodel.validate.records import load_plan, read_record
-from tests.validate.tiny import BLOCK, tiny_spec, write
+from tests.validate.tiny_model import tiny_spec
+from tests.validate.tiny_plan import BLOCK, write_plan
 
 pytestmark = pytest.mark.cuda
 
@@ -147,7 +148,7 @@ def test_fp8_experts_are_those_of_the_cpu() -> None:
 def test_a_whole_point(tmp_path) -> None:
     """Both modes of every KV method with captured graphs and device events, as a plan has them."""
     methods = ["streamingllm:64", "streamingllm:64,own_prefill=true", "snapkv:64", "quest:64"]
-    plan = write(
+    plan = write_plan(
         tmp_path, device="cuda", threads=None, grid=[{**BLOCK, "draft_kv": methods, "context": [256]}]
     )
     path = run_plan(load_plan(str(plan)), "t-1", results=tmp_path)

@@ -22,8 +22,8 @@ from perfmodel.validate.engine.calibrate import calibrate, record_text
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.harness.micro.write import write_yaml
 from perfmodel.validate.records import RESULTS, latest, records, stamped
+from tests.refusals import refused
 from tests.validate.engine.test_published_run import PATH, QUERY, timings
-from tests.validate.tiny import refused
 
 ROOT = Path(__file__).parents[3]
 

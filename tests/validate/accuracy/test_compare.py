@@ -17,7 +17,7 @@ from perfmodel.validate.accuracy import compare as module, report
 from perfmodel.validate.cli import app
 from perfmodel.validate.records import Record, read_record, records
 from perfmodel.validate.records.checksum import stamped
-from tests.validate.tiny import measured
+from tests.validate.tiny_plan import measured
 
 CELL = module.Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 

@@ -11,7 +11,8 @@ from perfmodel.speculation import MAX_GAMMA, Acceptance
 from perfmodel.validate.decoder import Model, ModelPair, RankShard, Sampling
 from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
 from perfmodel.validate.lm import CHECKPOINT
-from tests.validate.tiny import refused, write_documents, write_folder
+from tests.refusals import refused
+from tests.validate.tiny_model import write_documents, write_folder
 
 
 class Unloadable(ModelPair):

@@ -18,7 +18,8 @@ from perfmodel.validate.cli.generate import GenerateQuestion, default_prompts
 from perfmodel.validate.decoder import Generation, Model, Request, kv
 from perfmodel.validate.harness.estimate import predicted_times
 from perfmodel.validate.harness.side_by_side import TimedRun
-from tests.validate.tiny import configuration, refused, save_tensors, tiny_spec
+from tests.refusals import refused
+from tests.validate.tiny_model import configuration, save_tensors, tiny_spec
 
 app = verbs.commands["generate"]
 SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2"]

@@ -11,7 +11,7 @@ from perfmodel.validate.cli.compare import show_cells
 from perfmodel.validate.fit.calibrate import report_lines
 from perfmodel.validate.harness.estimate import estimate
 from perfmodel.validate.records import load_plan
-from tests.validate.tiny import BLOCK, write
+from tests.validate.tiny_plan import BLOCK, write_plan
 
 SELF_DRAFT = {"target": "t", "draft": "self", "context_tokens": 64}
 QUEST = {
@@ -54,7 +54,7 @@ def test_the_ends_of_a_share(capsys) -> None:
 def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     """Two rows of each point that fits; the other has a batch of a million."""
     grid = {**BLOCK, "batch": [1, 10**6], "context": [64, 100000]}
-    path = write(tmp_path, grid=[grid])
+    path = write_plan(tmp_path, grid=[grid])
     assert run(["validate", "measure", str(path), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "test-tiny: A tiny plan for tests; predicted for h100-sxm-80gb, calibration its own"

@@ -14,7 +14,8 @@ from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.measure import closing
 from perfmodel.validate.records import RESULTS, Record, code_version, latest, records
-from tests.validate.tiny import BLOCK, changed, measured, program, write
+from tests.validate.programs import write_program
+from tests.validate.tiny_plan import BLOCK, measured, with_rows, write_plan
 
 SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batch": [1]}]}
 
@@ -23,7 +24,7 @@ SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batc
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of results with a run of this CPU in it, moved after it was made."""
     began = tmp_path_factory.mktemp("began")
-    plan = str(write(began, **SMALL))
+    plan = str(write_plan(began, **SMALL))
     assert run(["validate", "run", plan, "--machine", "t-1", "--results", str(began / "results")]) == 0
     moved = tmp_path_factory.mktemp("moved") / "results"
     shutil.move(began / "results", moved)
@@ -63,7 +64,7 @@ def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     digest = code_version.commit()["source_sha256"]
     monkeypatch.setenv("PATH", str(tmp_path))
     for says in ("exit 128", f"echo /somewhere/else; echo {'a' * 40}"):
-        program(tmp_path, "git", says)
+        write_program(tmp_path, "git", says)
         commit = code_version.commit()
         assert commit["commit"] == "unknown"
         assert commit["commit_from"].startswith("perfmodel ")
@@ -92,7 +93,7 @@ def scattered(record: Record, factor: float) -> Record:
         if "sd_s" in samples:
             samples["sd_s"] = tuple(s * factor ** (i % 2) for i, s in enumerate(samples["sd_s"]))
         rows.append(row.replace(samples=samples))
-    return changed(record, rows)
+    return with_rows(record, rows)
 
 
 def test_the_last_lines_say_what_was_found() -> None:

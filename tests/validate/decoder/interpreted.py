@@ -29,7 +29,7 @@ from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.triton_pointwise import Fused, rows_to_fp8
 from perfmodel.validate.decoder.triton_product import scaled_product
 from tests.validate.decoder.test_attention import check, inputs
-from tests.validate.tiny import tiny_spec
+from tests.validate.tiny_model import tiny_spec
 
 CPU = torch.device("cpu")
 TYPES = ((torch.float32, 1e-5), (torch.float16, 5e-3))  # the interpreter miscomputes bf16

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from perfmodel.validate.decoder import CacheSpan, backends
 from perfmodel.validate.decoder.attention import FoldedAttention
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]
 """(queries, new tokens): a decoding step, a draft step on scratch, a verification, a later draft step."""

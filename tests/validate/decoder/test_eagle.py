@@ -11,9 +11,10 @@ from perfmodel.validate.decoder import Model, Request, Sampling, make_decoder, s
 from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.eagle import Features, HeadModel
 from perfmodel.validate.decoder.weights import load_head
+from tests.refusals import refused
 from tests.validate.decoder.dense import causal
 from tests.validate.decoder.test_graphs import eager_and_replayed
-from tests.validate.tiny import refused, tiny_spec
+from tests.validate.tiny_model import tiny_spec
 
 NEW = 24
 GAMMA = 3

@@ -7,7 +7,7 @@ import torch
 
 from perfmodel.specs import MoE
 from perfmodel.validate.decoder import RandomWeights, Request, build, load, make_decoder
-from tests.validate.tiny import tiny_spec
+from tests.validate.tiny_model import tiny_spec
 
 transformers = pytest.importorskip("transformers")
 

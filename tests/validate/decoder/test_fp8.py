@@ -20,7 +20,8 @@ from perfmodel.validate.decoder.fp8 import (
     to_fp8,
 )
 from perfmodel.validate.decoder.weights import weight_bytes
-from tests.validate.tiny import refused, tiny_spec
+from tests.refusals import refused
+from tests.validate.tiny_model import tiny_spec
 
 CPU = torch.device("cpu")
 NEW = 24

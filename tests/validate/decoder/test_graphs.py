@@ -26,8 +26,8 @@ from perfmodel.validate.decoder import (
     shard,
 )
 from perfmodel.validate.harness import point_runner
+from tests.refusals import refused
 from tests.validate.decoder.methods import METHODS
-from tests.validate.tiny import refused
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
 

@@ -19,8 +19,9 @@ from perfmodel.validate.decoder import (
     make_decoder,
 )
 from perfmodel.validate.decoder.shard import for_draft
+from tests.refusals import refused
 from tests.validate import ranks
-from tests.validate.tiny import refused, tiny_spec
+from tests.validate.tiny_model import tiny_spec
 
 EXPERTS = MoE(num_experts=5, experts_per_token=2, intermediate_size=24)
 CASES: list[dict[str, Any]] = [

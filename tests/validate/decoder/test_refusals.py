@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from perfmodel.specs import MoE, RopeScaling
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import Model, Request, load, make_decoder
+from tests.refusals import refused
 from tests.validate.decoder.methods import PUBLISHED
-from tests.validate.tiny import configuration, refused, save_tensors, tiny_spec
+from tests.validate.tiny_model import configuration, save_tensors, tiny_spec
 
 CPU = torch.device("cpu")
 

@@ -22,9 +22,9 @@ from perfmodel.validate.decoder import (
     watched,
 )
 from perfmodel.validate.decoder.sampling import Script, accept_sampled
+from tests.refusals import refused
 from tests.sampled import diagonal
 from tests.validate.decoder.dense import causal
-from tests.validate.tiny import refused
 
 VOCAB = 5
 NEW = 4

@@ -34,7 +34,8 @@ from perfmodel.validate.decoder.tuning import VARIABLE, Tuning, of_rows, tunings
 from perfmodel.validate.decoder.weights import Piece, load_head
 from perfmodel.validate.harness import environment
 from perfmodel.validate.lm import CHECKPOINT
-from tests.validate.tiny import refused, tiny_spec
+from tests.refusals import refused
+from tests.validate.tiny_model import tiny_spec
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda")

@@ -8,7 +8,8 @@ import pytest
 
 from perfmodel.validate.decoder import Model, end_tokens, last_tokens, read_prompts, tokenizer
 from perfmodel.validate.decoder.text import HuggingFace, Tokenizer
-from tests.validate.tiny import BOS, UNKNOWN, refused, write_folder
+from tests.refusals import refused
+from tests.validate.tiny_model import BOS, UNKNOWN, write_folder
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from perfmodel.validate.decoder import (
     watched,
 )
 from perfmodel.validate.decoder.two_levels import LevelCounter, TwoLevelDecoder
+from tests.refusals import refused
 from tests.sampled import diagonal
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
-from tests.validate.tiny import refused
 
 NEW = 40
 MIDDLES = [method for method in METHODS if method != PUBLISHED]

@@ -19,8 +19,8 @@ from perfmodel.validate.engine.acceptance import (
     vllm as vllm_figures,
 )
 from perfmodel.validate.engine.acceptance.counters import Counters
+from tests.refusals import refused
 from tests.validate.engine.figures import page, subject
-from tests.validate.tiny import refused
 
 FILES = Path(__file__).parent / "files"
 

@@ -7,7 +7,7 @@ import pytest
 from perfmodel.validate.engine.bench_commands import BenchRequest, commands, loads
 from perfmodel.validate.engine.sources import BenchFile
 from perfmodel.validate.engine.timing import GivenFacts
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 POINTS: tuple[tuple[int, ...], tuple[int, ...], int] = (1, 4, 16), (512, 4096), 256
 

@@ -12,8 +12,8 @@ from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file, vllm as vllm_figures
+from tests.refusals import refused
 from tests.validate.engine.figures import page, subject
-from tests.validate.tiny import refused
 
 Contexts = list[tuple[float, tuple[float, float]]]
 

@@ -16,9 +16,9 @@ from perfmodel.validate.engine.driver import TRIAL, ServerLoad, check, measure, 
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import GivenFacts
+from tests.refusals import refused
 from tests.validate.engine.hostile_server import FAULTS, KEY_FORMS, NOT_WHOLE, broken, repeating
 from tests.validate.engine.server import HEAD, NOT_FOUND, Engine, serving
-from tests.validate.tiny import refused
 
 LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
 ASK = [

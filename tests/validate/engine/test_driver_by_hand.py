@@ -8,7 +8,7 @@ from msgspec import structs
 from perfmodel.validate.engine import driver
 from perfmodel.validate.engine.acceptance.counters import Counters
 from perfmodel.validate.engine.client import Chunk, StreamedAnswer
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 LOAD = driver.ServerLoad(batch=2, prompt=100, tokens=50)
 EVEN = (0.01,) * 20

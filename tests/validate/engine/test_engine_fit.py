@@ -35,7 +35,7 @@ from perfmodel.validate.engine.fit import (
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
 from perfmodel.validate.engine.sources import served, sources_of
 from perfmodel.validate.engine.timing import Timing
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 BASE = "h100-sxm-80gb.literature"
 QUERY = Query("llama-3.1-8b", "h100", 1, 1, draft="llama-3.2-1b", alpha=0.5, calibration=BASE)

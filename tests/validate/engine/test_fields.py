@@ -7,7 +7,7 @@ import pytest
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
 from perfmodel.validate.engine.text import floats, is_count
 from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(

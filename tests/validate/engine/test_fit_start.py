@@ -20,7 +20,7 @@ from perfmodel.validate.engine.fit import (
 )
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.solving import NOTHING, Estimate, estimate
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 
 def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:

@@ -11,7 +11,7 @@ import pytest
 from perfmodel.validate.engine.formats import FORMATS, read
 from perfmodel.validate.engine.pastes.serving_block import BLOCK_TITLE, ServingBlock
 from perfmodel.validate.engine.timing import GivenFacts, Timing
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 FILES = Path(__file__).parent / "files"
 

@@ -17,7 +17,7 @@ from perfmodel.validate.engine.formats import read_pasted
 from perfmodel.validate.engine.pastes import PromptTiming, form_of, text_forms
 from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import GivenFacts
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 SAMPLES = Path(__file__).parent / "pastes"
 ASK = ["validate", "engine", "--model", "qwen3.6-27b", "--weights", "q4_k_m", "--hardware", "rtx-3090"]

@@ -17,8 +17,8 @@ from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of
 from perfmodel.validate.engine.timing import Timing
 from tests.engine.rates import FIGURES, errors
+from tests.refusals import refused
 from tests.sampled import first_fast
-from tests.validate.tiny import refused
 
 PATH = Path(__file__).parent / "files" / "gpt-oss-120b-eagle3-h200.csv"
 QUERY = Query("gpt-oss-120b", "h200", 1, 1, draft="eagle:features=3", alpha=0.5, calibration="ideal")

@@ -13,7 +13,7 @@ from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
 from perfmodel.validate.fit.stack import KINDS, fit_factors, fit_stack, scaled
 from perfmodel.validate.records import RESULTS, latest, newest, points, records, stamped
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "outside the passes": 3.0}
 KERNELS = load_calibration("xeon-amx-2core.micro")

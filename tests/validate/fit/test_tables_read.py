@@ -11,8 +11,8 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.specs import load_calibration
 from perfmodel.validate.fit.tables import Tables, folder_of, release_order, where
+from tests.refusals import refused
 from tests.validate.fit.kernel_tables.made_up import BF16, H100, attention_rows
-from tests.validate.tiny import refused
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

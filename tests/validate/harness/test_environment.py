@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from perfmodel.validate.harness import environment, gpu_clocks
-from tests.validate.tiny import program
+from tests.validate.programs import write_program
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 1)
@@ -83,7 +83,7 @@ def test_a_gpu_by_what_it_says(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
     asked = f"--query-gpu={QUERY} --format=csv,noheader -i 1"
     says = "570, 1980 MHz, 2619 MHz, 1990 MHz, 700 W, 31, Enabled"
-    program(tmp_path, "nvidia-smi", f'[ "$*" = "{asked}" ] && echo "{says}"')
+    write_program(tmp_path, "nvidia-smi", f'[ "$*" = "{asked}" ] && echo "{says}"')
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert environment.capture(CUDA)["device"] == {
         "kind": "cuda",
@@ -112,7 +112,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The arguments of an `nvidia-smi` that prints its clocks and goes on; the file is there when it has."""
     arguments = tmp_path / "arguments"
     script = f'printf "{CLOCK_LINES}"; echo "$@" > "{arguments}.begun"; mv "{arguments}.begun" "{arguments}"'
-    program(tmp_path, "nvidia-smi", f"{script}\nexec sleep 60")
+    write_program(tmp_path, "nvidia-smi", f"{script}\nexec sleep 60")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     return arguments
 
@@ -136,7 +136,7 @@ def test_where_no_clocks_are_watched(tmp_path, watch, monkeypatch) -> None:
     assert state == {}
     assert watch.exists() is False
     for says_nothing in (True, False):
-        program(tmp_path, "nvidia-smi", "exit 0")
+        write_program(tmp_path, "nvidia-smi", "exit 0")
         if not says_nothing:
             (tmp_path / "nvidia-smi").unlink()
             monkeypatch.setenv("PATH", str(tmp_path))

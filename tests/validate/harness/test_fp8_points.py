@@ -14,7 +14,7 @@ from perfmodel.validate.harness.micro.jobs import Job
 from perfmodel.validate.harness.micro.kernels import KernelMaker
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.records import Plan, points, spec_of
-from tests.validate.tiny import BLOCK, measured, planned
+from tests.validate.tiny_plan import BLOCK, measured, planned
 
 CPU = torch.device("cpu")
 EIGHT = {"weights": "fp8", "kv": "fp8"}

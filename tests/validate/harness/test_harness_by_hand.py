@@ -33,7 +33,8 @@ from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.harness.session import in_time
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records import load_plan
-from tests.validate.tiny import BLOCK, planned, refused
+from tests.refusals import refused
+from tests.validate.tiny_plan import BLOCK, planned
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.session import open_journal
 from perfmodel.validate.records import machine_folder
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 HEADER = {"schema_version": 1, "commit": "0123456789"}
 

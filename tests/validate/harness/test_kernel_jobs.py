@@ -18,7 +18,7 @@ from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
 from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes
 from perfmodel.validate.records import Plan
-from tests.validate.tiny import BLOCK, planned
+from tests.validate.tiny_plan import BLOCK, planned
 
 CPU = torch.device("cpu")
 

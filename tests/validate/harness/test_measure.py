@@ -19,7 +19,7 @@ from perfmodel.validate.harness.measure import PointMeasurer, run_plan
 from perfmodel.validate.harness.session import Rows, RowsToMeasure, run_rows
 from perfmodel.validate.records import SCHEMA_VERSION, Record, read_record, records
 from tests.validate import ranks
-from tests.validate.tiny import BLOCK, command, measured, planned, write
+from tests.validate.tiny_plan import BLOCK, measure_command, measured, planned, write_plan
 
 PROTOCOL = {"acceptance": "scripted", "interleaved": True, "cache": "random values, no prefill"}
 COMMIT = "0123456789abcdef"
@@ -137,7 +137,7 @@ def test_two_ranks_write_one_record(tmp_path) -> None:
     """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and
     acceptance.
     """
-    plan = write(tmp_path, grid=[{**BLOCK, "batch": [1]}], tensor_parallel=2)
+    plan = write_plan(tmp_path, grid=[{**BLOCK, "batch": [1]}], tensor_parallel=2)
     where = [str(plan), "--machine", "t-2", "--results", str(tmp_path)]
     table = tmp_path / "acceptance.json"
     ranks.commands(
@@ -162,7 +162,7 @@ def test_minutes_end_a_run_between_two_rows(tmp_path, capsys) -> None:
     """The record is finished with what there is; the first row is always measured."""
     assert [row.status for row in measured(tmp_path, "--minutes", "1e-6").rows] == ["ok"]
     assert "stopped after 1 of 4 rows: --minutes 1e-06" in capsys.readouterr().err
-    assert run([*command(write(tmp_path), tmp_path), "--minutes", "0"]) == 2
+    assert run([*measure_command(write_plan(tmp_path), tmp_path), "--minutes", "0"]) == 2
     assert "--minutes: must be a finite number above 0" in capsys.readouterr().err
 
 
@@ -207,6 +207,6 @@ def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
 def test_what_cannot_be_compared_is_refused_before_it_is_timed(
     tmp_path, capsys, more, changes, words
 ) -> None:
-    assert run(command(write(tmp_path, **changes), tmp_path / "results", *more)) == 2
+    assert run(measure_command(write_plan(tmp_path, **changes), tmp_path / "results", *more)) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "results").exists()

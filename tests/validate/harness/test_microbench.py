@@ -17,7 +17,8 @@ from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from
 from perfmodel.validate.harness.micro.host import host_spec
 from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records import RESULTS, Plan, Record, load_plan, read_record, spec_of, stamped
-from tests.validate.tiny import BLOCK, changed, planned, refused, write
+from tests.refusals import refused
+from tests.validate.tiny_plan import BLOCK, planned, with_rows, write_plan
 
 TRUTH = {
     "gemm_bandwidth_fraction": 0.8,
@@ -204,7 +205,7 @@ def test_a_record_of_two_devices(tmp_path, plan, gpu) -> None:
     fits = [KernelFit(noisy, gpu, {"allreduce": curve[:count]}) for count in (1, 2)]
     known = [fit.allreduce() for fit in fits]
     assert [table is not None for table in known] == [False, True]
-    gemms = changed(noisy, [row for row in noisy.kernels if row.kind == "gemm"])
+    gemms = with_rows(noisy, [row for row in noisy.kernels if row.kind == "gemm"])
     rates = [2e-9 * row.at["n"] * row.at["k"] / row.best_s for row in gemms.kernels]
     best = max(rates)
     assert host_spec(gemms, "test-cpu").memory_bandwidth.value == pytest.approx(best, rel=1e-3)
@@ -269,7 +270,7 @@ def test_a_fit_of_the_wrong_record_is_refused(tmp_path, plan, gpu) -> None:
 def test_kernels_run_and_are_recorded(tmp_path) -> None:
     """Every kind once, on a tiny model; times are positive and nothing more is asked of them."""
     micro = {"rows": [1, 4], "max_bytes": 2**20}
-    chosen = str(write(tmp_path, micro=micro, grid=[{**BLOCK, "batch": [1]}]))
+    chosen = str(write_plan(tmp_path, micro=micro, grid=[{**BLOCK, "batch": [1]}]))
     assert run(["validate", "microbench", chosen, "--machine", "t-1", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("t-1/*-micro.json")
     record = read_record(path)

@@ -13,7 +13,8 @@ from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.fit.counted_points import PointSet
 from perfmodel.validate.harness.estimate import check, estimate, scenario_of
 from perfmodel.validate.records import SAMPLES, Plan, Record, points
-from tests.validate.tiny import BLOCK, measured, planned, refused
+from tests.refusals import refused
+from tests.validate.tiny_plan import BLOCK, measured, planned
 
 CHAIN = {key: value for key, value in BLOCK.items() if key not in ("gamma", "alpha")}
 TREE = {**CHAIN, "tree": ["2x2x1"], "rates": [0.6, 0.2], "batch": [2]}

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from perfmodel.validate.decoder import Request, load, make_decoder
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.lm import CHECKPOINT, data
+from tests.refusals import refused
 from tests.validate.decoder.dense import causal
-from tests.validate.tiny import refused
 
 CPU = torch.device("cpu")
 

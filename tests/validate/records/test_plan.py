@@ -10,7 +10,8 @@ import pytest
 from perfmodel.validate.harness.estimate import estimate, fitting
 from perfmodel.validate.records import RESULTS, Plan, latest, load_plan, plan_names, records, spec_of
 from perfmodel.validate.records.plan_points import GridBlock, PlanPoint
-from tests.validate.tiny import BLOCK, TINY, planned, refused, write
+from tests.refusals import refused
+from tests.validate.tiny_plan import BLOCK, TINY, planned, write_plan
 
 
 @pytest.mark.parametrize("name", plan_names())
@@ -86,7 +87,7 @@ def test_a_plan_of_which_nothing_fits_is_refused(tmp_path) -> None:
     ],
 )
 def test_a_bad_plan_is_one_line_with_the_key(tmp_path, changes, words) -> None:
-    refused(re.escape(words), load_plan, str(write(tmp_path, **changes)))
+    refused(re.escape(words), load_plan, str(write_plan(tmp_path, **changes)))
 
 
 def test_the_digest_sees_every_change(tmp_path) -> None:

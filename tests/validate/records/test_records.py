@@ -34,7 +34,8 @@ from perfmodel.validate.records import (
 from perfmodel.validate.records.checksum import check_stamp
 from perfmodel.validate.records.code_version import commit, run
 from perfmodel.validate.records.summary import steady_share
-from tests.validate.tiny import changed, refused
+from tests.refusals import refused
+from tests.validate.tiny_plan import with_rows
 
 
 def committed(kind: str = "measure") -> Record:
@@ -75,7 +76,7 @@ def test_statistics_are_made_on_reading() -> None:
         row.replace(**common, samples=of, histogram=(1, 2, 1))
         for row, of in zip(record.rows[:2], samples, strict=True)
     ]
-    (point,) = points(changed(record, rows))
+    (point,) = points(with_rows(record, rows))
     assert point.context == 100
     assert point.asked_context == 100
     assert point.gamma == 2
@@ -90,7 +91,7 @@ def test_no_mode_supplies_the_figure_of_the_other() -> None:
     whole = ("ar_tpot_s", "sd_tpot_s", "speedup")
     parts = ("target_s", "draft_s", "verify_s", "overhead_s")
     for mode, present, absent in (("end_to_end", whole, parts), ("phases", parts, whole)):
-        for point in points(changed(record, [row for row in record.rows if row.mode == mode])):
+        for point in points(with_rows(record, [row for row in record.rows if row.mode == mode])):
             assert all(getattr(point, name) for name in present)
             assert all(getattr(point, name) is None for name in absent)
 
@@ -178,17 +179,17 @@ def test_what_a_tree_drafted() -> None:
     record = committed()
     whole, parts = (next(row for row in record.rows if row.mode == mode) for mode in ("end_to_end", "phases"))
     tree = {"parents": (-1, 0, 0, 1, 2)}
-    (point,) = points(changed(record, [whole.replace(**tree)]))
+    (point,) = points(with_rows(record, [whole.replace(**tree)]))
     assert point.gamma is None
     assert point.tree == (5, 3)
     assert point.widths == (1, 2, 2)
     assert point.drafted == "1-2-2"
     alone = {"sd_draft_s": (0.4, 0.6), "sd_accept_s": (0.1, 0.2), "sd_commit_s": (0.3, 0.4)}
     timed = parts.replace(**tree | {"gamma": 3, "samples": parts.samples | alone})
-    (point,) = points(changed(record, [timed]))
+    (point,) = points(with_rows(record, [timed]))
     assert (point.draft_s, point.overhead_s) == pytest.approx((0.5 / 3, 0.5))
     once = whole.replace(iterations=None, histogram=(0, 0, 0))
-    (point,) = points(changed(record, [once]))
+    (point,) = points(with_rows(record, [once]))
     assert point.ar_tpot_s == pytest.approx(np.median(whole.samples["ar_s"]))
     assert point.speedup is None
 
@@ -199,7 +200,7 @@ def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
 
     def of(steady: int) -> Record:
         names = {f"{i}": (1.0, 1.1, 1.2) if i < steady else (1.0, 1.11, 1.2) for i in range(10)}
-        return changed(record, [row.replace(samples=names), row.replace(status="failed")])
+        return with_rows(record, [row.replace(samples=names), row.replace(status="failed")])
 
     assert steady_share(of(7)) == 0.7
     assert is_quiet(of(7)) is True
@@ -212,7 +213,7 @@ def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
     assert "WARNING: the machine was not quiet (0% of timings have a median within 3%" in quiet_line(
         replace(record, data=near)
     )
-    assert steady_share(changed(record, [])) == 0.0
+    assert steady_share(with_rows(record, [])) == 0.0
 
 
 def test_the_commit_may_be_given_and_a_program_that_fails_prints_nothing(monkeypatch) -> None:

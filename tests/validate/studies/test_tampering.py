@@ -15,7 +15,7 @@ from perfmodel.specs.boundary.units import FACTORS
 from perfmodel.validate.studies import gate, record as accuracy
 from perfmodel.validate.studies.inputs import inputs
 from tests.attack.tampered import copied
-from tests.validate.tiny import refused
+from tests.refusals import refused
 
 MAGICDEC = "hardware/calibrations/a100-sxm-80gb.magicdec.yaml"
 GPT_FAST = "hardware/calibrations/a100-sxm-80gb.gpt-fast.yaml"

@@ -6,6 +6,7 @@ import pytest
 
 from perfmodel.validate.fit import kernels
 from perfmodel.validate.fit.kernel_tables.fits import TableFit
+from tests.refusals import refused
 from tests.validate.fit.kernel_tables.made_up import (
     BF16,
     FP8,
@@ -15,7 +16,6 @@ from tests.validate.fit.kernel_tables.made_up import (
     attention_rows,
     expert_rows,
 )
-from tests.validate.tiny import refused
 
 
 def sources(fits: dict[str, TableFit[Any]]) -> dict[str, str]:
