@@ -110,7 +110,9 @@ def cold() -> list[Row]:
         wall_s = statistics.median([each.wall_s for each in ended[name]])
         over = processor_s / numpy_s
         rows.append(Row(f"cold: {name}", processor_s, "s", 0.3, wall_s))
-        rows.append(Row(f"cold: {name}, over numpy's import", over, "x numpy", 2.6, wall_s / numpy_wall_s))
+        rows.append(
+            Row(f"cold: {name}, divided by numpy's import", over, "x numpy", 2.6, wall_s / numpy_wall_s)
+        )
         megabytes = max(each.megabytes for each in ended[name])
         rows.append(Row(f"cold: {name}, peak memory", megabytes, "MB", 90))
     return rows
@@ -148,10 +150,11 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     return (
         "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"
         "This page lists how long answers take, and their memory. The times are those of one run on "
-        f"{machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. An answer has T_T, T_D, "
-        "T_V, ratios, tokens per iteration, speedup, throughput and the best gamma up to 16. Times are "
-        "medians: of processor time, to which the targets apply, and of wall time, which is the same on an "
-        f"idle machine. Cold starts are medians of {COLD_RUNS} processes that start in turns, with compiled "
+        f"{machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. A timed answer "
+        "contains T_T, T_D, T_V, ratios, tokens per iteration, speedup, throughput and the best gamma up to "
+        "16. Times are medians: of processor time, to which the targets apply, and of wall time, which is "
+        f"the same on an idle machine. Cold starts are medians of {COLD_RUNS} processes that start in turns, "
+        "with compiled "
         f"byte code, as after an installation.\n\n{times}\n\n"
         "The next table counts the work of one what-if and of one question about traffic: calls of Python "
         "functions, files of this package in which these functions are, and computed forward passes. The "

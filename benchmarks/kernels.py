@@ -142,7 +142,7 @@ def cases() -> Iterator[Case]:
         warps = sizes.pop("num_warps")
         stages = sizes.pop("num_stages")
         sizes |= {"N": 4096, "K": 4096, "BIAS": False}
-        yield Case(_few_rows, f"{rows} rows in fp8 (sm_89 for sm_80)", sizes, warps, stages, 89)
+        yield Case(_few_rows, f"{rows} rows in fp8 (sm_89 instead of sm_80)", sizes, warps, stages, 89)
     yield Case(_add_parts, "4 parts", {"PARTS": parts, "BLOCK": SUMMED}, 4)
 
 

@@ -156,7 +156,7 @@ def handles() -> list[Row]:
     return [
         median(lambda: predictor(**subject).iteration_s(1, 1), 10).row("a predictor made", "ms"),
         step.row("a predictor's step", "us", 100),
-        Row("a what-if, over a predictor's step", question.processor_s / step.processor_s, "x"),
+        Row("a what-if, divided by a predictor's step", question.processor_s / step.processor_s, "x"),
         median(lambda: p.iteration_s(16, 8192), 1000).row("a predictor's iteration", "us", 100),
         median(lambda: p.draft_s(16, 8192), 1000).row("a predictor's drafted token", "us", 100),
         median(lambda: p.verify_s(16, 8192), 1000).row("a predictor's verification", "us", 100),

@@ -63,7 +63,7 @@ class Points(Options):
 
     _: KW_ONLY
     batch: MaybeWholes = argument(
-        "Batch sizes, with a line each, or a range.",
+        "Batch sizes: a range, or values with one line each.",
         arg.COUNTS,
         "--batch-size -b",
         default=None,

@@ -23,7 +23,9 @@ def need_studies(verb: str) -> None:
 
 @flagged
 def accuracy(
-    write: Annotated[bool, Argument("Renew the record and its pages.", group="Output")] = False,
+    write: Annotated[
+        bool, Argument("Write results/accuracy.json and the tables made from it.", group="Output")
+    ] = False,
     json: Json = False,
 ) -> None:
     """For maintainers: replay all published sets and own records, compare them with results/accuracy.json,

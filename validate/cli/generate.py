@@ -81,7 +81,7 @@ class GenerateQuestion(DecodingQuestion):
     middle_kv: Annotated[
         str | None,
         Argument(
-            "Two levels: KV method of the target as the middle, for which --draft drafts.",
+            "Two levels: KV method of the middle (the target with a sparse cache); --draft drafts for it.",
             "METHOD[:BUDGET]",
             group="Draft",
             without=("alpha", "tree"),

@@ -69,7 +69,9 @@ class Protocol(Frozen):
             description="sample `end_to_end` until the speedup is known within this share (90 % half-width)"
         ),
     ] = None
-    seconds: Annotated[Positive, Meta(description="with `within`, most seconds of a row's samples")] = 20
+    seconds: Annotated[
+        Positive, Meta(description="with `within`: longest total time of a row's samples, in seconds")
+    ] = 20
     iterations: Annotated[Positive, Meta(description="iterations of the loop per sample")] = 4
     read_every: Annotated[
         Positive, Meta(description="number of iterations between two reads of the lengths")

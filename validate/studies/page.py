@@ -329,9 +329,18 @@ MEMORY_MODES = {"shipped": "as shipped", "held_out": "its source left out"}
 
 def _memory(record: Record) -> Rows:
     """KV tokens by engine, as shipped and with fitted numbers from other sources."""
-    near = f"within {_percent(NEAR_TOKENS, 0)} %: % of logs"
-    far = f"within {_percent(FAR_TOKENS, 0)} %: % of logs"
-    yield ["KV tokens", "logs", "sources", "median error %", "bias %", near, far, "90 % of logs within %"]
+    near = f"share of logs within {_percent(NEAR_TOKENS, 0)} %, %"
+    far = f"share of logs within {_percent(FAR_TOKENS, 0)} %, %"
+    yield [
+        "KV tokens",
+        "logs",
+        "sources",
+        "median error %",
+        "bias %",
+        near,
+        far,
+        "error that 90 % of logs do not exceed, %",
+    ]
     for engine, logs in record.get("memory", {}).items():
         counts = _figures(logs, "rows", "sources")
         title = ENGINES.get(engine, engine)

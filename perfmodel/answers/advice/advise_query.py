@@ -121,7 +121,7 @@ class AdviseQuery(CommonOptions):
         group="Acceptance",
     )
     tree_rate: Parsed[dict[str, str], Mapping[str, str | Sequence[float]] | Sequence[str]] = argument(
-        "Measured acceptance by rank; also searches trees: 0.7,0.15,0.05; may be repeated.",
+        "Measured acceptance by rank, such as 0.7,0.15,0.05, to search trees too; may be repeated.",
         "DRAFT[@KV]=RATES",
         read=read_tree_rates,
         repeated=True,

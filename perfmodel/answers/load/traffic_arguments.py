@@ -124,7 +124,7 @@ class TrafficArguments(CommonOptions):
         needs=("request_rate",),
     )
     schedule: str | None = argument(
-        "How prompts and decoding share passes; SGLang's --enable-mixed-chunk is mixed.",
+        "How prompts and decoding share passes; mixed is SGLang's --enable-mixed-chunk.",
         choices=tuple(each.value for each in PassOrder),
         shown="the engine's, by its version",
         default=None,
@@ -270,7 +270,7 @@ class TrafficArguments(CommonOptions):
         "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
     )
     prefill: str | None = argument(
-        "Prefill pool: instances x GPUs of each, with its groups: 2x4, 2x4:dp4,ep4.",
+        "Prefill pool: number of instances x GPUs per instance, and groups: 2x4, 2x4:dp4,ep4.",
         "NxGPUS[:dpN,epN]",
         read=parse_instances,
         shown="one pool does both",

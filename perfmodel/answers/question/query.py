@@ -52,7 +52,7 @@ class CommonOptions(Question):
         "Serving engine, such as vllm, or vllm@0.20.1 for a version.",
         "|".join(ENGINES) + "[@VERSION]",
         read=parse_engine,
-        shown=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
+        shown=f"{DEFAULT_ENGINE} at its newest fitted version; on a CPU perfmodel",
         default=None,
         listed="engines",
         group="Engine",

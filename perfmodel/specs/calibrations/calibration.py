@@ -73,13 +73,17 @@ class Calibration(EngineConstants):
     gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "fixed time of each GEMM kernel")]
     gemm_bandwidth_fraction_fp8: Annotated[
         Constant,
-        Declared("linear", "param_load", "share", "`gemm_bandwidth_fraction` of fp8 weights; 0: the same"),
+        Declared(
+            "linear", "param_load", "share", "`gemm_bandwidth_fraction` of fp8 weights; 0: no difference"
+        ),
     ] = ABSENT
     gemm_flops_fraction_fp8: Annotated[
-        Constant, Declared("linear", "flops", "share", "`gemm_flops_fraction` at the fp8 peak; 0: the same")
+        Constant,
+        Declared("linear", "flops", "share", "`gemm_flops_fraction` at the fp8 peak; 0: no difference"),
     ] = ABSENT
     gemm_fixed_fp8_s: Annotated[
-        Constant, Declared("linear", "fixed", "s", "`gemm_fixed_s` of GEMMs at the fp8 peak; 0: the same")
+        Constant,
+        Declared("linear", "fixed", "s", "`gemm_fixed_s` of GEMMs at the fp8 peak; 0: no difference"),
     ] = ABSENT
     gemm_blend_power: Annotated[
         Constant,

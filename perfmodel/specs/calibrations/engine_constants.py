@@ -142,7 +142,10 @@ class EngineConstants(Frozen):
     attention_bandwidth_fraction_fp8: Annotated[
         Constant,
         Declared(
-            "attention", "kv_load", "factor", "`attention_bandwidth_fraction` of an 8-bit cache; 0: the same"
+            "attention",
+            "kv_load",
+            "factor",
+            "`attention_bandwidth_fraction` of an 8-bit cache; 0: no difference",
         ),
     ] = ABSENT
     latent_bandwidth_fraction: Annotated[
@@ -151,22 +154,29 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "`attention_bandwidth_fraction` of a latent cache (MLA); 0: the same",
+            "`attention_bandwidth_fraction` of a latent cache (MLA); 0: no difference",
         ),
     ] = ABSENT
     latent_bandwidth_fraction_fp8: Annotated[
         Constant,
         Declared(
-            "attention", "kv_load", "factor", "`latent_bandwidth_fraction` of an 8-bit cache; 0: the same"
+            "attention",
+            "kv_load",
+            "factor",
+            "`latent_bandwidth_fraction` of an 8-bit cache; 0: no difference",
         ),
     ] = ABSENT
     latent_flops_fraction: Annotated[
         Constant,
-        Declared("attention", "flops", "factor", "`attention_flops_fraction` of a latent cache; 0: the same"),
+        Declared(
+            "attention", "flops", "factor", "`attention_flops_fraction` of a latent cache; 0: no difference"
+        ),
     ] = ABSENT
     latent_reread_per_query: Annotated[
         Constant,
-        Declared("attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: the same"),
+        Declared(
+            "attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: no difference"
+        ),
     ] = ABSENT
     latent_layer_s: Annotated[
         Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
@@ -177,7 +187,7 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "`attention_bandwidth_fraction` of the keys of an indexer; 0: the same",
+            "`attention_bandwidth_fraction` of the keys of an indexer; 0: no difference",
         ),
     ] = ABSENT
     index_layer_s: Annotated[
@@ -218,7 +228,7 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "the same for a cache that is split into few pieces; 0: not used",
+            "share of bandwidth of one multiprocessor, for a cache in few pieces; 0: not used",
         ),
     ] = ABSENT
     uncut_bandwidth: Annotated[
@@ -227,7 +237,8 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "the same for several query tokens and a cache that is not split; 0: as block_bandwidth",
+            "share of bandwidth of one multiprocessor, for several query tokens and a cache in one piece; "
+            "0: that of block_bandwidth",
         ),
     ] = ABSENT
     wide_norm_s: Annotated[
@@ -266,7 +277,7 @@ class EngineConstants(Frozen):
     ] = ABSENT
     host_latent_layer_s: Annotated[
         Constant,
-        Declared("pass", "host", "s", "`host_layer_s` of a latent cache (MLA); 0: the same"),
+        Declared("pass", "host", "s", "`host_layer_s` of a latent cache (MLA); 0: no difference"),
     ] = ABSENT
     host_piecewise_layer_s: Annotated[
         Constant,
