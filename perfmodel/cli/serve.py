@@ -10,9 +10,9 @@ from perfmodel.answers.point.predictor import PredictorQuery, predictor
 from perfmodel.answers.readers import whole
 from perfmodel.cli.commands import command, takes
 
-Host = Annotated[str, Argument("Address to listen at.", "ADDRESS", group="Run")]
+Host = Annotated[str, Argument("Address to listen on.", "ADDRESS", group="Run")]
 Port = Annotated[
-    int, Argument("Port to listen at; 0 takes a free one.", "N", read=whole, limits=(0, 65535), group="Run")
+    int, Argument("Port to listen on; 0 takes a free one.", "N", read=whole, limits=(0, 65535), group="Run")
 ]
 
 

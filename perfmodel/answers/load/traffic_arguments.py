@@ -131,7 +131,7 @@ class TrafficArguments(CommonOptions):
         group="Engine",
     )
     long_prefill_token_threshold: MaybeWhole = argument(
-        "Most tokens of one prompt in one pass, as in vLLM.",
+        "Largest number of tokens of one prompt in one pass, as in vLLM.",
         arg.TOKENS,
         shown="no limit",
         default=None,
@@ -145,7 +145,7 @@ class TrafficArguments(CommonOptions):
         group="Engine",
     )
     batch_wait_timeout_iters: Whole = argument(
-        "Most passes for which prompts wait for a fuller pass, as in TensorRT-LLM.",
+        "Largest number of passes for which prompts wait for a fuller pass, as in TensorRT-LLM.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),
@@ -164,8 +164,8 @@ class TrafficArguments(CommonOptions):
         why="for which prompts wait",
     )
     attention_dp_timeout_iters: Whole = argument(
-        "Most passes for which prompts wait until every data-parallel group has one (TensorRT-LLM's "
-        "enable_balance); 0 is no wait.",
+        "Largest number of passes for which prompts wait until every data-parallel group has one "
+        "(TensorRT-LLM's enable_balance); 0 is no wait.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),

@@ -192,7 +192,7 @@ class CommonOptions(Question):
         group="Rack",
     )
     moe_imbalance: MaybeReal = argument(
-        "Tokens of the fullest expert-parallel rank over the mean.",
+        "Tokens of the fullest expert-parallel rank, divided by the mean.",
         "RATIO",
         limits=(1, 16),
         shown="1 on one node; on racks the published value",
