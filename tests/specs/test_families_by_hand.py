@@ -8,7 +8,8 @@ import pytest
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import ModelSpec, load_gpu
-from perfmodel.specs.huggingface import _biases, experts, from_config
+from perfmodel.specs.huggingface import experts, from_config
+from perfmodel.specs.huggingface.biases import biases_of
 from perfmodel.specs.huggingface.families import Family, family_of, rows
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.models.components import MoE
@@ -210,6 +211,6 @@ def test_which_biases_count(rules: Any, config: dict[str, Any], biases: tuple[in
     keys = Keys({"model_type": "x"} | config, "file")
     family = Family(source="a page", rules=rules)
     if isinstance(biases, str):
-        refused(biases, _biases, keys, family)
+        refused(biases, biases_of, keys, family)
     else:
-        assert tuple(_biases(keys, family).values()) == tuple(map(bool, biases))
+        assert tuple(biases_of(keys, family).values()) == tuple(map(bool, biases))

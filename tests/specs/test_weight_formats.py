@@ -13,7 +13,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model, precision_of, weight_format
 from perfmodel.specs.huggingface import from_config
 from tests.refusals import refused
-from tests.specs.configs import sizes, table
+from tests.specs.configs import TABLE, sizes, table
 
 FULL = parse_kv("full")
 FILES = table("quantised")
@@ -296,6 +296,22 @@ def test_a_checkpoints_own_formats(row: dict[str, Any]) -> None:
     )
     assert spec.weights == row["weights"]
     assert spec.kv_dtype == row.get("kv_dtype", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("model", "module", "weights"),
+    [
+        ("glm-5.2", "indexer.wq_b", "fp8,indexer=bf16"),
+        ("nemotron-3-super-120b-a12b", "mixer.fc1_latent_proj", "fp8,latent_in=bf16"),
+        ("nemotron-3-super-120b-a12b", "mixer.fc2_latent_proj", "fp8,latent_out=bf16"),
+    ],
+)
+def test_a_projection_that_few_models_have_keeps_16_bits_where_its_file_says_so(
+    model: str, module: str, weights: str
+) -> None:
+    quantisation = {"quant_method": "fp8", "modules_to_not_convert": [module]}
+    spec = from_config(TABLE[model]["config"] | {"quantization_config": quantisation}, "config.json")
+    assert spec.weights == weights
 
 
 @pytest.mark.parametrize(("words", "quantisation"), FILES["refused"])

@@ -8,15 +8,18 @@ does not read is refused.
 
 import difflib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from perfmodel.errors import one_line
 from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import mamba
+from perfmodel.specs.huggingface.biases import biases_of
 from perfmodel.specs.huggingface.families import WRAPPERS, Family, family_of, rows, supported
-from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys, other_spellings, refuse_unread
+from perfmodel.specs.huggingface.gemm_layers import gemm_layers
+from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Fields, Keys, other_spellings, refuse_unread
 from perfmodel.specs.huggingface.quantised import formats_of
-from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS, RopeType
+from perfmodel.specs.huggingface.rotary import rotary
+from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 from perfmodel.specs.models.shape import ModelSpec
 
 __all__ = ["from_config", "supported"]
@@ -40,7 +43,7 @@ def from_config(
     refuse_unread(keys)
     quantised = Keys(data, where) if "quantization_config" in data else keys
     sidecar = Keys(beside, str(Path(where).with_name("hf_quant_config.json"))) if beside else None
-    formats = formats_of(quantised, sidecar, _gemm_layers(keys, shape), shape["model_type"])
+    formats = formats_of(quantised, sidecar, gemm_layers(keys, shape), shape["model_type"])
     return files.parse(ModelSpec, shape | formats, where)
 
 
@@ -80,43 +83,53 @@ def _families(given: Any) -> str:
     return f"one of the {len(supported())} listed in docs/models.md{named}"
 
 
-def _shape(keys: Keys, family: Family) -> dict[str, Any]:
+def _shape(keys: Keys, family: Family) -> Fields:
     """ModelSpec's fields: those of all families, then those of the family's own readers."""
     layers = mamba.depth(keys)
-    heads = keys.integer("num_attention_heads")
-    hidden = keys.integer("hidden_size")
-    longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
-    positions = keys.integer(longest, family.max_position_embeddings or NEEDED, high=MAX_TOKENS)
-    mlp_width = family.mlp_ratio * hidden if family.mlp_ratio else NEEDED
     of_family = family.fields(keys, layers)
-    kv_heads = of_family.get("num_key_value_heads") or _kv_heads(keys, family, heads)
-    head_dim = of_family.get("head_dim") or _head_dim(keys, family, hidden, heads)
-    width = of_family.get("intermediate_size") or family.fixed.get("intermediate_size")
-    if not width:
-        width = keys.integer("intermediate_size", mlp_width)
-    shape = {
+    positions = _positions(keys, family)
+    shape: Fields = {
         "name": _name(keys.where),
         "title": _name(keys.where),
         "model_type": keys.data["model_type"],
-        "num_hidden_layers": of_family.get("num_hidden_layers", layers),
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_dim,
-        "intermediate_size": width,
+        "num_hidden_layers": layers,
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
         "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.rules),
-        **_biases(keys, family),
         "rms_norm_eps": keys.number("rms_norm_eps", family.rms_norm_eps),
-        **_rotary(keys, family, positions),
         "num_nextn_predict_layers": _predicting(keys),
         "source": keys.where,
     }
+    shape |= _widths(keys, family, of_family)
+    shape |= biases_of(keys, family)
+    shape |= rotary(keys, family, positions)
     if keys.defaulted:
         named = ", ".join(dict.fromkeys(keys.defaulted))
         shape["notes"] = f"Not in the file, transformers' defaults: {named}."
     return shape | family.fixed | of_family
+
+
+def _positions(keys: Keys, family: Family) -> int:
+    """The longest sequence, in tokens."""
+    key = "model_max_length" if "model_max_length" in keys.data else "max_position_embeddings"
+    return keys.integer(key, family.max_position_embeddings or NEEDED, high=MAX_TOKENS)
+
+
+def _widths(keys: Keys, family: Family, of_family: Fields) -> Fields:
+    """Widths of the hidden states, of the heads and of the MLP. A width in `of_family` is not read from its
+    usual key.
+    """
+    heads = keys.integer("num_attention_heads")
+    hidden = keys.integer("hidden_size")
+    usual_mlp = family.mlp_ratio * hidden if family.mlp_ratio else NEEDED
+    mlp = of_family.get("intermediate_size") or family.fixed.get("intermediate_size")
+    return {
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": of_family.get("num_key_value_heads") or _kv_heads(keys, family, heads),
+        "head_dim": of_family.get("head_dim") or _head_dim(keys, family, hidden, heads),
+        "intermediate_size": mlp or keys.integer("intermediate_size", usual_mlp),
+    }
 
 
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
@@ -128,6 +141,7 @@ def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
 
 
 def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
+    """The width of a head. Raises InputError where the file does not state it and it does not follow."""
     if "head_dim_needed" in family.rules or keys.data.get("head_dim") is not None:
         return keys.integer("head_dim")
     if hidden % heads:
@@ -137,19 +151,6 @@ def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
     return hidden // heads
 
 
-def _biases(keys: Keys, family: Family) -> dict[str, bool]:
-    if "use_bias" in family.rules:
-        return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("use_bias", True))
-    biased = keys.flag("attention_bias", "bias_default" in family.rules)
-    mlp = keys.flag("mlp_bias", False)
-    if "unbiased" in family.rules and (biased or mlp):
-        raise keys.bad("attention_bias" if biased else "mlp_bias", "false for this architecture")
-    whole = biased and "attention_bias" in family.rules
-    qkv = whole or (biased and "attention_bias_of_qkv" in family.rules)
-    output = keys.flag("attention_out_bias", whole)
-    return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and "mlp_bias" in family.rules}
-
-
 def _predicting(keys: Keys) -> int | None:
     """Number of multi-token prediction layers, if the file states it."""
     key = "num_nextn_predict_layers"
@@ -157,75 +158,6 @@ def _predicting(keys: Keys) -> int | None:
     if keys.data.get(key) is not None:
         return keys.integer(key, low=0, high=MAX_LAYERS)
     return None
-
-
-_SCALING = {
-    "yarn": ("attention_factor", "beta_fast", "beta_slow", "truncate", "mscale", "mscale_all_dim"),
-    "longrope": ("attention_factor", "short_factor", "long_factor"),
-}
-
-
-def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
-    """`rope_theta` and `rope_scaling`, from the old layout or the newer `rope_parameters`."""
-    newer = keys.mapping("rope_parameters")
-    if newer and "full_attention" in newer.data:
-        newer = newer.mapping("full_attention")
-    theta = (newer or keys).number("rope_theta", keys.number("rope_theta", family.rope_theta))
-    scaling = newer or keys.mapping("rope_scaling")
-    share = "partial_rotary_factor"
-    rotary = {"rope_theta": theta, share: (newer or keys).number(share, keys.number(share, 1.0))}
-    if scaling is None:
-        return rotary
-    key = "rope_type" if "rope_type" in scaling.data else "type"
-    rope_type = scaling.data.get(key, "default" if newer else None)
-    if rope_type in ("default", "proportional", "mrope"):
-        return rotary
-    rope_type = "longrope" if rope_type == "su" else rope_type
-    if rope_type not in get_args(RopeType):
-        raise scaling.bad(key, f"one of default, {', '.join(get_args(RopeType))}")
-    fixed = rope_type == "llama3"
-    original = "original_max_position_embeddings"
-    before = keys.integer(original, positions, high=MAX_TOKENS)
-    before = scaling.integer(original, NEEDED if fixed else before, high=MAX_TOKENS)
-    rule = {
-        "rope_type": rope_type,
-        "factor": scaling.number("factor", positions / before if rope_type == "longrope" else NEEDED),
-        original: before,
-    }
-    if fixed:
-        rule |= {name: scaling.number(name) for name in ("low_freq_factor", "high_freq_factor")}
-    optional = {name: scaling.data.get(name) for name in _SCALING.get(rope_type, ())}
-    given = {name: value for name, value in optional.items() if value or value is False}  # 0 stands for null
-    return rotary | {"rope_scaling": rule | given}
-
-
-def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
-    """GEMM -> the layers that have it. ``mtp`` stands for the layers after the model's own."""
-    depth = shape["num_hidden_layers"]
-    moe = shape.get("moe")
-    every = list(range(depth))
-    if "layers_block_type" in keys.data or "hybrid_override_pattern" in keys.data:
-        kinds = mamba.blocks(keys)
-        at = {kind: [i for i in every if kinds[i] == kind] for kind in ("mamba", "attention", "mlp", "moe")}
-    else:
-        types = keys.data.get("layer_types") if shape.get("linear_attention") else None
-        state = [i for i in every if types and types[i] in ("linear_attention", "mamba", "conv")]
-        dense = moe.get("first_dense_layers", 0) if moe else depth
-        at = {"mamba": state, "attention": [i for i in every if i not in state]}
-        at |= {"mlp": every[:dense], "moe": every[dense:]}
-    gemms: tuple[str, ...] = ("qkv_down", "q_up", "o") if shape.get("mla") else ("qkv", "o")
-    if shape.get("low_rank"):
-        gemms = ("qkv", "q_up", "o_down", "o")
-    layers_of = dict.fromkeys(gemms, at["attention"])
-    layers_of |= dict.fromkeys(("state_in", "state_out"), at["mamba"])
-    layers_of |= dict.fromkeys(("gate_up", "down"), at["mlp"])
-    if shape.get("indexer"):
-        layers_of["index_q"] = at["attention"]
-    shared = ("shared_gate_up", "shared_down") if moe and moe.get("shared_intermediate_size") else ()
-    layers_of |= dict.fromkeys(("experts", *shared), at["moe"] if moe else [])
-    if moe and moe.get("latent_size"):
-        layers_of |= dict.fromkeys(("latent_in", "latent_out"), at["moe"])
-    return layers_of | {"mtp": list(range(depth, depth + (shape["num_nextn_predict_layers"] or 0)))}
 
 
 def _name(where: str) -> str:
