@@ -23,7 +23,9 @@ from perfmodel.errors import InputError
 from perfmodel.queueing.policies import in_words, policies
 from perfmodel.specs import GPUSpec, files, load_model, serving_engines
 from perfmodel.specs.boundary.frozen import annotations
-from perfmodel.specs.devices import gpu
+from perfmodel.specs.boundary.units import Quantity
+from perfmodel.specs.devices import loading
+from perfmodel.specs.devices.gpu import Link
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.families import family_of, rows
 from perfmodel.specs.models import model
@@ -32,23 +34,23 @@ from perfmodel.speculation import Workload, predict, speedups
 # Devices.
 
 GPUS = files.bundled_names("gpus")
-ACCELERATORS = [name for name in GPUS if gpu.load_bundled(name).kind != "cpu"]
+ACCELERATORS = [name for name in GPUS if loading.load_bundled(name).kind != "cpu"]
 
 
-def sourced(device: GPUSpec) -> dict[str, gpu.Quantity]:
-    quantities: dict[str, gpu.Quantity] = {f"peak.{name}": q for name, q in device.peak.items()}
+def sourced(device: GPUSpec) -> dict[str, Quantity]:
+    quantities: dict[str, Quantity] = {f"peak.{name}": q for name, q in device.peak.items()}
     for name in annotations(GPUSpec):
         value = getattr(device, name)
-        if isinstance(value, gpu.Quantity):
+        if isinstance(value, Quantity):
             quantities[name] = value
-        elif isinstance(value, gpu.Link):
+        elif isinstance(value, Link):
             quantities[name] = value.per_direction
     return quantities
 
 
 @pytest.mark.parametrize("name", GPUS)
 def test_a_device_is_named_by_its_file_and_sourced(name: str) -> None:
-    device = gpu.load_bundled(name)
+    device = loading.load_bundled(name)
     assert device.name == name
     assert gpu_catalogue.CATALOGUE.faults(device) == []
     for key, q in sourced(device).items():
@@ -59,14 +61,14 @@ def test_a_device_is_named_by_its_file_and_sourced(name: str) -> None:
 def test_aliases_of_devices_are_unique_lower_case_and_no_names() -> None:
     seen = list(GPUS)
     for name in GPUS:
-        seen += gpu.load_bundled(name).aliases
+        seen += loading.load_bundled(name).aliases
     assert len(seen) == len(set(seen))
     assert all(alias == alias.lower() for alias in seen)
 
 
 @pytest.mark.parametrize("name", ACCELERATORS)
 def test_a_roofline_is_plausible(name: str) -> None:
-    device = gpu.load_bundled(name)
+    device = loading.load_bundled(name)
     bf16 = device.peak_flops("bf16")
     assert 20 < bf16 / device.memory_bandwidth_bytes_per_s < 600  # FLOP a byte: M4 Max 23, TPU v6e 560
     assert 8e9 <= device.memory_bytes <= 512e9

@@ -6,7 +6,8 @@ from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
 from perfmodel.specs import GPUSpec, calibration_of, engine_of, load_calibration, load_gpu, serving_engines
 from perfmodel.specs.boundary.files import bundled_names
-from perfmodel.specs.devices.gpu import Precision, Quantity
+from perfmodel.specs.boundary.units import Quantity
+from perfmodel.specs.devices.gpu import Precision
 
 
 def _scaled(factor: float) -> Any:

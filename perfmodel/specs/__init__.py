@@ -31,7 +31,8 @@ from perfmodel.specs.calibrations.fit_errors import (
     square,
 )
 from perfmodel.specs.calibrations.loading import load_calibration, over_host, read_kernels, with_engine
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu, modelled_power_limit
+from perfmodel.specs.devices.gpu import GPUSpec, modelled_power_limit
+from perfmodel.specs.devices.loading import load_gpu
 from perfmodel.specs.engines.backends import attention_of, engine_attention
 from perfmodel.specs.engines.engines import (
     DRIFT,

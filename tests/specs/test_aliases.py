@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel import InputError, whatif
 from perfmodel.specs import files, load_gpu, load_model, short_name
-from perfmodel.specs.devices import gpu
+from perfmodel.specs.devices import loading
 from perfmodel.specs.models import model
 
 DEVICES = {
@@ -81,7 +81,7 @@ FORMATS = {
 
 def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
     for pasted, name in DEVICES.items():
-        assert load_gpu(pasted) == load_gpu(f"  {pasted.upper()} ") == gpu.load_bundled(name)
+        assert load_gpu(pasted) == load_gpu(f"  {pasted.upper()} ") == loading.load_bundled(name)
     for pasted, name in MODELS.items():
         bundled = model.load_bundled(name)
         limit = {"max_position_embeddings": load_model(pasted).max_position_embeddings}  # of a variant
@@ -108,7 +108,7 @@ def test_a_checkpoint_whose_name_ends_with_its_format(given, meant) -> None:
 @pytest.mark.parametrize(
     ("load", "names_of", "kind"),
     [
-        (gpu, gpu.other_names, "gpus"),
+        (loading, loading.other_names, "gpus"),
         (model, model.other_names, "models"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from perfmodel.specs import GPUSpec, files, load_gpu
-from perfmodel.specs.devices.gpu import Quantity
+from perfmodel.specs.boundary.units import Quantity
 from tests.refusals import refused
 from tests.specs.configs import DEVICE, page
 

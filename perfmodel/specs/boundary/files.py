@@ -17,7 +17,6 @@ from msgspec import convert
 
 from perfmodel.errors import InputError, about_file, one_line, shortened, unknown_name
 from perfmodel.reading import data_folder, is_folder, read_text
-from perfmodel.specs.boundary.faults import find_fault, required
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 
 MAX_FILE_BYTES = 4 * 2**20
@@ -116,6 +115,8 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     try:
         return convert(data, spec, str_keys=True)
     except (ValueError, OverflowError):  # the latter of numbers with thousands of digits
+        from perfmodel.specs.boundary.faults import find_fault, required  # only a refusal needs it
+
         place, message = find_fault(spec, data)
     needed = required(spec)
     with about_file(where):

@@ -1,6 +1,14 @@
-"""Unit names to SI factors. GB is 10^9 bytes and GiB is 2^30, here and everywhere else."""
+"""Quantities of files: a number with a unit and a source, and its allowed range.
 
-from typing import Literal
+GB is 10^9 bytes and GiB is 2^30, here and everywhere else.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from perfmodel.immutable import Immutable
+from perfmodel.specs.boundary.frozen import Frozen, Text
 
 Unit = Literal[
     "B",
@@ -38,7 +46,45 @@ FACTORS: dict[Unit, float] = {
     "us": 1e-6,
     "count": 1.0,
 }
+"""Unit -> the same in SI units: bytes, bytes/s, FLOP/s, Hz, W, s."""
 
 BYTES = ("B", "MB", "MiB", "GB", "GiB")
 BYTES_PER_S = ("GB/s", "TB/s")
 FLOPS = ("GFLOP/s", "TFLOP/s", "TOP/s")
+
+
+class Quantity(Frozen):
+    """One number with its unit and its source. `evidence` marks figures that no vendor page prints."""
+
+    value: Annotated[float, Meta(ge=1e-6, le=1e18)]
+    unit: Unit
+    source: Text
+    evidence: Literal["published", "derived", "recalled", "measured"] = "published"
+
+    @property
+    def si(self) -> float:
+        """The value in SI units (bytes, bytes/s, FLOP/s, Hz, W)."""
+        return self.value * FACTORS[self.unit]
+
+
+class Bounds(Immutable):
+    """The allowed units of a quantity, and its range in SI units over all plausible devices.
+
+    words: the range in words, for refusals. whole: whether only whole numbers are allowed.
+    """
+
+    units: tuple[str, ...]
+    low: float
+    high: float
+    words: str
+    whole: bool = False
+
+    def check(self, name: str, quantity: Quantity | None) -> None:
+        """Refuse (ValueError, naming the field `name`) another unit, or a value outside the range."""
+        if quantity is None:
+            return
+        if quantity.unit not in self.units:
+            raise ValueError(f"{name}: unit must be {' or '.join(self.units)}, given {quantity.unit}")
+        value = quantity.si
+        if not self.low <= value <= self.high or (self.whole and value != int(value)):
+            raise ValueError(f"{name}: must be {self.words}, given {quantity.value:g} {quantity.unit}")

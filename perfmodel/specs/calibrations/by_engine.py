@@ -8,11 +8,11 @@ from typing import Any
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary.files import bundled_names, looks_like_path, spelling
-from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.loading import load_bundled, load_calibration
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.devices.loading import load_gpu
 from perfmodel.specs.engines.engines import BUILD, DRIFT, borrowed_scopes, engines, release
 from perfmodel.specs.engines.serving import (
     ResearchStack,
@@ -46,6 +46,11 @@ def parse_engine(given: Any, flag: str = "--engine") -> str:
     if word not in ENGINES:
         word = programs().get(spelling(named), word)
     if word not in ENGINES:
+        from perfmodel.specs.boundary.unlisted import (  # only a refusal needs it
+            refuse_unlisted,
+            unlisted_names,
+        )
+
         refuse_unlisted(flag, named, unlisted_names().engines)
         raise unknown_name(flag, "engine", named, ENGINES)
     text = f"{word}{at}{version}"

@@ -25,7 +25,8 @@ from perfmodel.specs.calibrations.fit_errors import (
     StatedFit,
     StepKind,
 )
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.devices.loading import load_gpu
 from perfmodel.specs.engines.engines import engines, release
 
 

@@ -7,15 +7,16 @@ rate): one device computes at a time.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs.boundary.units import Quantity, Unit
+from perfmodel.specs.devices.gpu import GPUSpec
 
 SIGN = "+"
 
 
-def combined(parts: Sequence[Any], flag: str = "--hardware") -> Any:
-    """One device (`GPUSpec`) with the memory of all, whose rates are those of the devices in turn.
+def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
+    """One device with the memory of all, whose rates are those of the devices in turn.
 
     Its other figures are those of the largest part. Raises InputError for devices of several makers, and for
     one without a memory size.
@@ -28,13 +29,14 @@ def combined(parts: Sequence[Any], flag: str = "--hardware") -> Any:
     names = [part.name for part in parts]
     source = f"{', '.join(names)} in turn, with layers in proportion to memory"
 
-    def sourced(like: Any, value: float, unit: str) -> Any:
-        return like.replace(value=value, unit=unit, source=source, evidence="derived")
+    def derived(quantity: Quantity, value: float, unit: Unit) -> Quantity:
+        return quantity.replace(value=value, unit=unit, source=source, evidence="derived")
 
-    def rate(rates: Sequence[Any]) -> Any:
+    def rate(rates: Sequence[Quantity]) -> Quantity:
+        """The rate of all in turn, in the unit of the first."""
         whole = 1.0 / sum(share / each.si for share, each in zip(shares, rates, strict=True))
         first = rates[0]
-        return sourced(first, whole / (first.si / first.value), first.unit)
+        return derived(first, whole / (first.si / first.value), first.unit)
 
     largest = parts[sizes.index(max(sizes))]
     precisions = [p for p in largest.peak if all(p in part.peak for part in parts)]
@@ -42,7 +44,7 @@ def combined(parts: Sequence[Any], flag: str = "--hardware") -> Any:
         name=SIGN.join(names),
         title=f" {SIGN} ".join(part.title for part in parts),
         in_turn=tuple(names),
-        memory=sourced(largest.stated_memory, sum(sizes), "B"),
+        memory=derived(largest.stated_memory, sum(sizes), "B"),
         reported_memory=None,
         working_set=None,
         memory_bandwidth=rate([part.memory_bandwidth for part in parts]),
@@ -52,7 +54,7 @@ def combined(parts: Sequence[Any], flag: str = "--hardware") -> Any:
     )
 
 
-def parts_of(name: str, load: Callable[[str, str], Any], flag: str) -> list[Any]:
+def parts_of(name: str, load: Callable[[str, str], GPUSpec], flag: str) -> list[GPUSpec]:
     """The devices of a name with `SIGN` between them; empty for other names, as ``ryzen ai max+ 395``.
 
     The ``395 (Strix Halo)`` of that name goes on with what stands before it.

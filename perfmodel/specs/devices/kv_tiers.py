@@ -4,7 +4,8 @@ from functools import cache
 
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen
-from perfmodel.specs.devices.gpu import GPUSpec, Quantity
+from perfmodel.specs.boundary.units import Quantity
+from perfmodel.specs.devices.gpu import GPUSpec
 
 
 class Tier(Frozen):

@@ -10,8 +10,9 @@ from msgspec import Meta
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive, Share, Text
+from perfmodel.specs.boundary.units import Quantity
 from perfmodel.specs.calibrations.fit_errors import LogError
-from perfmodel.specs.devices.gpu import GPUSpec, Quantity
+from perfmodel.specs.devices.gpu import GPUSpec
 
 Evidence = Literal["measured", "assumed"]
 Direction = Literal["dispatch", "combine"]

@@ -18,7 +18,8 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive, Text
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, StatedFit
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.devices.loading import load_gpu
 
 Fact = TypeVar("Fact")
 FOLDER = "fitted"

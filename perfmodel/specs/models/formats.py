@@ -5,7 +5,6 @@ from collections.abc import Collection
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.immutable import Immutable
-from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 from perfmodel.specs.models.ggml import BLOCKS, MIXES, of_mix
 from perfmodel.specs.models.mlx import MXFP4, of_bits
 
@@ -160,6 +159,11 @@ def _format(name: str, flag: str) -> Format:
             flag, None, "the file (--model FILE.gguf) or its mean (as 4.9bpw): this mix differs", name
         )
     if key not in WEIGHT_FORMATS:
+        from perfmodel.specs.boundary.unlisted import (  # only a refusal needs it
+            refuse_unlisted,
+            unlisted_names,
+        )
+
         refuse_unlisted(flag, name, unlisted_names().weight_formats)
         raise unknown_name(flag, "weight format", name, _SHOWN)
     return WEIGHT_FORMATS[key]

@@ -12,7 +12,6 @@ from perfmodel.errors import InputError, about_file
 from perfmodel.parse import parse_text
 from perfmodel.reading import data_folder, exists, is_file, is_folder, read_rows
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 from perfmodel.specs.models.components import MLA, MoE, RopeScaling
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, ollama_tag, repository
@@ -69,6 +68,11 @@ def _bundled(name: str, flag: str) -> str:
     try:
         return files.bundled_name("models", "model", name, flag, aliases)
     except InputError:
+        from perfmodel.specs.boundary.unlisted import (  # only a refusal needs it
+            refuse_unlisted,
+            unlisted_names,
+        )
+
         refuse_unlisted(flag, name.rpartition("/")[2], unlisted_names().models)
         raise
 

@@ -1,0 +1,131 @@
+"""Finds a device: bundled by name or alias, from a file, or with another memory or PCIe link than listed."""
+
+import re
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.parse import parse_text
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.units import Quantity
+from perfmodel.specs.devices.gpu import STATED_BY_QUESTION, GPUSpec, Link
+
+PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
+"""PCIe generation of a server -> nominal GB/s of 16 lanes, one way."""
+
+
+def other_names(data: Mapping[str, Any]) -> list[str]:
+    """Title and aliases of a bundled device from its file, also with the vendor's name in front."""
+    listed = data.get("aliases", ())
+    return [data["title"], *listed, *[f"{data['vendor']} {alias}" for alias in (data["name"], *listed)]]
+
+
+NAMING = ("name", "title", "vendor", "aliases")
+"""Keys of a device file whose values name it."""
+
+
+@cache
+def aliases() -> dict[str, str]:
+    """Spelling of another name -> the bundled device that has it."""
+    return files.alias_table("gpus", NAMING, other_names)
+
+
+@lru_cache(maxsize=256)
+def _alias(key: str) -> str | None:
+    """The bundled device with an alias, from the files that may have it; None if none has."""
+    return files.alias_table("gpus", NAMING, other_names, key.split("-")).get(key)
+
+
+@cache
+def load_bundled(name: str) -> GPUSpec:
+    """A bundled device by its exact name."""
+    return files.load_bundled(GPUSpec, "gpus", name)
+
+
+def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
+    """A device by bundled name, alias (the name that ``nvidia-smi`` prints is one) or path; for a folder its
+    newest file.
+
+    ``l40s:pcie5`` is the device in a server of that PCIe generation (`_in_box`), ``m3-ultra:96gb`` one with
+    that much memory (`_with_memory`). ``rtx-3090+rtx-4090`` is both in turn (`in_turn`). Raises InputError
+    with the nearest names.
+    """
+    text = re.sub("(?i) w/ ", " ", parse_text(name, flag))
+    if "+" in text and files.spelling(text.strip()) not in aliases():
+        from perfmodel.specs.devices.in_turn import combined, parts_of  # only a name of several devices
+
+        if parts := parts_of(text, load_gpu, flag):
+            return combined(parts, flag)
+    board, _, pcie = text.partition(":pcie")
+    if pcie:
+        return _in_box(board, pcie, flag)
+    sized = re.fullmatch(r"(.+):([1-9]\d{0,4})gb", board, re.IGNORECASE)
+    if sized:
+        return _with_memory(load_gpu(sized[1], flag), sized[2], f"{flag} {board}")
+    if files.looks_like_path(board):
+        return _of_file(board)
+    bundled = _bundled_name(board, flag)
+    return load_gpu(bundled, flag) if ":" in bundled else load_bundled(bundled)
+
+
+def _in_box(board: str, generation: str, flag: str) -> GPUSpec:
+    """A device in a server of a PCIe generation, without the bridge between devices that some have (as
+    ``rtx-3090``). Raises InputError for another generation.
+    """
+    if generation not in PCIE:
+        allowed = f"NAME:pcie followed by one of {', '.join(PCIE)}"
+        raise refuse(flag, None, allowed, f"{board}:pcie{generation}")
+    gpu = load_gpu(board, flag)
+    is_bridged = gpu.link is not None and gpu.link.devices is not None
+    source = f"PCIe {generation}.0 x16 nominal rate"
+    nominal = Quantity(value=PCIE[generation], unit="GB/s", source=source)
+    host_link = Link(name=f"PCIe {generation}.0 x16", per_direction=nominal)
+    return gpu.replace(link=None if is_bridged else gpu.link, host_link=host_link)
+
+
+def _with_memory(gpu: GPUSpec, size: str, asked: str) -> GPUSpec:
+    """The listed device with this much memory (``m4-max:36gb`` has fewer cores), else this device with it.
+
+    size: in the unit of the device's memory, GB or GiB. asked: the flag and its value, for the source.
+    """
+    sibling = re.sub(r"-\d+gb$", f"-{size}gb", gpu.name)
+    if sibling in files.bundled_names("gpus"):
+        return load_bundled(sibling)
+    is_binary = gpu.memory is not None and gpu.memory.unit in ("GiB", "MiB")
+    memory = Quantity(
+        value=float(size),
+        unit="GiB" if is_binary else "GB",
+        source=f"{STATED_BY_QUESTION} {asked}",
+    )
+    return gpu.replace(memory=memory, reported_memory=None)
+
+
+def _of_file(name: str) -> GPUSpec:
+    """The device of a file. A calibration that it names by path is relative to it."""
+    path = files.newest(Path(name), "*-device.yaml")
+    gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
+    if files.looks_like_path(gpu.calibration):
+        return gpu.replace(calibration=str(path.parent / gpu.calibration))
+    return gpu
+
+
+@lru_cache(maxsize=256)
+def _bundled_name(name: str, flag: str) -> str:
+    """The listed name of a device; one question asks for it hundreds of times."""
+    key = files.spelling(name)
+    if key not in files.bundled_names("gpus") and (alias := _alias(key)) is not None:
+        return alias
+    try:
+        return files.bundled_name("gpus", "device", name, flag, aliases)
+    except InputError:
+        from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names  # names not listed
+        from perfmodel.specs.devices.pasted import pasted_name
+
+        spelled = [*aliases().items(), *((each, each) for each in files.bundled_names("gpus"))]
+        pasted = pasted_name(name, flag, _bundled_name, spelled, load_bundled)
+        if pasted is None:
+            refuse_unlisted(flag, name, unlisted_names().devices)
+            raise
+        return pasted

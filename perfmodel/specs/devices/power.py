@@ -1,0 +1,59 @@
+"""The power that a device draws, and an iteration under a power limit."""
+
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from perfmodel.operations import Floats
+from perfmodel.specs.boundary.frozen import Frozen, Share, Text
+
+Watts = Annotated[float, Meta(gt=0, le=1e6)]
+NEWTON_STEPS = 10
+"""Steps until the clock under a power limit is exact; the smallest clocks need them all."""
+
+
+class PowerDraw(Frozen):
+    """The power that a device draws, fitted to runs of one model at batch 1 and several power limits.
+
+    limit_w, lowest_limit_w: the limit of the device's other measurements, and the lowest one measured.
+    static_w: power at any clock. joules_per_byte, joules_per_flop: energy at the clock of `limit_w`, which
+    falls with the square of the clock. memory_share: share of the memory bandwidth at which bytes are loaded
+    at any clock; the rest of an iteration slows with the clock.
+    """
+
+    limit_w: Watts
+    lowest_limit_w: Watts
+    static_w: Watts
+    joules_per_byte: Annotated[float, Meta(gt=0, le=1e-6)]
+    joules_per_flop: Annotated[float, Meta(gt=0, le=1e-6)]
+    memory_share: Share
+    model: str
+    source: Text
+
+    def __post_init__(self) -> None:
+        if not self.static_w < self.lowest_limit_w <= self.limit_w:
+            raise ValueError("static_w, lowest_limit_w and limit_w must rise")
+
+    def limited(
+        self, limit_w: Floats | None, seconds: Floats, free_s: Floats, moved: Floats, flops: Floats
+    ) -> tuple[Floats, Floats]:
+        """Seconds and joules of an iteration under a power limit; None is `limit_w` of the measurements.
+
+        seconds: its time without a limit. free_s: the part of it that does not depend on the clock. moved,
+        flops: bytes and FLOPs of the iteration. All broadcast together.
+
+        Power at clock x <= 1 (1 is that of `limit_w`) is static_w + j x^2 / (f + r / x), with j joules beyond
+        the static power, f seconds that do not depend on the clock and r that do. Newton's method solves it
+        for the limit.
+        """
+        limit = self.limit_w if limit_w is None else limit_w
+        joules = self.joules_per_byte * moved + self.joules_per_flop * flops
+        joules = np.minimum(joules, (self.limit_w - self.static_w) * seconds)
+        watts = np.minimum(limit - self.static_w, joules / seconds)
+        clock: Floats = 1.0
+        for _ in range(NEWTON_STEPS):
+            excess = joules * clock**3 - watts * (free_s * clock + seconds - free_s)
+            clock = clock - excess / (3.0 * joules * clock**2 - watts * free_s)
+        slowed_s = free_s + (seconds - free_s) / clock
+        return slowed_s, self.static_w * slowed_s + joules * clock**2
