@@ -33,15 +33,22 @@ def _two_digits(value: float) -> str:
     return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
 
 
+def counted(number: int | str, noun: str) -> str:
+    """1 client, 8 clients, 0 clients, 2.5 requests: a number with a noun whose plural ends in s.
+
+    number: a text where it has another format than that of a whole number.
+    """
+    return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
+
+
 def clients(number: int) -> str:
     """1 client, 8 clients."""
-    return f"{number} client{'s' * (number != 1)}"
+    return counted(number, "client")
 
 
 def request_rate(rate: float, digits: str = "g") -> str:
     """1 request/s, 2.5 requests/s. digits: the format of the number."""
-    number = format(rate, digits)
-    return f"{number} request{'s' * (number != '1')}/s"
+    return f"{counted(format(rate, digits), 'request')}/s"
 
 
 def size(value: float) -> str:
@@ -77,6 +84,14 @@ def context_text(value: float) -> str:
 def ratio_text(value: float | None) -> str:
     """A speedup: 1.34x; a word for an unknown one."""
     return UNKNOWN if value is None else f"{value:.2f}x"
+
+
+def range_text(interval: tuple[float, float] | None) -> str:
+    """An interval of seconds behind its value, as in `` (17 ms to 29 ms)``; empty without one."""
+    if interval is None:
+        return ""
+    low, high = interval
+    return f" ({seconds(low)} to {seconds(high)})"
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 import click
 from click.shell_completion import shell_complete
 
-from perfmodel.cli import completion
 from perfmodel.errors import InputError, not_installed, one_line, unknown_name
 
 HEADINGS = {
@@ -100,6 +99,9 @@ def app() -> None:
     """
 
 
+COMPLETION = "_PERFMODEL_COMPLETE"
+"""The variable asks for the script of a shell (``bash_source``). The script sets it to ask for completions.
+"""
 TERMINATED = 143
 """Exit status after SIGTERM, as shells give it."""
 
@@ -126,8 +128,8 @@ def run(arguments: Sequence[str]) -> int:
     # file names may have any character
     getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
-        if shell := os.environ.get(completion.VARIABLE):
-            return shell_complete(app, {}, "perfmodel", completion.VARIABLE, shell)
+        if shell := os.environ.get(COMPLETION):
+            return shell_complete(app, {}, "perfmodel", COMPLETION, shell)
         with app.make_context("perfmodel", list(arguments) or ["--help"]) as ctx:
             status = app.invoke(ctx)
         sys.stdout.flush()

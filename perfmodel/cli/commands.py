@@ -11,13 +11,13 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
+from importlib import import_module
 from typing import Annotated, Any, get_type_hints
 
 import click
 
 from perfmodel.answers.declaration import Argument, Question, Verb, arguments, declared_by, flag
 from perfmodel.answers.readers import Read
-from perfmodel.cli import completion
 from perfmodel.cli.output import each, show, show_rows
 from perfmodel.errors import InputError, unknown_name
 
@@ -112,8 +112,8 @@ class GroupedCommand(click.Command):
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
         params: list[Any] = self.get_params(ctx)
         if self.is_long and HELP_ALL not in ctx.meta:
-            own = {param.name for param in self.params}
-            params = [p for p in params if p.required or p.name in MAIN or p.name not in own]
+            declared = {param.name for param in self.params}
+            params = [p for p in params if p.required or p.name in MAIN or p.name not in declared]
         common = COMMON if {*COMMON} <= {param.name for param in params} else ()
         for param in params:
             if isinstance(param, Place):
@@ -158,8 +158,10 @@ class App(click.Group):
 
 
 def _help_all() -> click.Option:
-    def show_all(ctx: click.Context, _: click.Parameter, given: bool) -> None:
-        if given:
+    """The flag that shows the help with all flags."""
+
+    def show_all(ctx: click.Context, _: click.Parameter, is_given: bool) -> None:
+        if is_given:
             ctx.meta[HELP_ALL] = True
             click.echo(ctx.get_help())
             ctx.exit()
@@ -177,8 +179,9 @@ command = partial(click.command, cls=GroupedCommand)
 def _flags(param: Any) -> str:
     """A short flag, the flag itself, and the form of its value."""
     short = [flag for flag in param.opts if not flag.startswith("--")]
-    own = next(flag for flag in param.opts if flag.startswith("--"))
-    return ", ".join([*short, own]) + ("" if param.is_flag else f" {param.metavar}")
+    long = next(flag for flag in param.opts if flag.startswith("--"))
+    value = "" if param.is_flag else f" {param.metavar}"
+    return ", ".join([*short, long]) + value
 
 
 def _help_text(words: str, param: Any) -> str:
@@ -202,7 +205,7 @@ def takes(question_class: type[Question], *several: str) -> Callable[[Command], 
     """
 
     def decorate(command: Command) -> Command:
-        own = _declared(command)
+        of_command = _declared(command)
         defaults = inspect.signature(question_class).parameters
 
         @wraps(command)
@@ -210,25 +213,25 @@ def takes(question_class: type[Question], *several: str) -> Callable[[Command], 
             given = {name: values.pop(name) for name in arguments(question_class)}
             typed = {name: value for name, value in given.items() if _is_given(value)}
             questions = list(made(question_class, typed, several))
-            return command(questions if several else questions[0], **_read(own, values))
+            return command(questions if several else questions[0], **_read(of_command, values))
 
         declared = {
             name: (argument, defaults[name].default) for name, argument in arguments(question_class).items()
         }
-        return _with_parameters(filled, declared | own)
+        return _with_parameters(filled, declared | of_command)
 
     return decorate
 
 
 def flagged(command: Command) -> Command:
     """Turns a command's parameters into flags or positional arguments, each read before the call."""
-    own = _declared(command)
+    declared = _declared(command)
 
     @wraps(command)
     def called(**values: Any) -> Any:
-        return command(**_read(own, values))
+        return command(**_read(declared, values))
 
-    return _with_parameters(called, own)
+    return _with_parameters(called, declared)
 
 
 Declared = dict[str, tuple[Argument, Any]]
@@ -244,11 +247,17 @@ def _declared(command: Command) -> Declared:
     return {name: (argument, parameters[name].default) for name, argument in declared.items() if argument}
 
 
-def _read(own: Declared, values: dict[str, Any]) -> dict[str, Any]:
-    return {n: a.value(values[n], n) if _is_given(values[n]) else default for n, (a, default) in own.items()}
+def _read(declared: Declared, values: dict[str, Any]) -> dict[str, Any]:
+    """Parameter -> the value that its argument reads from the given one, or its default."""
+    read = {}
+    for name, (argument, default) in declared.items():
+        given = values[name]
+        read[name] = argument.value(given, name) if _is_given(given) else default
+    return read
 
 
 def _is_given(value: Any) -> bool:
+    """Whether the command line states a value: click gives None, False or () for an absent flag."""
     return value not in (None, False, ())
 
 
@@ -304,14 +313,24 @@ def _parameter(name: str, argument: Argument, default: Any) -> click.Parameter:
         "type": bool if switch else str,
     }
     if argument.listed:
-        common["shell_complete"] = partial(completion.names, argument.listed)
+        common["shell_complete"] = partial(_completed, argument.listed)
     if argument.place:
         return Place([name], argument.help, nargs=-1 if argument.repeated else 1, **common)
     common |= {"help": argument.help, "is_flag": switch or None, "multiple": argument.repeated}
     return Flag((name, argument.flag, *argument.also.split()), argument.group, **common)
 
 
+def _completed(verb: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The last name of a list, completed from the names of ``perfmodel VERB list`` (click's completion in
+    bash, zsh and fish).
+    """
+    before, comma, begun = incomplete.rpartition(",")
+    names = import_module(f"perfmodel.cli.{verb}").CATALOGUE.names()
+    return [before + comma + name for name in names if name.startswith(begun)]
+
+
 def _spelled(default: Any) -> str:
+    """A default as help shows it: ``8``, ``1,4``."""
     values = default if isinstance(default, tuple) else (default,)
     return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
 

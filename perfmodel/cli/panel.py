@@ -3,22 +3,19 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from perfmodel.answers.point.not_modelled import NOT_MODELLED
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif_answer import BASELINE, Move, WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.answers.text import (
-    NONE,
     UNKNOWN,
     context_text,
     devices,
     draft_in_words,
     kv_cache_text,
-    limiter,
+    range_text,
     ratio_text,
     seconds,
     size,
-    tokens,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
 from perfmodel.specs import COVERAGE, DRIFT, ENGINES, serving_engines
@@ -63,8 +60,10 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     older = _older_version(a, query)
     facts(older | _facts(a, why, verbose))
     if verbose:
-        _passes(a)
-        facts(_more(a))
+        from perfmodel.cli.panel_details import more_facts, print_passes  # the short answer needs neither
+
+        print_passes(a)
+        facts(more_facts(a))
     if a.sensitivity is not None:
         moves(a.sensitivity)
     told_by_memory = a.memory.shortage(float(a.query.batch))
@@ -200,11 +199,11 @@ def _layout(a: WhatIf, query: Query) -> str | None:
 
 def _time(a: WhatIf) -> str:
     """Time per token and throughput with the draft, and those of the baseline."""
-    step = f"{seconds(a.ar_tpot_s)} per token{_range(a.ar_tpot_interval)}"
+    step = f"{seconds(a.ar_tpot_s)} per token{range_text(a.ar_tpot_interval)}"
     baseline = f"{step}, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
     if not a.query.gamma:
         return f"{baseline}{_throughputs(a.ar_tpot_interval, a.query.batch)}"
-    iteration = f"{seconds(a.iteration_s)} per iteration{_range(a.iteration_interval)}"
+    iteration = f"{seconds(a.iteration_s)} per iteration{range_text(a.iteration_interval)}"
     text = f"{iteration}; baseline {baseline}"
     if a.tpot_s is None:
         return text
@@ -248,54 +247,6 @@ def _acceptance(a: WhatIf) -> str:
     return f"{text}; breaks even at {a.break_even_alpha:.2f}"
 
 
-def _passes(a: WhatIf) -> None:
-    """Each pass with its bounds."""
-    steps = {"baseline step": a.target_step}
-    if a.query.gamma:
-        steps |= {"draft step": a.draft_step, "verification": a.verify_step}
-    rows = []
-    for name, step in steps.items():
-        times = (seconds(step.lower_s), seconds(step.predicted_s), seconds(step.serial_s))
-        rows.append((name, *times, limiter(step.limiter)))
-    table(("one pass", "lower bound", "predicted", "no overlap", "limited by"), rows)
-
-
-def _more(a: WhatIf) -> dict[str, str]:
-    """The parts of the full answer that the short one leaves out."""
-    r = a.cost_ratios
-    turn = a.inflection
-    m = a.memory
-    rows = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_range(a.ar_tpot_interval)}"}
-    if a.query.gamma:
-        ratios = f"draft/target {r.draft_to_target:.2f}, verification/target {r.verify_to_target:.2f}"
-        rows["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} per iteration outside the passes"
-    if (ends := a.acceptance.tokens_per_iteration_interval) is not None:
-        rows["tokens"] = "{:.2f} to {:.2f} per iteration if acceptance changes with the position".format(
-            *ends
-        )
-    if a.query.gamma and a.speedup is not None:
-        rows["break-even context"] = tokens(turn.break_even_context)
-        rows["inflection context"] = (
-            f"{tokens(turn.inflection_context)} (from here on a larger batch does not reduce the speedup)"
-        )
-        n = a.break_even_new_tokens
-        earned = "never breaks even" if n is None else f"breaks even after {n} new token{'s' * (n != 1)}"
-        rows["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, which {earned}"
-    if (start := turn.memory_bound_context) == 1:
-        rows["memory-bound context"] = "1 (loading takes longer than computing at every context)"
-    else:
-        never = f"{NONE} (at long contexts, computing takes longer than loading)"
-        rows["memory-bound context"] = never if start is None else tokens(start)
-    draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
-    together = a.query.layer_split > 1 or "+" in a.query.hardware
-    holds = "the devices hold" if together else "each device holds"
-    rows[holds] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
-    rows["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
-    if a.calibration.fitted_on and not a.calibration.rests_on:
-        rows["fitted on"] = ", ".join(a.calibration.fitted_on)
-    return rows | {"not modelled": ", ".join(NOT_MODELLED)}
-
-
 def moves(rows: Iterable[Move]) -> None:
     """The inputs that change the speedup, the strongest first."""
     cells = []
@@ -323,13 +274,6 @@ def _throughputs(tpot_interval: tuple[float, float] | None, batch: int) -> str:
         return ""
     least, most = tpot_interval
     return f" ({batch / most:,.0f} to {batch / least:,.0f})"
-
-
-def _range(interval: tuple[float, float] | None) -> str:
-    """An interval of seconds in brackets; empty without one."""
-    if interval is None:
-        return ""
-    return " ({} to {})".format(*map(seconds, interval))
 
 
 def _engine(a: WhatIf) -> str:

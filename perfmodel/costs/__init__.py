@@ -4,7 +4,7 @@
 """
 
 from perfmodel.costs.cache_reads import selection
-from perfmodel.costs.gemms import Experts
+from perfmodel.costs.experts import Experts
 from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.passes import cache_upkeep, core, forward, host_launches, model_ops

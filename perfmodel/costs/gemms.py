@@ -1,4 +1,4 @@
-"""The GEMMs of one device: weights, FLOPs and activations of each projection, summed over its layers."""
+"""The dense projections of one device: weights, FLOPs and activations of each, summed over its layers."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from perfmodel.immutable import Immutable
-from perfmodel.operations import Floats
 from perfmodel.specs import (
     MLA,
     AttentionHeads,
@@ -53,85 +52,6 @@ def stacked_by_format(projections: Iterable[Linear], ndim: int) -> tuple[Linear,
         Linear(form.name, form, **{name: stacked(alike, name) for name in numbers}, gathered=gathered)
         for (form, gathered), alike in by_format.items()
     )
-
-
-class Experts(Immutable):
-    """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
-
-    num_experts: with redundant copies. popularity: shape of the gamma distribution of the experts' shares of
-    the tokens; 0 means equally likely experts. groups: expert-parallel groups of devices. Each expert is
-    split within its group only, and a pass waits for the group with the most touched experts. architecture:
-    of the model (``model_type``).
-    """
-
-    form: Format
-    layers: int
-    kernels: int
-    num_experts: int
-    experts_per_token: int
-    expert_weight_bytes: float
-    expert_columns: float
-    flops_per_token: float
-    activation_bytes_per_token: float
-    routed_bytes_per_token: float
-    popularity: float
-    groups: int
-    architecture: str = ""
-
-    @property
-    def held_bytes(self) -> float:
-        """Weights of all experts that one device holds."""
-        return self.num_experts / self.groups * self.expert_weight_bytes
-
-    def touched(self, tokens: Floats) -> Floats:
-        """Expected distinct experts that independently routed tokens touch."""
-        return touched(self.num_experts, self.experts_per_token, tokens, self.popularity)
-
-    def fullest(self, tokens: Floats) -> Floats:
-        """Expected distinct experts that such tokens touch in the fullest group, at most all that it holds.
-
-        Each of the H experts of a group is touched with probability p, so a group touches H p experts with
-        standard deviation sqrt(H p (1 - p)), taken as normal (`deviations_of_largest`).
-        """
-        experts_of_group = self.num_experts / self.groups
-        share = self.touched(tokens) / self.num_experts
-        most = deviations_of_largest(self.groups)
-        mean = experts_of_group * share
-        deviation = np.sqrt(mean * (1.0 - share))
-        return np.minimum(mean + most * deviation, experts_of_group)
-
-
-def deviations_of_largest(numbers: int) -> float:
-    """Standard deviations by which the largest of G normal numbers exceeds their mean.
-
-    It has the rank q = (G - 3/8) / (G + 1/4) (Blom 1958). That rank is 4.91 (q^0.14 - (1 - q)^0.14)
-    deviations above the mean (Tukey's lambda).
-    """
-    rank = (numbers - 0.375) / (numbers + 0.25)
-    return float(4.91 * (rank**0.14 - (1.0 - rank) ** 0.14))
-
-
-def imbalance_of(experts: int, groups: int, spread: float) -> float:
-    """Tokens of the fullest of the groups over the mean, where the shares of experts have this relative
-    standard deviation and each group holds as many of them.
-    """
-    return 1.0 + spread * deviations_of_largest(groups) / math.sqrt(experts / groups)
-
-
-def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:
-    """Expected number of distinct experts, of E, that t tokens touch if each chooses k: E (1 - (1 - k/E)^t).
-
-    With unequal shares x ~ Gamma(a), an expert stays idle with probability e^(-x t). The number is then E (1
-    - (1 + b t)^-a), with b such that one token touches k experts. For large a it tends to the formula above.
-    popularity: a, see `Experts`.
-    """
-    if per_token == experts:
-        return float(experts)
-    miss = math.log1p(-per_token / experts)
-    if popularity:
-        b = math.expm1(-miss / popularity)
-        return experts * -np.expm1(-popularity * np.log1p(b * tokens))
-    return experts * -np.expm1(miss * tokens)
 
 
 def linear(
@@ -198,9 +118,11 @@ def linears(
     yield from (one.replace(gathered=gathered) for one in _mlp(model, shared_by, precision))
 
 
-def _projection(one: Projection, n: int, precision: Precision) -> Linear:
-    into, out_of = {"inputs": (n, 1), "outputs": (1, n), "none": (1, 1)}[one.split]
-    return linear(one.name, one.layers, (one.inputs / into, one.outputs / out_of), precision)
+def _projection(projection: Projection, n: int, precision: Precision) -> Linear:
+    """A further projection of a family. n devices share its inputs or its outputs (`split`)."""
+    inputs = projection.inputs / n if projection.split == "inputs" else projection.inputs
+    outputs = projection.outputs / n if projection.split == "outputs" else projection.outputs
+    return linear(projection.name, projection.layers, (inputs, outputs), precision)
 
 
 def _attention(
@@ -240,6 +162,10 @@ def _attention(
 
 
 def _latent(model: ModelSpec, mla: MLA, n: int, precision: Precision) -> Iterator[Linear]:
+    """The projections of attention over a latent (MLA), with the up-projections of keys and values absorbed
+    into the query and the output (DeepSeek-V2, arXiv 2405.04434, 2.1). Devices share the heads and hold the
+    latent whole.
+    """
     layers = model.num_attention_layers
     hidden = model.hidden_size
     heads = model.num_attention_heads // n
@@ -277,6 +203,9 @@ def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision)
 
 
 def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
+    """The projections of dense MLPs, and those beside routed experts: router, shared expert and latent. n:
+    devices that share an MLP's width.
+    """
     hidden = model.hidden_size
     dense = model.num_dense_layers
     routed = model.num_moe_layers
@@ -297,51 +226,3 @@ def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
         if moe.latent_size:  # whole on every device (vLLM, models/nemotron_h.py)
             yield linear("latent_in", routed, (hidden, moe.latent_size), precision)
             yield linear("latent_out", routed, (moe.latent_size, hidden), precision)
-
-
-def experts(
-    model: ModelSpec,
-    devices: int,
-    precision: Precision,
-    popularity: float,
-    groups: int,
-    redundant: int = 0,
-    imbalance: float = 1.0,
-    exchanges: bool = False,
-) -> Experts | None:
-    """The routed experts, each split across the devices of one group. popularity, groups: see `Experts`.
-
-    redundant: further copies of experts. imbalance: tokens of the fullest group over the mean. exchanges:
-    whether a group gets only the tokens of its own experts; by default every group gets all tokens.
-    """
-    moe = model.moe
-    layers = model.num_moe_layers
-    if not moe:
-        return None
-    form = precision.weights.of("experts")
-    act = precision.activation_bytes
-    n = devices // groups
-    outer = moe.latent_size or model.hidden_size
-    inner = moe.intermediate_size / n
-    up = model.mlp_matrices - 1
-    matrices = (up + 1) * outer * inner
-    biases = model.expert_params / n - matrices
-    columns = up * inner + outer
-    weight_bytes = matrices * form.bytes_per_value + biases * act
-    per_token = (outer + inner) * (form.input_bytes or act) + columns * act
-    experts_met = layers * moe.experts_per_token  # by a token in all layers
-    return Experts(
-        form=form,
-        layers=layers,
-        kernels=2 * layers,
-        num_experts=moe.num_experts + redundant,
-        experts_per_token=moe.experts_per_token,
-        expert_weight_bytes=layers * weight_bytes,
-        expert_columns=layers * columns,
-        flops_per_token=experts_met * 2.0 * matrices / groups * imbalance,
-        activation_bytes_per_token=experts_met * per_token / groups * imbalance,
-        routed_bytes_per_token=experts_met * outer * act / (groups if exchanges else 1),
-        popularity=popularity,
-        groups=groups,
-        architecture=model.model_type,
-    )

@@ -7,7 +7,8 @@ import numpy as np
 
 from perfmodel.costs.cache_reads import attention, indexer, recurrent
 from perfmodel.costs.communication import messages
-from perfmodel.costs.gemms import Experts, Linear
+from perfmodel.costs.experts import Experts
+from perfmodel.costs.gemms import Linear
 from perfmodel.costs.kinds.attention import AttentionOp
 from perfmodel.costs.kinds.cache import CacheOp
 from perfmodel.costs.kinds.experts import ExpertsOp

@@ -2,7 +2,8 @@
 
 import math
 
-from perfmodel.costs.gemms import experts, linear, linears
+from perfmodel.costs.experts import experts
+from perfmodel.costs.gemms import linear, linears
 from perfmodel.costs.shards import INDEX_KEY_BYTES, ONE_BOX, Attention, RackLayout, Shard, Small, States
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from perfmodel.costs.gemms import Experts, Linear, stacked_by_format
+from perfmodel.costs.experts import Experts
+from perfmodel.costs.gemms import Linear, stacked_by_format
 from perfmodel.costs.graphs import padded
 from perfmodel.immutable import Immutable
 from perfmodel.kv.base import KVLayout

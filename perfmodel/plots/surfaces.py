@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.question import Query
+from perfmodel.answers.text import counted
 from perfmodel.operations import Array, Ints, Mask
 from perfmodel.plots.theme import (
     ABOVE,
@@ -140,12 +141,14 @@ def surface(
         filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02
     )
     bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
-    at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
+    drafted = "at the best draft length" if gamma is None else f"drafting {counted(gamma, 'token')}"
     searched = "" if gamma else f"γ to {max_gamma}, "
     share = "the engine's share" if memory_fraction is None else f"{memory_fraction:.4g}"
     limits = scenario.account.server.stated
     details = f"{searched}{share} of the memory{limits}"
-    return label(axes, f"Speedup of speculative decoding, {at}", f"{caption(scenario, gamma)}; {details}")
+    return label(
+        axes, f"Speedup of speculative decoding, {drafted}", f"{caption(scenario, gamma)}; {details}"
+    )
 
 
 def _levels(values: Array) -> tuple[list[float], list[Any]]:

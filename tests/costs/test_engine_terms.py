@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.costs.gemms import Experts
+from perfmodel.costs.experts import Experts
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.kinds.attention import AttentionOp
 from perfmodel.costs.kinds.experts import ExpertsOp

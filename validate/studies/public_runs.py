@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any
 
 from perfmodel.answers.load.traffic import traffic
-from perfmodel.answers.point.whatif import WhatIf, whatif
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs import DRIFT

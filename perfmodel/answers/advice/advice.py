@@ -15,8 +15,8 @@ from perfmodel.answers.advice.shorter_draft import ShorterDraft
 from perfmodel.answers.advice.smaller_weights import SmallerWeights
 from perfmodel.answers.advice.tree_drafts import TreeDraft, TreeSkip
 from perfmodel.answers.answer import Answer, Rows
-from perfmodel.answers.point.remedies import Remedy
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
+from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import ratio_text
 

@@ -11,8 +11,9 @@ from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served_target import served_with
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.servers.llamacpp import DEFAULT_LENGTH
-from perfmodel.answers.point.remedies import Remedy, remedies
+from perfmodel.answers.point.remedies import remedies
 from perfmodel.answers.point.verdict import Verdict, verdict, warnings
+from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question import of_draft, of_power, resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of

@@ -7,7 +7,7 @@ from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.infeasible import smaller_caches
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.ranking import PricedPoint, best_of
-from perfmodel.answers.point.remedies import Remedy
+from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.errors import InputError
 
 

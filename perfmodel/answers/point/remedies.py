@@ -6,13 +6,13 @@ draft. Each is changed alone.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question import Query, resolve_costs
-from perfmodel.answers.text import interval_text
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_attention, engine_of
 from perfmodel.speculation import Passes, Scenario, interval_of_timed, memory_of
@@ -21,27 +21,6 @@ WORTH_A_SWITCH = 1.1
 """Ratio of speedups from which a switch is worth a word, although its interval contains 1."""
 SMALLER_KV = "fp8"
 """The smaller format of a 16-bit KV cache that every engine offers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """A switch, and the speedup with it at the best draft length."""
-
-    switch: str
-    gamma: int
-    speedup: float
-    speedup_interval: tuple[float, float] | None
-
-    def helps(self, enough: float) -> bool:
-        """Whether speculation surely pays with the switch, or gains more than `enough`."""
-        surely = self.speedup_interval is not None and self.speedup_interval[0] > 1.0
-        return surely or self.speedup > enough
-
-    @property
-    def text(self) -> str:
-        """``with --attention-backend flashinfer 1.48x (0.90 to 2.30) at gamma 3``."""
-        interval = interval_text(self.speedup_interval)
-        return f"with {self.switch} {self.speedup:.2f}x{interval} at gamma {self.gamma}"
 
 
 def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, ...]:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from perfmodel.answers.advice.best import Best
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.point.remedies import Remedy
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict
 from perfmodel.answers.question import Query
 from perfmodel.answers.question.typical import TypicalGain
@@ -57,6 +56,27 @@ class Move(Answer):
     speedup_high: float
     swing: float
     flips: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A switch of the server, and the speedup with it at the best draft length."""
+
+    switch: str
+    gamma: int
+    speedup: float
+    speedup_interval: tuple[float, float] | None
+
+    def helps(self, enough: float) -> bool:
+        """Whether speculation surely pays with the switch, or gains more than `enough`."""
+        surely = self.speedup_interval is not None and self.speedup_interval[0] > 1.0
+        return surely or self.speedup > enough
+
+    @property
+    def text(self) -> str:
+        """``with --attention-backend flashinfer 1.48x (0.90 to 2.30) at gamma 3``."""
+        interval = interval_text(self.speedup_interval)
+        return f"with {self.switch} {self.speedup:.2f}x{interval} at gamma {self.gamma}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,12 +7,11 @@ from perfmodel.answers.question.acceptance_of import (
 )
 from perfmodel.answers.question.caveats import (
     common_doubts,
-    defect_warning,
     doubts,
     of_draft,
     of_power,
-    slowing,
 )
+from perfmodel.answers.question.defects import defect_warning, slowing
 from perfmodel.answers.question.engine_support import (
     RunsIn,
     draft_word,

@@ -6,17 +6,15 @@ import math
 from collections.abc import Iterator
 
 from perfmodel.answers.question.arguments import SELF_DRAFT_KV
-from perfmodel.answers.question.engine_support import draft_word, runs_in
+from perfmodel.answers.question.defects import defect_warning, known_defects
+from perfmodel.answers.question.engine_support import runs_in
 from perfmodel.answers.question.named import conversion_of
 from perfmodel.answers.question.query import CommonOptions, Options
 from perfmodel.answers.question.racks import rack_doubts
 from perfmodel.answers.question.smaller_batch import of_batch
-from perfmodel.answers.text import Note, context_text
+from perfmodel.answers.text import Note, context_text, counted
 from perfmodel.specs import (
-    CONSTANTS,
     ENGINES,
-    Calibration,
-    Defect,
     engine_of,
     is_gguf,
     serving_engines,
@@ -25,17 +23,12 @@ from perfmodel.specs import (
 )
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.models.conversions import Conversion
 from perfmodel.specs.models.ggml import plain_of, repository
 from perfmodel.specs.models.model import name_of, named_format
 from perfmodel.speculation import Memory, Scenario, is_transferred, memory_of
 from perfmodel.speculation.acceptance import BEYOND_MEASURED
 
-FAR = 30.0
-"""Factor above the largest, or below the smallest, constant of all bundled calibrations from which a warning
-is given. Devices differ by less.
-"""
 SMALLEST_BUDGET = 512
 """The smallest KV budget of a published acceptance (results/published), in tokens."""
 TINY_BUDGET = 64
@@ -93,7 +86,10 @@ def common_doubts(
         sentences += map(defect_warning, known_defects(scenario, context, gamma))
         sentences += of_other_kernels(scenario)
     sentences += without_effect(question, scenario)
-    sentences += of_constants(question.calibration, scenario.machine.calibration)
+    if question.calibration is not None and files.looks_like_path(question.calibration):
+        from perfmodel.answers.question.far_constants import far_constants  # only for a file of the user
+
+        sentences += far_constants(scenario.machine.calibration)
     sentences += of_device(scenario)
     sentences += of_power_limit(question, scenario)
     return tuple(sentences)
@@ -113,47 +109,47 @@ def of_other_kernels(scenario: Scenario) -> Iterator[str]:
     asked = serving_engines().get(scenario.machine.calibration.stack)
     vendor = scenario.machine.gpu.vendor
     for word, engine in serving_engines().items():
-        other = engine.row_kernels is not None and engine.makers == (vendor,)
-        if other and asked is not None and asked.conversion != engine.conversion:
+        has_row_kernels = engine.row_kernels is not None and engine.makers == (vendor,)
+        if has_row_kernels and asked is not None and asked.conversion != engine.conversion:
             yield f"{engine.title} has other kernels for a few rows (--engine {word})"
 
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """The given options that change nothing here."""
-    vain = "has no effect:"
+    no_effect = "has no effect:"
     target = scenario.target.name
     shard = scenario.target_shard
     draft = scenario.draft
-    c = scenario.machine.calibration
-    if question.context_std and not c.multiprocessor_bandwidth.value:
-        yield f"--context-std {vain} {c.name} has no such cost"
+    calibration = scenario.machine.calibration
+    if question.context_std and not calibration.multiprocessor_bandwidth.value:
+        yield f"--context-std {no_effect} {calibration.name} has no such cost"
     if question.topk_reuse and not any(a.topk for a in shard.attentions):
-        yield f"--topk-reuse {vain} {target} is not sparse"
+        yield f"--topk-reuse {no_effect} {target} is not sparse"
     if question.state_rollback != "keep" and not shard.states:
-        yield f"--state-rollback {vain} {target} is not recurrent"
+        yield f"--state-rollback {no_effect} {target} is not recurrent"
     if question.draft_weights and not draft.passes(1.0):
-        yield f"--draft-weights {vain} {draft.name} has no weights"
+        yield f"--draft-weights {no_effect} {draft.name} has no weights"
     if question.draft_kv_dtype and not draft.reads_cache:
-        yield f"--draft-kv-dtype {vain} {draft.name} reads no cache"
+        yield f"--draft-kv-dtype {no_effect} {draft.name} reads no cache"
 
 
 def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversion) -> Iterator[str]:
     """Warnings about the assumed formats, where the question names none and the engine converts checkpoints,
     and about weights on the host.
     """
-    given = question.weights
+    weights = question.weights
     repo = repository(question.model)
     stated = repo[1] if repo else is_gguf(question.model) or named_format(question.model)
-    if given is None and not stated:
+    if weights is None and not stated:
         yield Note(f"no weights were given: {scenario.target.weights} is assumed, {conversion.why}")
-    named = given and conversion.named(given, False)
-    if named != given:
+    used = weights and conversion.named(weights, False)
+    if used != weights:
         engine = ENGINES[scenario.machine.calibration.stack]
-        yield f"{engine} has no {given} weights: the answer uses {named}"
-    mix = given or (repo[1] if repo else None) or ""
-    if plain := plain_of(mix.strip().lower()):
+        yield f"{engine} has no {weights} weights: the answer uses {used}"
+    mix = weights or (repo[1] if repo else None) or ""
+    if plain_mix := plain_of(mix.strip().lower()):
         yield (
-            f"{mix} differs between files and is taken as {plain}: --model FILE.gguf, or the mean of the "
+            f"{mix} differs between files and is taken as {plain_mix}: --model FILE.gguf, or the mean of the "
             "file (--weights 4.9bpw), is exact"
         )
     if scenario.machine.host_experts or scenario.machine.host_layers:
@@ -192,7 +188,7 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
     if float(known.carried(gamma)) > STRETCHED and known.alpha != 0:
         nearest = min(known.measured_at, key=lambda m: float(known.replace(measured_at=(m,)).carried(gamma)))
         yield (
-            f"the acceptance was measured at {nearest:.0f} drafted token{'s' * (nearest > 1)} and is used "
+            f"the acceptance was measured at {counted(f'{nearest:.0f}', 'drafted token')} and is used "
             f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"
         )
     if known.measured_to is not None and gamma == known.max_gamma:
@@ -241,28 +237,6 @@ def of_power(scenario: Scenario, batch: float) -> Iterator[str]:
         yield f"power was measured with {power.model} at batch 1; here it is scaled by bytes and FLOPs"
 
 
-def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
-    """Warnings about the constants of a user's own file that are far from those of every bundled calibration.
-
-    given: the question's ``--calibration``.
-    """
-    if given is None or not files.looks_like_path(given):
-        return
-    bundled = [load_bundled(name) for name in files.bundled_names("calibrations") if name != "ideal"]
-    for name, constant in CONSTANTS.items():
-        known = [value for c in bundled if name not in c.absent for value in getattr(c, name).numbers()]
-        if not known or name in calibration.absent:
-            continue
-        low = min(known) / FAR
-        high = max(known) * FAR
-        for value in getattr(calibration, name).numbers():
-            if (constant.unit != "power" and value > high) or (constant.unit == "fraction" and value < low):
-                yield (
-                    f"calibration {calibration.name}: {name} is {value:.3g}; in bundled calibrations it is "
-                    f"{min(known):.3g} to {max(known):.3g}"
-                )
-
-
 def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """A warning about a power limit of a device whose power was not measured."""
     limit_w = getattr(question, "power_limit", None)
@@ -274,81 +248,56 @@ def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]
 
 
 def of_device(scenario: Scenario) -> Iterator[str]:
-    """Warnings about formats without a peak, links between devices, and a calibration of another device or
-    another vendor's.
+    """Warnings about formats without a peak, links between devices, and constants of another engine, device
+    or vendor.
     """
-    c = scenario.machine.calibration
     gpu = scenario.machine.gpu
-    tp = scenario.machine.tensor_parallel
     stored = weight_format(scenario.target.weights)
     run = scenario.precision.weights
     if run != stored and run == stored.within(gpu.peak, wide_mxfp4=True):
         yield f"{gpu.name} has no peak for the checkpoint's {stored.name}: it runs weight-only, as {run.name}"
-    if scenario.machine.over_host and gpu.link:
+    yield from _of_links(scenario)
+    yield from _of_transfer(scenario)
+
+
+def _of_links(scenario: Scenario) -> Iterator[str]:
+    """A warning about a bridge that joins too few devices, or that is assumed between them."""
+    gpu = scenario.machine.gpu
+    tp = scenario.machine.tensor_parallel
+    if gpu.link is None:
+        return
+    if scenario.machine.over_host:
         yield (
             f"the link of {gpu.name} joins {gpu.link.devices} devices: {tp} communicate over PCIe, and "
             "PCIe differs between servers"
         )
-    if tp > 1 and gpu.link and gpu.link.devices and not scenario.machine.over_host:
+    elif tp > 1 and gpu.link.devices:
         yield (
             f"{gpu.link.name} is assumed between the {tp} devices; "
             f"--hardware {gpu.name}:pcie4 (or pcie5) has none"
         )
-    if c.constants_of:
+
+
+def _of_transfer(scenario: Scenario) -> Iterator[str]:
+    """Warnings about constants that were fitted for another engine, device or vendor."""
+    gpu = scenario.machine.gpu
+    calibration = scenario.machine.calibration
+    if calibration.constants_of:
+        lender = ENGINES[calibration.constants_of]
         yield (
-            f"no constants were fitted for {ENGINES[c.stack]}: those of {ENGINES[c.constants_of]} are "
+            f"no constants were fitted for {ENGINES[calibration.stack]}: those of {lender} are "
             "borrowed, and errors with borrowed constants were larger"
         )
-    if is_transferred(scenario) and c.gpu != gpu.name:
-        yield f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}"
-    maker = c.errors and c.relation("target_s", scenario.target.name, gpu) == "maker"
-    error = c.error("target_s", scenario.target.name, gpu)
-    if maker and error and gpu.name not in source_errors().devices:
+    if is_transferred(scenario) and calibration.gpu != gpu.name:
+        yield (
+            f"calibration {calibration.name} is transferred from {calibration.gpu}: it was not made for "
+            f"{gpu.name}"
+        )
+    model = scenario.target.name
+    of_other_maker = calibration.errors and calibration.relation("target_s", model, gpu) == "maker"
+    error = calibration.error("target_s", model, gpu)
+    if of_other_maker and error and gpu.name not in source_errors().devices:
         yield (
             f"{gpu.name} is from another vendor; such predictions were off by a factor of "
             f"{math.exp(error.log_rms):.1f}"
         )
-
-
-def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[Defect, ...]:
-    """The known defects of the engine's version that affect this draft on this device at a context. gamma:
-    its length.
-    """
-    c = scenario.machine.calibration
-    target = scenario.target
-    engine = serving_engines().get(engine_of(c) or "")
-    if engine is None:
-        return ()
-    word = draft_word(scenario.draft)
-    architecture = scenario.machine.gpu.architecture
-    backend = scenario.machine.attention.backend(target.head, scenario.precision.narrow_kv)
-
-    def affects(d: Defect) -> bool:
-        """Whether every condition of the defect holds here."""
-        if d.drafts and word not in d.drafts:
-            return False
-        if d.architectures and not architecture.startswith(d.architectures):
-            return False
-        if d.backend not in (None, backend):
-            return False
-        if d.assumed and scenario.machine.attention_backend is not None:
-            return False
-        if d.recurrent and target.linear_attention is None:
-            return False
-        if d.experts and target.moe is None:
-            return False
-        if d.uneven and (gamma + 1).bit_count() == 1:
-            return False
-        return context >= d.context_from and d.of_version(c.version)
-
-    return tuple(d for d in engine.defects if affects(d))
-
-
-def slowing(scenario: Scenario, context: float) -> Defect | None:
-    """The first defect that may slow the draft; None if none is known."""
-    return next((d for d in known_defects(scenario, context) if d.slows), None)
-
-
-def defect_warning(defect: Defect) -> str:
-    """A defect, worded as a warning."""
-    return f"known defect: {defect.effect} ({defect.thread})"

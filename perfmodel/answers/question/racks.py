@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from perfmodel.answers.question.nodes import devices_of_nodes
 from perfmodel.answers.question.query import CommonOptions
 from perfmodel.costs import RackLayout
+from perfmodel.costs.experts import imbalance_of
 from perfmodel.costs.fabric import Fabric
-from perfmodel.costs.gemms import imbalance_of
 from perfmodel.errors import InputError, refuse
 from perfmodel.immutable import Immutable
 from perfmodel.specs import Calibration, GPUSpec, ModelSpec, engine_of

@@ -102,7 +102,7 @@ class _Parts:
 
     @classmethod
     def of(cls, query: Query, looked_up: bool) -> "_Parts":
-        return cls(query, looked_up, tuple(getattr(query, name) for name in PARTS))
+        return cls(query, looked_up, tuple([getattr(query, name) for name in PARTS]))
 
 
 @lru_cache(maxsize=64)

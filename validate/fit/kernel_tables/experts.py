@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.costs.gemms import touched
+from perfmodel.costs.experts import touched
 from perfmodel.operations import Array
 from perfmodel.specs import WEIGHT_FORMATS, GPUSpec, weight_format
 from perfmodel.validate.fit.kernel_tables import gemms

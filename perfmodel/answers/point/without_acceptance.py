@@ -1,0 +1,109 @@
+"""The answer at one point if nobody has published the acceptance of the draft."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.point.assembly import assembled
+from perfmodel.answers.point.verdict import LIKELY, Verdict, does_not_fit
+from perfmodel.answers.point.whatif_answer import Accepted, WhatIf
+from perfmodel.answers.question import Query, resolve, resolve_costs, with_draft
+from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
+from perfmodel.specs import UnknownAcceptance
+from perfmodel.speculation import (
+    Acceptance,
+    Scenario,
+    Workload,
+    alpha_from_tokens_per_iteration,
+    is_measured,
+    predict,
+    speedups,
+)
+
+UNKNOWN: dict[str, Any] = dict.fromkeys(
+    (
+        "speedup",
+        "speedup_interval",
+        "tpot_s",
+        "throughput_tokens_per_s",
+        "gamma_optimal",
+        "speedup_at_gamma_optimal",
+        "break_even_new_tokens",
+        "best",
+        "joules_per_token",
+    )
+)
+"""Fields that are None where no acceptance is known."""
+
+
+def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
+    """The answer without a known acceptance: everything that does not depend on it, and the break-even
+    acceptance.
+    """
+    drafted_query = with_draft(query)
+    gamma, alpha = _least_break_even(resolve_costs(drafted_query), query)
+    # figures that depend on the acceptance are computed at the break-even acceptance, and then removed
+    assumed = Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
+    assumed = assumed.replace(measured_at=(float(gamma),))
+    scenario = resolve(drafted_query, assumed)
+    prediction = predict(scenario, Workload.of(query.batch, query.context, gamma), query.max_gamma)
+    answer = assembled(replace(query, gamma=gamma), scenario, prediction)
+    lengths = f"gamma {gamma}" if query.gamma else "any gamma"
+    if alpha is None:
+        pays = f"does not pay at {lengths}, whatever the acceptance"
+    else:
+        pays = f"pays from alpha {alpha:.2f} (gamma {gamma})"
+    why = f"{unknown.why}; {pays}"
+    verdict: Verdict = "unknown_acceptance"
+    if alpha is None:
+        verdict = "does_not_pay" if is_measured(scenario) else LIKELY["does_not_pay"]
+    typical = None if alpha is None else _typical(query, scenario)
+    if typical is not None:
+        why = f"{typical.sentence}; {pays}"
+    if not answer.memory.fits:
+        why = f"{does_not_fit(answer.memory, gamma, verdict)}; {why}"
+        verdict = answer.verdict
+    return replace(
+        answer,
+        verdict=verdict,
+        reason=why,
+        acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
+        break_even_alpha=alpha,
+        typical=typical,
+        inflection=replace(answer.inflection, break_even_context=None, inflection_context=None),
+        remedies=(),
+        **UNKNOWN,
+    )
+
+
+def _typical(query: Query, scenario: Scenario) -> TypicalGain | None:
+    """The gain with a typical acceptance of the draft's kind; None if too few were published."""
+    typical = typical_acceptance(scenario.draft)
+    if typical is None:
+        return None
+    longest = min(query.max_gamma, len(typical.low))
+    lengths = np.array([query.gamma] if query.gamma else range(longest + 1))
+    if lengths.max() > len(typical.low):
+        return None
+    ends = [scenario.with_acceptance(acceptance) for acceptance in typical.acceptances()]
+    low, high = (speedups(end, float(query.batch), float(query.context), lengths).max() for end in ends)
+    return TypicalGain.of(query.model, scenario.draft, typical, float(low), float(high))
+
+
+def _least_break_even(scenario: Scenario, query: Query) -> tuple[int, float | None]:
+    """The draft length with the smallest break-even acceptance, and this acceptance (constant; None if even 1
+    is too low). If the question states a draft length, it is the only one.
+
+    Each sequence advances by its own count, so an iteration must gain iteration time / step time tokens.
+    """
+    most = max(scenario.longest(query.max_gamma), 1)
+    gammas = np.array([query.gamma] if query.gamma else range(1, most + 1))
+    certain = scenario.with_acceptance(Acceptance.from_alpha(1.0))
+    most_gained = speedups(certain, float(query.batch), float(query.context), gammas)
+    needed = (gammas + 1.0) / most_gained  # tokens per iteration
+    alphas = alpha_from_tokens_per_iteration(np.clip(needed, 1.0, gammas + 1.0), gammas.astype(float))
+    reached = np.where(needed <= gammas + 1.0, alphas, np.inf)
+    least = int(np.argmin(reached))
+    alpha = float(reached[least]) if np.isfinite(reached[least]) else None
+    return int(gammas[least]), alpha

@@ -1,0 +1,136 @@
+"""The routed experts of one device: the work of a token, and the number of experts that a pass touches."""
+
+import math
+
+import numpy as np
+
+from perfmodel.immutable import Immutable
+from perfmodel.operations import Floats
+from perfmodel.specs import Format, ModelSpec, Precision
+
+
+class Experts(Immutable):
+    """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
+
+    num_experts: with redundant copies. popularity: shape of the gamma distribution of the experts' shares of
+    the tokens; 0 means equally likely experts. groups: expert-parallel groups of devices. Each expert is
+    split within its group only, and a pass waits for the group with the most touched experts. architecture:
+    of the model (``model_type``).
+    """
+
+    form: Format
+    layers: int
+    kernels: int
+    num_experts: int
+    experts_per_token: int
+    expert_weight_bytes: float
+    expert_columns: float
+    flops_per_token: float
+    activation_bytes_per_token: float
+    routed_bytes_per_token: float
+    popularity: float
+    groups: int
+    architecture: str = ""
+
+    @property
+    def held_bytes(self) -> float:
+        """Weights of all experts that one device holds."""
+        return self.num_experts / self.groups * self.expert_weight_bytes
+
+    def touched(self, tokens: Floats) -> Floats:
+        """Expected distinct experts that independently routed tokens touch."""
+        return touched(self.num_experts, self.experts_per_token, tokens, self.popularity)
+
+    def fullest(self, tokens: Floats) -> Floats:
+        """Expected distinct experts that such tokens touch in the fullest group, at most all that it holds.
+
+        Each of the H experts of a group is touched with probability p, so a group touches H p experts with
+        standard deviation sqrt(H p (1 - p)), taken as normal (`deviations_of_largest`).
+        """
+        experts_of_group = self.num_experts / self.groups
+        probability = self.touched(tokens) / self.num_experts
+        mean = experts_of_group * probability
+        deviation = np.sqrt(mean * (1.0 - probability))
+        fullest = mean + deviations_of_largest(self.groups) * deviation
+        return np.minimum(fullest, experts_of_group)
+
+
+def deviations_of_largest(numbers: int) -> float:
+    """Standard deviations by which the largest of G normal numbers exceeds their mean.
+
+    It has the rank q = (G - 3/8) / (G + 1/4) (Blom 1958). That rank is 4.91 (q^0.14 - (1 - q)^0.14)
+    deviations above the mean (Tukey's lambda).
+    """
+    rank = (numbers - 0.375) / (numbers + 0.25)
+    return float(4.91 * (rank**0.14 - (1.0 - rank) ** 0.14))
+
+
+def imbalance_of(experts: int, groups: int, spread: float) -> float:
+    """Tokens of the fullest of the groups over the mean, where the shares of experts have this relative
+    standard deviation and each group holds as many of them.
+    """
+    return 1.0 + spread * deviations_of_largest(groups) / math.sqrt(experts / groups)
+
+
+def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:
+    """Expected number of distinct experts, of E, that t tokens touch if each chooses k: E (1 - (1 - k/E)^t).
+
+    With unequal shares x ~ Gamma(a), an expert stays idle with probability e^(-x t). The number is then E (1
+    - (1 + b t)^-a), with b such that one token touches k experts. For large a it tends to the formula above.
+    popularity: a, see `Experts`.
+    """
+    if per_token == experts:
+        return float(experts)
+    miss = math.log1p(-per_token / experts)
+    if popularity:
+        b = math.expm1(-miss / popularity)
+        return experts * -np.expm1(-popularity * np.log1p(b * tokens))
+    return experts * -np.expm1(miss * tokens)
+
+
+def experts(
+    model: ModelSpec,
+    devices: int,
+    precision: Precision,
+    popularity: float,
+    groups: int,
+    redundant: int = 0,
+    imbalance: float = 1.0,
+    exchanges: bool = False,
+) -> Experts | None:
+    """The routed experts, each split across the devices of one group. popularity, groups: see `Experts`.
+
+    redundant: further copies of experts. imbalance: tokens of the fullest group over the mean. exchanges:
+    whether a group gets only the tokens of its own experts; by default every group gets all tokens.
+    """
+    moe = model.moe
+    layers = model.num_moe_layers
+    if not moe:
+        return None
+    form = precision.weights.of("experts")
+    act = precision.activation_bytes
+    devices_of_group = devices // groups
+    outer = moe.latent_size or model.hidden_size
+    inner = moe.intermediate_size / devices_of_group
+    up_matrices = model.mlp_matrices - 1
+    weights = (up_matrices + 1) * outer * inner  # of one expert in one layer, as are the next four
+    biases = model.expert_params / devices_of_group - weights
+    columns = up_matrices * inner + outer
+    weight_bytes = weights * form.bytes_per_value + biases * act
+    token_bytes = (outer + inner) * (form.input_bytes or act) + columns * act
+    experts_of_token = layers * moe.experts_per_token  # in all layers
+    return Experts(
+        form=form,
+        layers=layers,
+        kernels=2 * layers,
+        num_experts=moe.num_experts + redundant,
+        experts_per_token=moe.experts_per_token,
+        expert_weight_bytes=layers * weight_bytes,
+        expert_columns=layers * columns,
+        flops_per_token=experts_of_token * 2.0 * weights / groups * imbalance,
+        activation_bytes_per_token=experts_of_token * token_bytes / groups * imbalance,
+        routed_bytes_per_token=experts_of_token * outer * act / (groups if exchanges else 1),
+        popularity=popularity,
+        groups=groups,
+        architecture=model.model_type,
+    )
