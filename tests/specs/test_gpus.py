@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfmodel.specs import GPUSpec, files, load_gpu
+from perfmodel.specs import GPUSpec, files, load_gpu, modelled_power_limit
 from perfmodel.specs.boundary.units import Quantity
 from tests.refusals import refused
 from tests.specs.configs import DEVICE, page
@@ -147,3 +147,48 @@ def test_a_link_reaches_the_devices_that_it_joins() -> None:
         small | {"value": 9e-7},
         "mine.yaml",
     )
+
+
+POWER_DRAW = {
+    "limit_w": 600,
+    "lowest_limit_w": 400,
+    "static_w": 300,
+    "joules_per_byte": 1e-10,
+    "joules_per_flop": 1e-11,
+    "memory_share": 0.7,
+    "model": "a model",
+    "source": "a page",
+}
+
+
+@pytest.mark.parametrize("fault", [{"static_w": 400}, {"lowest_limit_w": 601}])
+def test_the_static_power_is_below_every_limit_and_the_lowest_limit_below_the_usual(
+    fault: dict[str, float],
+) -> None:
+    good = DEVICE | {"power_draw": POWER_DRAW}
+    assert files.parse(GPUSpec, good, "mine.yaml").power_draw is not None
+    bad = DEVICE | {"power_draw": POWER_DRAW | fault}
+    refused("power_draw: static_w, .* must rise", files.parse, GPUSpec, bad, "mine.yaml")
+
+
+@pytest.mark.parametrize(("limit_w", "allowed"), [(399, False), (400, True), (600, True), (601, False)])
+def test_a_power_limit_is_one_of_those_that_were_measured(limit_w: float, allowed: bool) -> None:
+    gpu = files.parse(GPUSpec, DEVICE | {"power_draw": POWER_DRAW}, "mine.yaml")
+    if allowed:
+        assert modelled_power_limit(gpu, limit_w) == limit_w
+    else:
+        refused("power-limit: must be from 400 to 600 W", modelled_power_limit, gpu, limit_w)
+    assert modelled_power_limit(files.parse(GPUSpec, DEVICE, "mine.yaml"), limit_w) is None
+
+
+def test_the_share_of_a_working_set_is_that_of_the_largest_size_reached() -> None:
+    def stated(*sizes_gib: float) -> GPUSpec:
+        shares = [{"from_gib": size, "share": 0.6 + 0.1 * i} for i, size in enumerate(sizes_gib)]
+        working_set = {"shares": shares, "source": "a page"}
+        memory = {"memory": page(32, "GiB"), "working_set": working_set}
+        return files.parse(GPUSpec, DEVICE | memory, "mine.yaml")
+
+    assert stated(0, 32).memory_bytes == pytest.approx(0.7 * 32 * 2**30)
+    assert stated(0, 33).memory_bytes == pytest.approx(0.6 * 32 * 2**30)
+    for sizes in ((1, 32), (0, 32, 16)):
+        refused("working_set: shares must rise", stated, *sizes)
