@@ -80,13 +80,15 @@ class Defect(Frozen):
 
     def of_version(self, version: str) -> bool:
         """Whether a release has the defect."""
-        at = release(version)
-        return release(self.since or "0.0") <= at and (self.until is None or at < release(self.until))
+        number = release(version)
+        is_fixed = self.until is not None and number >= release(self.until)
+        return release(self.since or "0.0") <= number and not is_fixed
 
 
 class LargeSeats(Frozen):
-    """The default on devices with much memory, from a version on. but: word in the names of devices that
-    never get it.
+    """The default number of concurrent requests on devices with much memory, from a version on.
+
+    but: word in the names of devices that never get it.
     """
 
     seats: Positive
@@ -94,8 +96,8 @@ class LargeSeats(Frozen):
     since: str
     but: Annotated[str, Meta(min_length=1)]
 
-    def hold(self, version: str, gpu: GPUSpec) -> bool:
-        """Whether a version has it on a device; an empty version is the newest."""
+    def apply(self, version: str, gpu: GPUSpec) -> bool:
+        """Whether a version has this default on a device; an empty version is the newest."""
         is_large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes
         is_new = not version or release(version) >= release(self.since)
         return is_large and is_new and self.but not in gpu.name
@@ -113,7 +115,7 @@ class Seats(Frozen):
 
     def of(self, version: str, gpu: GPUSpec) -> int:
         """The number on one device without a draft. version: empty for the newest."""
-        if self.large is not None and self.large.hold(version, gpu):
+        if self.large is not None and self.large.apply(version, gpu):
             return self.large.seats
         return self.usual
 
@@ -217,77 +219,99 @@ class ResearchStack(Stack):
 
 
 class ServingEngine(Stack):
-    """One engine. constants_of: the engine whose fitted constants it borrows, if none were fitted for it.
+    """One engine: what it is, its drafts, requests, prompts, layouts, and its kernels and formats."""
 
-    programs: names of programs that run this engine. newest: version of these facts. makers: of the devices
-    that it supports. drafts: kind of draft -> its name and releases. withhold_features: architectures
-    (``model_type``) whose model gives a head no hidden states of its inner layers. sparse: what is known of
-    a draft with a view of the cache that the engine does not have. prefix: blocks of its prefix cache.
-    seats: None if its default is unknown. scheduler: None if prompts and decoding share passes.
-    reserved_output: None if a request enters with room for its prompt. drafted_slots: None if it holds two
-    for each.
-    prompt_graphs: None if every kernel of a prompt is launched by itself. defects: known problems.
-    attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
-    ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
-    untimed_prompts: what is known of the time of its prompts, if none were fitted: its TTFT then has no
-    interval. heads_of_prompts: whether the LM heads of target and draft run over whole prompts with a draft
-    that starts from the target's features. host: how its processor runs layers; None if it runs none.
-    wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts: experts
-    whose kernels the engine chooses itself, without the cost of default flags.
-    int4_experts: the first version with fast kernels for experts in 4-bit integers. int4_experts_on: makers
-    of the devices that have these kernels; empty for all. awq: the first version with fast kernels for AWQ;
-    empty if no version without them is known. attention_groups: the first version whose flag for
-    data-parallel attention counts its groups, if it replaced another flag. conversion: the kind of file to
-    which it converts checkpoints; None if it serves them as they are. calibrations: version from which on ->
-    the word in the names of its calibrations, if kernels changed between versions. row_kernels: its kernels
-    for a few rows. own_kernel: one that replaces some of these in a fork. cuts_heads: whether tensor
-    parallelism gives each device whole KV heads and whole blocks of scaled weights. divides_layers: whether
-    devices, or a device and the host, can share a model by layers and run in turn. runs_groups: whether a
-    server can have groups of data-parallel attention or of whole experts. slots: sequences that its
-    server decodes at once by default; None if its room decides. one_person: whether it usually serves one
-    person. no_bf16_on: architectures, by their first words, on which it must be told to compute in FP16.
-    drafts_read_verified: whether a draft reads the verified tokens in a pass of its own.
-    """
-
+    # what it is
     constants_of: str | None = None
+    """The engine whose fitted constants it borrows, if none were fitted for it."""
     programs: tuple[str, ...] = ()
+    """Names of programs that run this engine."""
     newest: Text
+    """Version of these facts."""
     source: Text
     makers: tuple[str, ...]
-    drafts: dict[str, ServedDraft]
-    withhold_features: tuple[str, ...] = ()
-    sparse: Text = "no flag is known for one"
-    prefix: PrefixBlocks
-    dynamic: DynamicMode | None = None
-    seats: Seats | None = None
-    scheduler: Scheduler | None = None
-    reserved_output: ReservedOutput | None = None
-    drafted_slots: DraftedSlots | None = None
-    prompt_graphs: PromptGraphs | None = None
-    untimed_prompts: str = ""
-    heads_of_prompts: bool = False
-    host: HostPasses | None = None
-    defects: tuple[Defect, ...] = ()
-    attention: EngineAttention | None = None
-    kernel_tables: str = ""
-    cuts_heads: bool = False
-    divides_layers: bool = False
-    runs_groups: bool = True
-    slots: Annotated[int, Meta(ge=1)] | None = None
-    one_person: bool = False
-    no_bf16_on: tuple[str, ...] = ()
-    drafts_read_verified: bool = False
-    weight_only: bool = False
-    wide_mxfp4: bool = False
-    tuned_experts: tuple[TunedExperts, ...] = ()
-    int4_experts: str = ""
-    awq: str = ""
-    int4_experts_on: tuple[str, ...] = ()
-    attention_groups: str = ""
-    conversion: Literal["gguf", "mlx"] | None = None
+    """Of the devices that it supports."""
     calibrations: dict[str, str] = field(default_factory=dict)
+    """Version from which on -> the word in the names of its calibrations, if kernels changed between
+    versions."""
+    conversion: Literal["gguf", "mlx"] | None = None
+    """The kind of file to which it converts checkpoints; None if it serves them as they are."""
+    one_person: bool = False
+    """Whether it usually serves one person."""
+
+    # its drafts
+    drafts: dict[str, ServedDraft]
+    """Kind of draft -> its name and releases."""
+    withhold_features: tuple[str, ...] = ()
+    """Architectures (``model_type``) whose model gives a head no hidden states of its inner layers."""
+    sparse: Text = "no flag is known for one"
+    """What is known of a draft with a view of the cache that the engine does not have."""
+    dynamic: DynamicMode | None = None
+    """Its draft length by batch size; None if it has none."""
+    drafts_read_verified: bool = False
+    """Whether a draft reads the verified tokens in a pass of its own."""
+    defects: tuple[Defect, ...] = ()
+    """Known problems."""
+
+    # its requests
+    seats: Seats | None = None
+    """Default number of concurrent requests; None if it is unknown."""
+    slots: Annotated[int, Meta(ge=1)] | None = None
+    """Sequences that its server decodes at once by default; None if its room decides."""
+    scheduler: Scheduler | None = None
+    """None if prompts and decoding share passes."""
+    reserved_output: ReservedOutput | None = None
+    """None if a request enters with room for its prompt."""
+    drafted_slots: DraftedSlots | None = None
+    """None if it holds two for each drafted token."""
+    prefix: PrefixBlocks
+    """Blocks of its prefix cache."""
+
+    # its prompts
+    prompt_graphs: PromptGraphs | None = None
+    """None if every kernel of a prompt is launched by itself."""
+    untimed_prompts: str = ""
+    """What is known of the time of its prompts, if none were fitted: its TTFT then has no interval."""
+    heads_of_prompts: bool = False
+    """Whether the LM heads of target and draft run over whole prompts with a draft that starts from the
+    target's features."""
+
+    # its layouts
+    cuts_heads: bool = False
+    """Whether tensor parallelism gives each device whole KV heads and whole blocks of scaled weights."""
+    divides_layers: bool = False
+    """Whether devices, or a device and the host, can share a model by layers and run in turn."""
+    runs_groups: bool = True
+    """Whether a server can have groups of data-parallel attention or of whole experts."""
+    attention_groups: str = ""
+    """The first version whose flag for data-parallel attention counts its groups, if it replaced another
+    flag."""
+    host: HostPasses | None = None
+    """How its processor runs layers; None if it runs none."""
+
+    # its kernels and formats
+    attention: EngineAttention | None = None
+    """Its backends; None if they are unknown."""
+    kernel_tables: str = ""
+    """Its folder in the tables of ``aiconfigurator-core``."""
     row_kernels: RowKernels | None = None
+    """Its kernels for a few rows."""
     own_kernel: OwnKernel | None = None
+    """One that replaces some of `row_kernels` in a fork."""
+    weight_only: bool = False
+    """Whether formats without a peak on the device run weight-only."""
+    no_bf16_on: tuple[str, ...] = ()
+    """Architectures, by their first words, on which it must be told to compute in FP16."""
+    wide_mxfp4: bool = False
+    """Whether MXFP4 experts run on 16-bit activations on every device."""
+    tuned_experts: tuple[TunedExperts, ...] = ()
+    """Experts whose kernels the engine chooses itself, without the cost of default flags."""
+    int4_experts: str = ""
+    """The first version with fast kernels for experts in 4-bit integers."""
+    int4_experts_on: tuple[str, ...] = ()
+    """Makers of the devices that have the kernels of `int4_experts`; empty for all."""
+    awq: str = ""
+    """The first version with fast kernels for AWQ; empty if no version without them is known."""
 
     def tunes_experts(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
         """Whether experts in a format, of a model on a device, have no cost of default flags."""
@@ -328,6 +352,7 @@ def stack_files() -> dict[str, ServingEngine | ResearchStack]:
 
 
 def _read(word: str) -> ServingEngine | ResearchStack:
+    """The file of a word of ``--engine``. Raises InputError naming file and key."""
     path = files.data_directory(FOLDER) / f"{word}.yaml"
     data = files.read_mapping(path)
     if "research" in data:
@@ -369,8 +394,8 @@ def lender_of(word: str) -> str | None:
     lender = serving_engines()[word].constants_of
     if lender in fitted:
         return lender
-    given = "its file names no other engine" if lender is None else f"nor has {lender}, which its file names"
+    reason = "its file names no other engine" if lender is None else f"nor has {lender}, which its file names"
     raise InputError(
-        f"--engine: {word} has no fitted constants ({given}): to answer with those of another engine, "
+        f"--engine: {word} has no fitted constants ({reason}): to answer with those of another engine, "
         f"hardware/{FOLDER}/{word}.yaml must name it, constants_of: one of {', '.join(fitted)}"
     )
