@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
-from perfmodel.answers.question.caveats import slowing
+from perfmodel.answers.question.defects import slowing
 from perfmodel.specs import DRIFT, LLAMACPP, VERSION, load_model
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.validate.studies import llamacpp
