@@ -64,43 +64,64 @@ def make_draft(
     """
     name = head_kind(name) or name
     _refuse_chain(name)
-    degree = target_tp if tensor_parallel is None else tensor_parallel
-    typed, colon, rest = name.strip().partition(":")
-    eagle3 = spelled(typed) == "eagle3"
-    word = "eagle" if eagle3 else spelled(typed)
-    kind = kind_of(word) if word in names() and word != "model" else None
-    options: dict[str, Any] = {}
-    head = _head(rest if kind else name, target)
-    if head is not None and (kind is None or issubclass(kind_of(head.kind), kind)):
-        kind = kind_of(head.kind)
-        model = head.model
-        options = dict(head.options)
-    elif kind is None:
-        kind = kind_of("model")
-        model = load_model(name, "--draft")
-    elif kind.named_model:
-        if not rest:
-            raise refuse("--draft", None, f"{kind.kind}:MODEL, the name or path of the drafter", name)
-        model = load_model(rest, "--draft")
-    else:
-        generic = word == "eagle" and (bool(colon) or not eagle3)
-        listed = None if generic else published_head(target.name, "eagle3" if eagle3 else word)
-        options = {"features": 3} if eagle3 else {}
-        options |= listed.options(target.hidden_size) if listed else {}
-        options |= _options(kind, rest) if colon else {}
-        shape = getattr(kind, "shape", None)
-        model = shape(target, options) if shape else target
-        model = model.replace(**listed.shape) if listed else model
+    kind, model, options = _drafter(name, target)
     if not kv.reads_all and not kind.reads_cache:
         raise refuse("--draft-kv", None, f"full (or left out): {kind.kind} drafts read no cache", kv.label())
     if kind.kind == "self":
         options["target_weights"] = target_precision.weights.name  # another format is a second copy
     if weights is not None:
-        form = weight_format(weights, "--draft-weights")
+        draft_weights = weight_format(weights, "--draft-weights")
     else:
-        own = None if own_on is None else kind.own_weights(model)
-        form = kind.like_target(target_precision.weights) if own is None else own.within(own_on)
-    return kind(model, kv, degree, Precision(form, target_precision.kv), **options)
+        checkpoint = None if own_on is None else kind.own_weights(model)
+        if own_on is None or checkpoint is None:
+            draft_weights = kind.like_target(target_precision.weights)
+        else:
+            draft_weights = checkpoint.within(own_on)
+    degree = target_tp if tensor_parallel is None else tensor_parallel
+    return kind(model, kv, degree, Precision(draft_weights, target_precision.kv), **options)
+
+
+Drafter = tuple[type[Draft], ModelSpec, dict[str, Any]]
+"""The kind of a draft, the model that drafts, and the options of the kind."""
+
+
+def _drafter(name: str, target: ModelSpec) -> Drafter:
+    """The drafter that a name means: the head of a file, a kind with its options or its model, or a model.
+
+    Raises InputError for an unknown model or option.
+    """
+    typed, colon, rest = name.strip().partition(":")
+    word = "eagle" if spelled(typed) == "eagle3" else spelled(typed)
+    kind = kind_of(word) if word in names() and word != "model" else None
+    head = _head(rest if kind else name, target)
+    if head is not None and (kind is None or issubclass(kind_of(head.kind), kind)):
+        return kind_of(head.kind), head.model, dict(head.options)
+    if kind is None:
+        return kind_of("model"), load_model(name, "--draft"), {}
+    if kind.named_model:
+        if not rest:
+            raise refuse("--draft", None, f"{kind.kind}:MODEL, the name or path of the drafter", name)
+        return kind, load_model(rest, "--draft"), {}
+    is_eagle3 = spelled(typed) == "eagle3"
+    return _drafter_of_target(kind, is_eagle3, rest if colon else None, target)
+
+
+def _drafter_of_target(kind: type[Draft], is_eagle3: bool, stated: str | None, target: ModelSpec) -> Drafter:
+    """A drafter whose shape follows from the target's, or that of the head that was published for it.
+
+    stated: the options after the colon; None without one. An ``eagle`` with a colon, or that is not eagle3,
+    is no published head.
+    """
+    is_generic = kind.kind == "eagle" and (stated is not None or not is_eagle3)
+    listed = None if is_generic else published_head(target.name, "eagle3" if is_eagle3 else kind.kind)
+    options: dict[str, Any] = {"features": 3} if is_eagle3 else {}
+    if listed:
+        options |= listed.options(target.hidden_size)
+    if stated is not None:
+        options |= _options(kind, stated)
+    shape = getattr(kind, "shape", None)
+    model = shape(target, options) if shape else target
+    return kind, model.replace(**listed.shape) if listed else model, options
 
 
 def _refuse_chain(name: str) -> None:
@@ -137,7 +158,8 @@ def _head(name: str, target: ModelSpec) -> Any:
 
 def _options(kind: type[Draft], text: str) -> dict[str, int]:
     """``option=value,...`` with whole numbers. Raises InputError for anything else."""
-    known = [name for name, of in get_type_hints(kind).items() if name not in _BASE and of is int]
+    types = get_type_hints(kind)
+    known = [name for name, type_ in types.items() if name not in _BASE and type_ is int]
     where = f"--draft: {kind.kind}"
     options = dict[str, int]()
     for key, value in options_of(text.split(","), known, where, kind.example).items():
