@@ -36,10 +36,26 @@ def plain(text: str) -> str:
     """A text without the colours of a terminal, without fences and what stands before every line, and with
     points in numbers such as 38,70.
     """
-    lines = _FENCE.sub("", _COLOUR.sub("", text)).split("\n")
+    lines = _FENCE.sub("", _COLOUR.sub("", _out_of_containers(text))).split("\n")
     for prefix in _PREFIXES:
         lines = _unprefixed(lines, prefix)
     return "\n".join(map(_with_points, dedent("\n".join(lines)).split("\n")))
+
+
+def _out_of_containers(text: str) -> str:
+    """The lines of a program in a file of Docker's, which has a JSON object with the key ``log`` for each."""
+    if not text.startswith('{"log":'):
+        return text
+    logged = []
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return text
+        if not isinstance(record, dict) or not isinstance(record.get("log"), str):
+            return text
+        logged.append(record["log"].rstrip("\n"))
+    return "\n".join(logged)
 
 
 def _unprefixed(lines: list[str], prefix: re.Pattern[str]) -> list[str]:

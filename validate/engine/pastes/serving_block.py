@@ -77,13 +77,24 @@ def _started(where: str, text: str) -> GivenFacts:
     return GivenFacts()
 
 
-def _block(where: str, text: str, facts: GivenFacts) -> list[Timing]:
-    run: dict[str, Any] = {}
+def figures(where: str, text: str) -> dict[str, float]:
+    """The printed figures by their name in the client's JSON. Raises InputError."""
+    printed: dict[str, float] = {}
     for label, value in _LINE.findall(text):
         name = KEYS.get(label.strip().lower())
-        if name and name not in run:
-            run[name] = _float(where, label, value)
-    rates = [_float(where, "Position", rate) / 100 for _, rate in _POSITION.findall(text)]
+        if name and name not in printed:
+            printed[name] = _float(where, label, value)
+    return printed
+
+
+def rates_by_position(where: str, text: str) -> list[float]:
+    """The share of drafts that were accepted to each position. Raises InputError."""
+    return [_float(where, "Position", rate) / 100 for _, rate in _POSITION.findall(text)]
+
+
+def _block(where: str, text: str, facts: GivenFacts) -> list[Timing]:
+    run: dict[str, Any] = {**figures(where, text)}
+    rates = rates_by_position(where, text)
     if rates:
         run[acceptance.BENCH] = rates
     elif "accepted" in run:

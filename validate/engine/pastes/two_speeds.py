@@ -1,4 +1,6 @@
-"""Speeds with a draft and without, as people write them: ``with MTP (n=3): 52 tok/s, without: 33 tok/s``."""
+"""Speeds with a draft and without, as people write them: ``with MTP (n=3): 52 tok/s, without: 33 tok/s``, or
+``128 tok/s with MTP and 342 tok/s without``.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +8,7 @@ from collections.abc import Iterator
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation, stated_lengths
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation, stated_lengths
 
 LONGEST = 1000
 """Characters of a text that people write."""
@@ -15,15 +17,24 @@ _SPEED = re.compile(
 )
 _CLAUSE = re.compile(r"[;\n]")
 """Ends the words about the speed before."""
+_SENTENCE = re.compile(r"[;,.\n]")
+"""Ends the words behind a speed that are about it."""
 _ALONE = re.compile(r"\b(?:without|baseline|vanilla|plain|off|no (?:mtp|draft\w*|spec\w*|eagle\S*))\b", re.I)
 _DRAFTING = re.compile(
     r"\b(?:with|on|mtp|nextn|spec\w*|draft\w*|eagle\S*|dflash\S*|dspark|n-?gram|medusa)\b", re.I
 )
 
 
+_LENGTH = re.compile(
+    r"\b(?:num_speculative_tokens|(?:spec-)?draft-n-max|n-max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})\b(?!\.\d)",
+    re.I,
+)
+_ACCEPTED = re.compile(r"\baccept\w*(?: rate)?\W{1,3}(?:of |is )?(?P<percent>\d+(?:\.\d+)?) ?%", re.I)
+
+
 class TwoSpeeds(TextForm):
-    """One step for each speed. The prompt (``input=N``), the draft length (``gamma=N``) and the tokens per
-    iteration (``accepted=X``) are not stated.
+    """One step for each speed. What the text does not say is asked for: the prompt (``input=N``), the draft
+    length (``gamma=N``) and the tokens per iteration (``accepted=X``, or a share of accepted tokens).
     """
 
     title = "speeds with a draft and without"
@@ -35,28 +46,58 @@ class TwoSpeeds(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
+        facts = facts.over(_stated(text))
         lengths = stated_lengths(where, facts)
         steps = []
         for word, drafts in _speeds(text):
             rate = number(where, "tokens per second", word)
             if not rate:
                 raise refuse(where, "tokens per second", "above 0", word)
-            drafted = speculation(where, facts, None, None) if drafts else (0, 1.0)
+            drafted = _drafted(where, facts) if drafts else (0, 1.0)
             batch = facts.batch or 1.0
             how = "decoding time over iterations"
             steps.append(step(where, batch * drafted[1] / rate, batch, lengths, drafted, how=how))
         return steps
 
 
+def _drafted(where: str, facts: GivenFacts) -> tuple[int, float]:
+    """Draft length and tokens per iteration of a speed that a draft made."""
+    needed(where, "gamma", facts.gamma)
+    return speculation(where, facts, None, None)
+
+
+def _stated(text: str) -> GivenFacts:
+    """The draft length and the acceptance that a text states once."""
+    lengths = {int(length["length"]) for length in _LENGTH.finditer(text)}
+    shares = {float(share["percent"]) / 100 for share in _ACCEPTED.finditer(text)}
+    if len(lengths) != 1:
+        return GivenFacts()
+    (length,) = lengths
+    accepted = 1.0 + length * shares.pop() if len(shares) == 1 else None
+    return GivenFacts(gamma=length, accepted=accepted)
+
+
 def _speeds(text: str) -> Iterator[tuple[str, bool | None]]:
-    """Each speed of a short text, and whether a draft made it by the words before it; None if they say
-    neither.
+    """Each speed of a short text, and whether a draft made it; None if the words about it say neither.
+
+    The words stand before the speeds, or behind them where those before the first speed say neither.
     """
     if len(text) > LONGEST:
         return
-    for speed in _SPEED.finditer(text):
-        words = _CLAUSE.split(speed["words"])[-1]
-        if _ALONE.search(words):
-            yield speed["rate"], False
-        else:
-            yield speed["rate"], True if _DRAFTING.search(words) else None
+    speeds = list(_SPEED.finditer(text))
+    before = [_CLAUSE.split(speed["words"])[-1] for speed in speeds]
+    if speeds and _drafts(before[0]) is None:
+        ends = [speed.end() for speed in speeds]
+        starts = [speed.start("rate") for speed in speeds[1:]] + [len(text)]
+        about = [_SENTENCE.split(text[end:start])[0] for end, start in zip(ends, starts, strict=True)]
+    else:
+        about = before
+    for speed, words in zip(speeds, about, strict=True):
+        yield speed["rate"], _drafts(words)
+
+
+def _drafts(words: str) -> bool | None:
+    """Whether words are about a draft; None if they say neither."""
+    if _ALONE.search(words):
+        return False
+    return True if _DRAFTING.search(words) else None

@@ -1,0 +1,48 @@
+"""What SGLang's ``python -m sglang.test.send_one`` prints of one request: ``acc_length=2.84 speed=212.31
+token/s``, or a table with the columns ``Latency (s)``, ``Tokens``, ``Acc Length`` and ``Speed (token/s)``.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm, number, rows
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_LINE = re.compile(r"acc_length=(?P<accepted>[\d.]+) *,? *speed=(?P<rate>[\d.]+) token/s")
+_COLUMNS = {"Tokens": "tokens", "Acc Length": "accepted", "Speed (token/s)": "rate"}
+
+
+class SglangSendOne(TextForm):
+    """One step per request, alone on the server. The prompt (``input=N``) and the draft length (``gamma=N``)
+    are not printed; an accepted length of 1 is decoding without a draft.
+    """
+
+    title = "output of SGLang's send_one"
+    engine = "sglang"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return any(True for _ in _requests(text))
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        return [_step(where, words, facts) for words in _requests(text)]
+
+
+def _requests(text: str) -> Iterator[Mapping[str, str]]:
+    """The printed figures of each request by name."""
+    for line in _LINE.finditer(text):
+        yield line.groupdict()
+    for row in rows(text, tuple(_COLUMNS)):
+        yield {name: row[column] for column, name in _COLUMNS.items()}
+
+
+def _step(where: str, words: Mapping[str, str], facts: GivenFacts) -> Timing:
+    printed = {name: number(where, name, word) for name, word in words.items()}
+    if not printed["rate"]:
+        raise refuse(where, "speed", "above 0", words["rate"])
+    drafted = speculation(where, facts, printed["accepted"], None)
+    lengths = (needed(where, "input", facts.input), printed.get("tokens", facts.output or 1.0))
+    return step(where, drafted[1] / printed["rate"], 1.0, lengths, drafted, how="answer time over iterations")
