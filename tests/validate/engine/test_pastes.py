@@ -4,28 +4,15 @@ The samples are in the forms of the tools' own documentation and threads: the ta
 llama-batched-bench's READMEs, the lines of ggml-org/llama.cpp#24536 and #22673, and a block of vLLM's client.
 """
 
-import io
 import json
-import re
-import sys
-from pathlib import Path
 
 import pytest
 
-from perfmodel.cli import run
 from perfmodel.validate.engine.formats import read_pasted
 from perfmodel.validate.engine.pastes import PromptTiming, form_of, text_forms
-from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import GivenFacts
 from tests.refusals import refused
-
-SAMPLES = Path(__file__).parent / "pastes"
-ASK = ["validate", "engine", "--model", "qwen3.6-27b", "--weights", "q4_k_m", "--hardware", "rtx-3090"]
-NAMES = sorted(path.stem for path in SAMPLES.iterdir())
-
-
-def sample(name: str) -> str:
-    return (SAMPLES / f"{name}.txt").read_text(encoding="utf-8")
+from tests.validate.engine.pasting import NAMES, pasted, sample
 
 
 def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
@@ -76,6 +63,12 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         # 1221.37 x 0.00655 are 8 sequences; 8,192 prompt tokens are theirs together
         ("sglang_one_batch", {}, [(8, 1024.5, 0, 1.0, 0.00655)]),
         ("sglang_one_batch", {"output": 64}, [(8, 1024 + 32, 0, 1.0, 0.00655)]),
+        (
+            "serving_part",
+            {"batch": 8, "input": 1024, "output": 256},
+            [(8, 1152, 3, 2.803, 2.803 * 0.0234)],
+        ),
+        ("sglang_send_one", {"input": 100, "gamma": 3}, [(1, 100 + 128, 3, 2.844, 2.844 / 212.4)]),
         ("ollama", {}, [(1, 812 + 320, 0, 1.0, 67.9 / 640)]),
         ("guidellm_table", {}, [(1, 1152, 0, 1.0, 0.0121), (8, 1152, 0, 1.0, 0.0188)]),
         (
@@ -132,6 +125,10 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("two_speeds", ("", ""), r"-: input: must be stated"),
         ("sglang_one_batch", ("Prefill. latency", "x"), r"-: input: must be stated"),
         ("sglang_one_batch", ("median latency: 0.00655", "median latency: 0.0"), r"median latency: must be"),
+        ("serving_part", ("", ""), r"-: batch: must be stated, as in --from -,batch=N"),
+        ("serving_part", ("23.40", "0"), r"TPOT \(ms\): must be above 0"),
+        ("sglang_send_one", ("", ""), r"-: gamma: must be stated"),
+        ("sglang_send_one", ("212.4", "0"), r"-: speed: must be above 0"),
         ("ollama", ("1m7.9s", "1m7.9"), r"eval duration: must be a time such as 4.368s"),
         ("ollama", ("eval count:           640", "x"), r"eval count: must be above 0"),
     ],
@@ -200,32 +197,6 @@ Request Latency Statistics (Completed Requests)
     assert (timing.batch, timing.context, timing.seconds, timing.ttft_s) == (4, 1152, 0.0121, 0.099)
 
 
-def pasted(monkeypatch, capsys, text: str, *more: str) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    status = run([*ASK, *more])
-    captured = capsys.readouterr()
-    return status, " ".join((captured.out + captured.err).split())
-
-
-def test_standard_input_is_told_compared_and_what_is_missing_is_said(monkeypatch, capsys) -> None:
-    log = sample("llama_server_log")
-    status, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
-    assert status == 0
-    assert "read: log of llama.cpp's server" in out
-    assert "B=1 S=1646 K=3: 41 ms per iteration, 2.94 tokens per iteration; predicted" in out
-    assert "prompt of 1520 tokens: 1.8 s; predicted" in out
-    assert "missing for a calibration: must hold two draft lengths or more" in out
-
-
-def test_a_file_of_printed_text_is_described_as_standard_input_is(monkeypatch, tmp_path, capsys) -> None:
-    path = tmp_path / "bench.txt"
-    path.write_text(sample("llama_bench"))
-    _, of_file = pasted(monkeypatch, capsys, "", "--from", str(path))
-    _, of_input = pasted(monkeypatch, capsys, sample("llama_bench"), "--from", "-")
-    assert of_file == of_input
-    assert "prompt of 512 tokens behind 512 cached: 80 ms" in of_file
-
-
 def test_the_older_line_of_llama_cpp_tells_the_draft_length_too(monkeypatch, tmp_path, capsys) -> None:
     older = (
         sample("llama_server_log")
@@ -239,67 +210,6 @@ def test_the_older_line_of_llama_cpp_tells_the_draft_length_too(monkeypatch, tmp
     assert status == 0
     assert "2.94 tokens per iteration" in out
     assert "health: healthy: measured 14 ms per token" in out
-
-
-def test_a_block_without_acceptance_takes_the_published_one_and_says_so(monkeypatch, capsys) -> None:
-    block = sample("serving_block")
-    plain = "\n".join(
-        line for line in block.splitlines() if "cceptance" not in line and "osition" not in line
-    )
-    plain = "\n".join(line for line in plain.splitlines() if "raft" not in line)
-    ask = ["--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3", "--gamma", "3"]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(plain.encode())))
-    assert run(["validate", "engine", *ask, "--from", "-"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "acceptance is not in the text; taken: 2.26 tokens per iteration at K = 3 (RedHatAI" in out
-    assert "K=3: 45 ms per iteration, 2.26 tokens per iteration" in out
-
-
-def test_a_block_without_drafts_beside_one_with_them_is_the_baseline(monkeypatch, capsys) -> None:
-    block = sample("serving_block")
-    alone = block.partition("---------------Speculative")[0]
-    given = [*ASK, "--draft", "mtp", "--gamma", "3", "--from", "-"]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{alone}{block}".encode())))
-    assert run(given) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "B=8 S=1152 baseline: 20 ms per iteration" in out
-    assert "B=8 S=1152 K=3: 50 ms per iteration, 2.50 tokens per iteration" in out
-    assert "measured 1.00 times the baseline" in out
-    assert "acceptance is not in the text" not in out
-
-
-def test_an_answer_that_counts_its_draft_keeps_its_acceptance_beside_one_that_does_not(
-    monkeypatch, capsys
-) -> None:
-    shown = "32.14 tok/sec • 512 tokens • 0.45s to first token"
-    text = f"{shown} • Accepted 320/480 draft tokens (66.7%)\n{shown}\n"
-    given = ["--draft", "mtp", "--gamma", "3", "--from", "-,input=100,gamma=3"]
-    _, out = pasted(monkeypatch, capsys, text, *given)
-    assert "acceptance is not in the text; taken:" in out
-    assert out.count("83 ms per iteration, 2.67 tokens per iteration") == 1  # 512 / 192 over 32.14
-
-
-@pytest.mark.parametrize("name", ["serving_block", "llama_bench", "mlx_lm"])
-def test_the_output_of_a_client_is_no_log_to_watch(monkeypatch, capsys, name: str) -> None:
-    status, out = pasted(monkeypatch, capsys, "", "--watch", str(SAMPLES / f"{name}.txt"), "--draft", "mtp")
-    assert status == 2
-    assert f"is {form_of(sample(name)).title}; use --from" in out
-
-
-def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
-    status, out = pasted(monkeypatch, capsys, "http://127.0.0.1:1\n", "--from", "-")
-    assert status == 2
-    assert "127.0.0.1:1 cannot be reached" in out
-    log = (SAMPLES.parent / "files" / "vllm-log-draft3.txt").read_text()
-    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--context", "600", "--from", "-")
-    assert "read: counters of vllm" in out
-    assert "K = 3" in out
-    status, out = pasted(monkeypatch, capsys, "Dear all,\n", "--from", "-")
-    assert status == 2
-    assert "-: holds no benchmark known here: paste a log of vLLM" in out
-    status, out = pasted(monkeypatch, capsys, " \n", "--from", "-")
-    assert status == 2
-    assert "--from -: must be a text on standard input, given nothing" in out
 
 
 def test_other_lines_of_the_same_tools() -> None:
@@ -335,16 +245,6 @@ def test_other_lines_of_the_same_tools() -> None:
     refused("-: batch: must be stated, as in --from -,batch=N", read_pasted, "-", lacking, GivenFacts())
 
 
-def test_the_eval_rate_of_ollama_alone_is_a_speed() -> None:
-    alone = "prompt eval rate:     193.33 tokens/s\neval rate:            40.00 tokens/s\n"
-    refused("-: input: must be stated", read_pasted, "-", alone, GivenFacts())
-    (timing,) = read_pasted("-", alone, GivenFacts(input=100))
-    assert (timing.batch, timing.gamma, timing.seconds) == (1, 0, 0.025)
-    refused(
-        "-: eval rate: must be above 0", read_pasted, "-", alone.replace("40.00", "0"), GivenFacts(input=1)
-    )
-
-
 def test_an_answer_of_llama_cpp_tells_the_draft_length_as_its_log_does() -> None:
     counts = {
         "prompt_n": 512,
@@ -376,187 +276,16 @@ def test_the_prompt_of_one_sequence_alone_is_timed_by_itself() -> None:
     assert form_of(one).prompts("-", one + eight) == [PromptTiming(1024, 0.0, 0.05)]
 
 
-def test_a_text_of_llama_cpp_is_compared_with_llama_cpp(monkeypatch, capsys) -> None:
-    """Without weights, which would say so too."""
-    ask = ["validate", "engine", "--model", "qwen3-8b", "--hardware", "rtx-4090", "--from", "-"]
-    printed = []
-    for more in ([], ["--engine", "llamacpp"], ["--engine", "vllm"]):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sample("llama_bench").encode())))
-        assert run([*ask, *more]) == 0
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1]
-    assert printed[0] != printed[2]
+def test_older_send_one_prints_one_line() -> None:
+    (timing,) = read_pasted("-", "acc_length=2.84 speed=212.31 token/s\n", GivenFacts(input=100, gamma=3))
+    assert (timing.gamma, timing.tokens_per_iteration, timing.context) == (3, 2.84, 100.5)
+    assert timing.seconds == pytest.approx(2.84 / 212.31)
 
 
-def test_colours_container_names_and_decimal_commas_change_nothing(monkeypatch, capsys) -> None:
-    plain = sample("llama_bench")
-    german = re.sub(r"(\d)\.(\d+ ±) (\d+)\.(\d)", r"\1,\2 \3,\4", plain)
-    coloured = "\n".join(f"bench-1  | \x1b[32m{line}\x1b[0m" for line in plain.splitlines())
-    assert "," in german
-    _, expected = pasted(monkeypatch, capsys, plain, "--from", "-")
-    assert pasted(monkeypatch, capsys, german, "--from", "-")[1] == expected
-    assert pasted(monkeypatch, capsys, coloured, "--from", "-")[1] == expected
-
-
-def test_a_log_line_that_begins_with_a_date_in_brackets_is_no_json(monkeypatch, capsys) -> None:
-    status, out = pasted(monkeypatch, capsys, "[2026-01-11 10:00:01] The server is fired up\n", "--from", "-")
-    assert status == 2
-    assert "holds no benchmark known here" in out
-
-
-def test_the_speed_of_whole_requests_of_vllm_is_refused_with_what_to_run(monkeypatch, capsys) -> None:
-    line = "Processed prompts: 100%| 8/8 [00:10<00:00, est. speed input: 51.20 toks/s, output: 63.21 toks/s]"
-    status, out = pasted(monkeypatch, capsys, line, "--from", "-")
-    assert status == 2
-    assert "times prompts and outputs together: `vllm bench serve`" in out
-
-
-@pytest.mark.parametrize(
-    ("text", "kinds"),
-    [
-        ("baseline: 33 t/s\nMTP n=2: 52.1 t/s\nMTP n=4: 47 t/s", [0, 3, 3]),
-        ("I get 128 tokens/s with speculative decoding on, and 342 tokens/s without it: ", None),
-        ("I get, with speculative decoding, 128 tokens/s, and without it 342 tokens/s.", [3, 0]),
-        ("no draft 20.5 tok/s, draft 14.2 tok/s", [0, 3]),
-        ("Prompt: 300 tok/s, output: 30 tok/s", None),
-        ("Baseline 33 tok/s without MTP; 52 tok/s with MTP; 45 tok/s with n=4", None),
-    ],
-)
-def test_two_speeds_are_told_apart_by_the_words_before_them(text: str, kinds: list[int] | None) -> None:
-    form = form_of(text)
-    if kinds is None:
-        assert form is None
-        return
-    steps = read_pasted("-", text, GivenFacts(input=500, gamma=3, accepted=2.0))
-    assert [timing.gamma for timing in steps] == kinds
-
-
-def test_speeds_in_a_long_text_are_no_comparison() -> None:
-    speeds = sample("two_speeds")
-    assert form_of(f"{speeds}{' ' * (1000 - len(speeds))}") is not None
-    assert form_of(f"{speeds}{' ' * (1001 - len(speeds))}") is None
-
-
-def test_two_speeds_take_the_published_acceptance(monkeypatch, capsys) -> None:
-    given = ["--draft", "mtp", "--gamma", "3", "--from", "-,input=500"]
-    status, out = pasted(monkeypatch, capsys, sample("two_speeds"), *given)
-    assert status == 0
-    assert "acceptance is not in the text; taken:" in out
-    assert "B=1 S=500 K=3: measured 1.55 times the baseline, predicted" in out
-
-
-def test_a_speed_alone_is_compared(monkeypatch, capsys) -> None:
-    assert "input: must be stated" in pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-")[1]
-    status, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-,input=500")
-    assert status == 0
-    assert "B=1 S=500 baseline: 27 ms per iteration; predicted" in out
-
-
-def test_a_named_draft_that_a_text_does_not_count_is_said(monkeypatch, capsys) -> None:
-    _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--draft", "mtp", "--from", "-")
-    assert "the text counts no draft, so it is compared with decoding without one; if mtp drafted" in out
-    _, plain = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
-    assert "counts no draft" not in plain
-
-
-def test_the_first_token_of_a_lone_request_is_no_load(monkeypatch, capsys) -> None:
-    _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
-    assert "the first token takes 237 ms, a prompt alone" in out
-    assert "the load is off" not in out
-
-
-@pytest.mark.parametrize(
-    ("line", "tokens_per_s", "context"),
-    [
-        ("Generation: 36.4 t/s", 36.4, 500.5),
-        ("tg 36.4 tokens per second", 36.4, 500.5),
-        ("INFO: Chat completion: 256 tokens in 5.61s (45.6 tok/s)", 45.6, 500 + 128),
-        ("[server] generated 412 tokens in 9.8 seconds, 42.0 tokens/s, stop", 42.0, 500 + 206),
-    ],
-)
-def test_a_speed_with_its_name_or_its_tokens_is_read(line: str, tokens_per_s: float, context: float) -> None:
-    (timing,) = read_pasted("-", line, GivenFacts(input=500))
-    assert timing.seconds == pytest.approx(1 / tokens_per_s)
-    assert timing.context == context
-
-
-def test_the_speed_of_a_prompt_alone_is_no_step() -> None:
-    assert form_of("Prompt: 812.3 t/s") is None
-    assert form_of("pp 812.3 t/s") is None
-
-
-PREFIXES = {
-    "a quotation": "> ",
-    "a container": "vllm-1  | ",
-    "a time": "2026-11-02T10:00:00.123Z ",
-    "a journal": "Nov 02 10:00:00 host vllm[12]: ",
-    "a block of code": "    ",
-}
-"""What puts it there -> what stands before every line."""
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
-def test_what_stands_before_every_line_changes_nothing(name: str, prefix: str) -> None:
-    lines = plain(sample(name)).splitlines()
-    assert plain("\n".join(f"{prefix}{line}" for line in sample(name).splitlines())).splitlines() == lines
-    assert plain(f"```text\n{sample(name)}```").splitlines() == lines
-
-
-def test_a_slow_answer_names_the_iteration_and_the_signs_of_the_text(monkeypatch, capsys) -> None:
-    log = sample("llama_server_log").replace("3511.48 ms", "9511.48 ms")
-    log = f"load_tensors: offloaded 40/66 layers to GPU\n{log}"
-    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
-    assert "times as long: the iteration is off" in out
-    assert "seen in the text: 26 of 66 layers run on the host" in out
-
-
-def test_a_rejected_draft_names_the_acceptance(monkeypatch, capsys) -> None:
-    rates = {"167 accepted": "17 accepted", "0.805, 0.632, 0.483": "0.090, 0.060, 0.047"}
-    log = sample("llama_server_log").replace("254 tokens", "104 tokens")
-    for old, new in rates.items():
-        log = log.replace(old, new)
-    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
-    assert "the acceptance is off: 1.20 tokens per iteration, expected" in out
-
-
-def test_a_baseline_beside_a_draft_gives_the_measured_speedup(monkeypatch, capsys) -> None:
-    drafting = sample("llama_server_log")
-    alone = "       eval time =    5512.01 ms /   200 tokens (   27.56 ms per token)\n"
-    baseline = f"prompt eval time =     312.22 ms /   320 tokens\n{alone}"
-    _, out = pasted(monkeypatch, capsys, f"{drafting}\n{baseline}", "--draft", "mtp", "--from", "-")
-    # 2.94 tokens in 40.8 ms, and one in 27.7 ms
-    assert "measured 2.00 times the baseline, predicted" in out
-
-
-def test_devices_in_turn_and_host_memory_are_part_of_the_prediction(monkeypatch, capsys) -> None:
-    log = sample("llama_server_log")
-    _, alone = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-", "--engine", "llama.cpp")
-    _, by_host = pasted(
-        monkeypatch,
-        capsys,
-        log,
-        "--draft",
-        "mtp",
-        "--from",
-        "-",
-        "--gpu-layers",
-        "40",
-        "--host-bandwidth",
-        "80",
-    )
-    alone_ms, by_host_ms = (float(re.search(r"predicted (\d+) ms", out)[1]) for out in (alone, by_host))
-    assert by_host_ms > 1.5 * alone_ms
-    _, refused_line = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-", "--gpu-layers", "40")
-    assert "--gpu-layers: needs --host-bandwidth" in refused_line
-
-
-def test_a_power_limit_is_part_of_the_prediction(monkeypatch, capsys) -> None:
-    ask = ["validate", "engine", "--model", "qwen3.8-27b", "--weights", "q4_k_m", "--hardware", "rtx-5090"]
-    predicted_ms = []
-    for more in ([], ["--power-limit", "400"]):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sample("llama_server_log").encode())))
-        assert run([*ask, *more, "--draft", "mtp", "--from", "-"]) == 0
-        out = " ".join(capsys.readouterr().out.split())
-        predicted_ms.append(float(re.search(r"predicted (\d+) ms", out)[1]))
-    assert predicted_ms[1] > predicted_ms[0]
+def test_a_part_of_a_block_has_the_step_of_the_whole_block() -> None:
+    block = sample("serving_block")
+    part = block[block.index("Mean TPOT") :]
+    (of_part,) = read_pasted("-", part, GivenFacts(batch=8, input=1024, output=256))
+    (of_block,) = read_pasted("-", block, GivenFacts())
+    for fact in ("seconds", "batch", "context", "gamma", "tokens_per_iteration"):
+        assert getattr(of_part, fact) == pytest.approx(getattr(of_block, fact))

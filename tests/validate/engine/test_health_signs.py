@@ -1,0 +1,108 @@
+"""Lines in the log of a slow server that explain it, and those that explain nothing."""
+
+import pytest
+
+from tests.validate.engine.health_logs import (
+    predicted_tokens_per_s,
+    sglang_log,
+    vllm_log,
+    watched,
+)
+
+USUAL = {
+    "the custom all-reduce is off": "Custom allreduce is disabled because it is not supported on more than "
+    "two PCIe-only GPUs.",
+    "the server takes fewer requests": "max_running_requests is reset to 48 for speculative decoding.",
+}
+"""Meaning of a sign that many servers have, and their line."""
+
+
+def test_more_requests_than_sglang_captured_are_named(tmp_path, capsys) -> None:
+    log = "server_args=ServerArgs(cuda_graph_max_bs=2)\n" + sglang_log(2.8, (2.8 - 1) / 5).replace(
+        "400.00", "40.00"
+    )
+    _, out = watched(tmp_path, capsys, log, "--engine", "sglang")
+    assert "an iteration has 4 requests, and the largest captured CUDA graph 2" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("server_args=ServerArgs(attention_backend='triton')", "runs on triton, and fa3 was predicted"),
+        ("Attention backend not specified. Use flashinfer backend by default.", "runs on flashinfer"),
+        ("Attention backend not specified. Use fa3 backend by default.", "nothing that explains"),
+        ("server_args=ServerArgs(attention_backend=None)", "nothing that explains"),
+    ],
+)
+def test_another_attention_backend_of_sglang_is_named(tmp_path, capsys, line: str, says: str) -> None:
+    log = sglang_log(2.8, (2.8 - 1) / 5).replace("400.00", "40.00")
+    _, out = watched(tmp_path, capsys, f"{line}\n{log}", "--engine", "sglang")
+    assert says in out
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("INFO Using TRITON_ATTN attention backend out of potential backends: [...]", "runs on TRITON_ATTN"),
+        (
+            "WARNING Async scheduling is disabled because the V1 model runner",
+            "asynchronous scheduling is off",
+        ),
+        ("WARNING Overriding cudagraph_mode from FULL to PIECEWISE.", "CUDA graphs are piecewise"),
+        ("load_tensors: offloaded 25/65 layers to GPU", "40 of 65 layers run on the host"),
+        ("llama_context: flash_attn    = disabled", "flash attention is off"),
+        ("llama_context: Flash Attention was auto, set to disabled", "flash attention is off"),
+        ("llama_context: Flash Attention was auto, set to enabled", "nothing that explains"),
+        ("ggml_cuda: disabling CUDA graphs due to GPU architecture", "without CUDA graphs"),
+        ("compilation_config={'mode': <CompilationMode.NONE: 0>}", "torch.compile is off"),
+        ("compilation_config={'mode': <CompilationMode.VLLM_COMPILE: 3>}", "nothing that explains"),
+        ("NCCL_P2P_DISABLE=1 vllm serve Q/W", "exchange data through host memory"),
+        ("cuda_graph_config: null", "CUDA graphs are off"),
+        ("LLM Args: cuda_graph_config=CudaGraphConfig(batch_sizes=None)", "nothing that explains"),
+        ("disable_overlap_scheduler: true", "the overlap of host and device is off"),
+        ("INFO Using FlashAttention version 2", "runs on flash-attn2, and flash-attn3 was predicted"),
+        ("INFO Using FlashAttention version 3", "nothing that explains"),
+        ("INFO config: {'cpu_offload_gb': 0.5}", "weights lie in host memory"),
+        ("INFO config: cpu_offload_gb=4, swap_space=4", "weights lie in host memory"),
+        ("INFO config: cpu_offload_gb=0.0, {'cpu_offload_gb': 0}", "nothing that explains"),
+        ("INFO Using FLASH_ATTN attention backend out of potential backends: [...]", "nothing that explains"),
+        ("INFO Using NIXL_NEW backend", "nothing that explains"),
+        ("load_tensors: offloaded 65/65 layers to GPU", "nothing that explains"),
+    ],
+)
+def test_known_lines_of_a_slow_server_are_named(tmp_path, capsys, line: str, says: str) -> None:
+    _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s() / 4, first=line))
+    assert "health: the iteration is off" in out
+    assert says in out
+
+
+@pytest.mark.parametrize("meaning", USUAL)
+def test_a_sign_that_many_servers_have_decides_nothing(tmp_path, capsys, meaning: str) -> None:
+    slow = predicted_tokens_per_s() / 4
+    _, loaded = watched(tmp_path, capsys, vllm_log(slow, waiting=20, first=USUAL[meaning]))
+    assert "health: the load is off" in loaded
+    _, alone = watched(tmp_path, capsys, vllm_log(slow, first=USUAL[meaning]))
+    assert "health: the iteration is off" in alone
+    assert f"seen in the log: {meaning}" in alone
+
+
+def test_a_predicted_backend_without_a_word_in_logs_has_its_own_name(tmp_path, capsys) -> None:
+    line = "server_args=ServerArgs(attention_backend='triton')"
+    log = sglang_log(2.8, (2.8 - 1) / 5).replace("400.00", "40.00")
+    _, out = watched(tmp_path, capsys, f"{line}\n{log}", "--engine", "sglang", "--hardware", "b200")
+    assert "runs on triton, and trtllm was predicted" in out
+
+
+def test_what_the_log_says_of_the_server_is_compared_with_the_question(tmp_path, capsys) -> None:
+    config = "Initializing a V1 LLM engine (v0.20.1) with config: {}"
+    same = config.format("tensor_parallel_size=2, quantization=None, kv_cache_dtype=auto")
+    _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(), first=same))
+    assert "version: vLLM 0.20.1, as the log says" in out
+    assert "warning" not in out
+    other = config.format("tensor_parallel_size=4, quantization=fp8, kv_cache_dtype=fp8_e4m3")
+    _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(), first=other))
+    assert "warning: the log has 4 tensor-parallel devices, and 2 was asked: --tp 4" in out
+    assert "warning: the log has fp8 weights, and bf16 are assumed: --weights fp8" in out
+    assert "--kv-dtype fp8" in out
+    _, named = watched(tmp_path, capsys, vllm_log(100.0, first=same), "--engine", "vllm")
+    assert "as the log says" not in named

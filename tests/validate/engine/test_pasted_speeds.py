@@ -1,0 +1,110 @@
+"""Speeds as people write them: which of them a draft made, and what else the words say."""
+
+import pytest
+
+from perfmodel.validate.engine.formats import read_pasted
+from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.timing import GivenFacts
+from tests.refusals import refused
+from tests.validate.engine.pasting import pasted, sample
+
+
+def test_the_eval_rate_of_ollama_alone_is_a_speed() -> None:
+    alone = "prompt eval rate:     193.33 tokens/s\neval rate:            40.00 tokens/s\n"
+    refused("-: input: must be stated", read_pasted, "-", alone, GivenFacts())
+    (timing,) = read_pasted("-", alone, GivenFacts(input=100))
+    assert (timing.batch, timing.gamma, timing.seconds) == (1, 0, 0.025)
+    refused(
+        "-: eval rate: must be above 0", read_pasted, "-", alone.replace("40.00", "0"), GivenFacts(input=1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("baseline: 33 t/s\nMTP n=2: 52.1 t/s\nMTP n=4: 47 t/s", [0, 3, 3]),
+        ("I get 128 tokens/s with speculative decoding on, and 342 tokens/s without it: ", [3, 0]),
+        ("33 t/s baseline, 52 t/s with MTP. Without it I could not work.", [0, 3]),
+        ("52 t/s with MTP. Without it I get 33 t/s", None),
+        ("I get, with speculative decoding, 128 tokens/s, and without it 342 tokens/s.", [3, 0]),
+        ("no draft 20.5 tok/s, draft 14.2 tok/s", [0, 3]),
+        ("Prompt: 300 tok/s, output: 30 tok/s", None),
+        ("Baseline 33 tok/s without MTP; 52 tok/s with MTP; 45 tok/s with n=4", None),
+    ],
+)
+def test_two_speeds_are_told_apart_by_the_words_before_or_behind_them(
+    text: str, kinds: list[int] | None
+) -> None:
+    form = form_of(text)
+    if kinds is None:
+        assert form is None
+        return
+    steps = read_pasted("-", text, GivenFacts(input=500, gamma=3, accepted=2.0))
+    assert [timing.gamma for timing in steps] == kinds
+
+
+def test_the_length_and_the_acceptance_that_the_words_state_are_taken() -> None:
+    words = "128 tok/s with MTP and 342 tok/s without, acceptance 96.6%, num_speculative_tokens=1"
+    drafting, alone = read_pasted("-", words, GivenFacts(input=500))
+    assert (drafting.gamma, drafting.tokens_per_iteration) == (1, 1.966)
+    assert drafting.seconds == pytest.approx(1.966 / 128)
+    assert (alone.gamma, alone.seconds) == (0, 1 / 342)
+    (other, _) = read_pasted("-", words, GivenFacts(input=500, accepted=1.5))
+    assert other.tokens_per_iteration == 1.5, "the command line has the last word"
+    refused("-: gamma: must be", read_pasted, "-", words.replace("_tokens=1", "=on"), GivenFacts(input=500))
+    two = f"{words}\nn=3: slower"
+    refused("-: gamma: must be", read_pasted, "-", two, GivenFacts(input=500, accepted=1.5))
+
+
+def test_speeds_in_a_long_text_are_no_comparison() -> None:
+    speeds = sample("two_speeds")
+    assert form_of(f"{speeds}{' ' * (1000 - len(speeds))}") is not None
+    assert form_of(f"{speeds}{' ' * (1001 - len(speeds))}") is None
+
+
+def test_two_speeds_take_the_published_acceptance(monkeypatch, capsys) -> None:
+    given = ["--draft", "mtp", "--gamma", "3", "--from", "-,input=500"]
+    status, out = pasted(monkeypatch, capsys, sample("two_speeds"), *given)
+    assert status == 0
+    assert "acceptance is not in the text; taken:" in out
+    assert "B=1 S=500 K=3: measured 1.55 times the baseline, predicted" in out
+
+
+def test_a_speed_alone_is_compared(monkeypatch, capsys) -> None:
+    assert "input: must be stated" in pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-")[1]
+    status, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-,input=500")
+    assert status == 0
+    assert "B=1 S=500 baseline: 27 ms per iteration; predicted" in out
+
+
+def test_a_named_draft_that_a_text_does_not_count_is_said(monkeypatch, capsys) -> None:
+    _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--draft", "mtp", "--from", "-")
+    assert "the text counts no draft, so it is compared with decoding without one; if mtp drafted" in out
+    _, plain = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
+    assert "counts no draft" not in plain
+
+
+def test_the_first_token_of_a_lone_request_is_no_load(monkeypatch, capsys) -> None:
+    _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
+    assert "the first token takes 237 ms, a prompt alone" in out
+    assert "the load is off" not in out
+
+
+@pytest.mark.parametrize(
+    ("line", "tokens_per_s", "context"),
+    [
+        ("Generation: 36.4 t/s", 36.4, 500.5),
+        ("tg 36.4 tokens per second", 36.4, 500.5),
+        ("INFO: Chat completion: 256 tokens in 5.61s (45.6 tok/s)", 45.6, 500 + 128),
+        ("[server] generated 412 tokens in 9.8 seconds, 42.0 tokens/s, stop", 42.0, 500 + 206),
+    ],
+)
+def test_a_speed_with_its_name_or_its_tokens_is_read(line: str, tokens_per_s: float, context: float) -> None:
+    (timing,) = read_pasted("-", line, GivenFacts(input=500))
+    assert timing.seconds == pytest.approx(1 / tokens_per_s)
+    assert timing.context == context
+
+
+def test_the_speed_of_a_prompt_alone_is_no_step() -> None:
+    assert form_of("Prompt: 812.3 t/s") is None
+    assert form_of("pp 812.3 t/s") is None

@@ -1,0 +1,169 @@
+"""``validate engine --from -``: what a text is, how it compares with the prediction, and what is missing."""
+
+import io
+import re
+import sys
+
+import pytest
+
+from perfmodel.cli import run
+from perfmodel.validate.engine.pastes import form_of
+from tests.validate.engine.pasting import ASK, SAMPLES, pasted, sample
+
+
+def test_standard_input_is_told_compared_and_what_is_missing_is_said(monkeypatch, capsys) -> None:
+    log = sample("llama_server_log")
+    status, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
+    assert status == 0
+    assert "read: log of llama.cpp's server" in out
+    assert "B=1 S=1646 K=3: 41 ms per iteration, 2.94 tokens per iteration; predicted" in out
+    assert "prompt of 1520 tokens: 1.8 s; predicted" in out
+    assert "missing for a calibration: must hold two draft lengths or more" in out
+
+
+def test_a_file_of_printed_text_is_described_as_standard_input_is(monkeypatch, tmp_path, capsys) -> None:
+    path = tmp_path / "bench.txt"
+    path.write_text(sample("llama_bench"))
+    _, of_file = pasted(monkeypatch, capsys, "", "--from", str(path))
+    _, of_input = pasted(monkeypatch, capsys, sample("llama_bench"), "--from", "-")
+    assert of_file == of_input
+    assert "prompt of 512 tokens behind 512 cached: 80 ms" in of_file
+
+
+def test_a_block_without_acceptance_takes_the_published_one_and_says_so(monkeypatch, capsys) -> None:
+    block = sample("serving_block")
+    plain = "\n".join(
+        line for line in block.splitlines() if "cceptance" not in line and "osition" not in line
+    )
+    plain = "\n".join(line for line in plain.splitlines() if "raft" not in line)
+    ask = ["--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3", "--gamma", "3"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(plain.encode())))
+    assert run(["validate", "engine", *ask, "--from", "-"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "acceptance is not in the text; taken: 2.26 tokens per iteration at K = 3 (RedHatAI" in out
+    assert "K=3: 45 ms per iteration, 2.26 tokens per iteration" in out
+
+
+def test_a_block_without_drafts_beside_one_with_them_is_the_baseline(monkeypatch, capsys) -> None:
+    block = sample("serving_block")
+    alone = block.partition("---------------Speculative")[0]
+    given = [*ASK, "--draft", "mtp", "--gamma", "3", "--from", "-"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{alone}{block}".encode())))
+    assert run(given) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "B=8 S=1152 baseline: 20 ms per iteration" in out
+    assert "B=8 S=1152 K=3: 50 ms per iteration, 2.50 tokens per iteration" in out
+    assert "measured 1.00 times the baseline" in out
+    assert "acceptance is not in the text" not in out
+
+
+def test_an_answer_that_counts_its_draft_keeps_its_acceptance_beside_one_that_does_not(
+    monkeypatch, capsys
+) -> None:
+    shown = "32.14 tok/sec • 512 tokens • 0.45s to first token"
+    text = f"{shown} • Accepted 320/480 draft tokens (66.7%)\n{shown}\n"
+    given = ["--draft", "mtp", "--gamma", "3", "--from", "-,input=100,gamma=3"]
+    _, out = pasted(monkeypatch, capsys, text, *given)
+    assert "acceptance is not in the text; taken:" in out
+    assert out.count("83 ms per iteration, 2.67 tokens per iteration") == 1  # 512 / 192 over 32.14
+
+
+@pytest.mark.parametrize("name", ["serving_block", "llama_bench", "mlx_lm"])
+def test_the_output_of_a_client_is_no_log_to_watch(monkeypatch, capsys, name: str) -> None:
+    status, out = pasted(monkeypatch, capsys, "", "--watch", str(SAMPLES / f"{name}.txt"), "--draft", "mtp")
+    assert status == 2
+    assert f"is {form_of(sample(name)).title}; use --from" in out
+
+
+def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
+    status, out = pasted(monkeypatch, capsys, "http://127.0.0.1:1\n", "--from", "-")
+    assert status == 2
+    assert "127.0.0.1:1 cannot be reached" in out
+    log = (SAMPLES.parent / "files" / "vllm-log-draft3.txt").read_text()
+    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--context", "600", "--from", "-")
+    assert "read: counters of vllm" in out
+    assert "K = 3" in out
+    status, out = pasted(monkeypatch, capsys, "Dear all,\n", "--from", "-")
+    assert status == 2
+    assert "-: holds no benchmark known here: paste a log of vLLM" in out
+    status, out = pasted(monkeypatch, capsys, " \n", "--from", "-")
+    assert status == 2
+    assert "--from -: must be a text on standard input, given nothing" in out
+
+
+def test_a_text_of_llama_cpp_is_compared_with_llama_cpp(monkeypatch, capsys) -> None:
+    """Without weights, which would say so too."""
+    ask = ["validate", "engine", "--model", "qwen3-8b", "--hardware", "rtx-4090", "--from", "-"]
+    printed = []
+    for more in ([], ["--engine", "llamacpp"], ["--engine", "vllm"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sample("llama_bench").encode())))
+        assert run([*ask, *more]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert printed[0] != printed[2]
+
+
+def test_the_speed_of_whole_requests_of_vllm_is_refused_with_what_to_run(monkeypatch, capsys) -> None:
+    line = "Processed prompts: 100%| 8/8 [00:10<00:00, est. speed input: 51.20 toks/s, output: 63.21 toks/s]"
+    status, out = pasted(monkeypatch, capsys, line, "--from", "-")
+    assert status == 2
+    assert "times prompts and outputs together: `vllm bench serve`" in out
+
+
+def test_a_slow_answer_names_the_iteration_and_the_signs_of_the_text(monkeypatch, capsys) -> None:
+    log = sample("llama_server_log").replace("3511.48 ms", "9511.48 ms")
+    log = f"load_tensors: offloaded 40/66 layers to GPU\n{log}"
+    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
+    assert "times as long: the iteration is off" in out
+    assert "seen in the text: 26 of 66 layers run on the host" in out
+
+
+def test_a_rejected_draft_names_the_acceptance(monkeypatch, capsys) -> None:
+    rates = {"167 accepted": "17 accepted", "0.805, 0.632, 0.483": "0.090, 0.060, 0.047"}
+    log = sample("llama_server_log").replace("254 tokens", "104 tokens")
+    for old, new in rates.items():
+        log = log.replace(old, new)
+    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
+    assert "the acceptance is off: 1.20 tokens per iteration, expected" in out
+
+
+def test_a_baseline_beside_a_draft_gives_the_measured_speedup(monkeypatch, capsys) -> None:
+    drafting = sample("llama_server_log")
+    alone = "       eval time =    5512.01 ms /   200 tokens (   27.56 ms per token)\n"
+    baseline = f"prompt eval time =     312.22 ms /   320 tokens\n{alone}"
+    _, out = pasted(monkeypatch, capsys, f"{drafting}\n{baseline}", "--draft", "mtp", "--from", "-")
+    # 2.94 tokens in 40.8 ms, and one in 27.7 ms
+    assert "measured 2.00 times the baseline, predicted" in out
+
+
+def test_devices_in_turn_and_host_memory_are_part_of_the_prediction(monkeypatch, capsys) -> None:
+    log = sample("llama_server_log")
+    _, alone = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-", "--engine", "llama.cpp")
+    _, by_host = pasted(
+        monkeypatch,
+        capsys,
+        log,
+        "--draft",
+        "mtp",
+        "--from",
+        "-",
+        "--gpu-layers",
+        "40",
+        "--host-bandwidth",
+        "80",
+    )
+    alone_ms, by_host_ms = (float(re.search(r"predicted (\d+) ms", out)[1]) for out in (alone, by_host))
+    assert by_host_ms > 1.5 * alone_ms
+    _, refused_line = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-", "--gpu-layers", "40")
+    assert "--gpu-layers: needs --host-bandwidth" in refused_line
+
+
+def test_a_power_limit_is_part_of_the_prediction(monkeypatch, capsys) -> None:
+    ask = ["validate", "engine", "--model", "qwen3.8-27b", "--weights", "q4_k_m", "--hardware", "rtx-5090"]
+    predicted_ms = []
+    for more in ([], ["--power-limit", "400"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sample("llama_server_log").encode())))
+        assert run([*ask, *more, "--draft", "mtp", "--from", "-"]) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        predicted_ms.append(float(re.search(r"predicted (\d+) ms", out)[1]))
+    assert predicted_ms[1] > predicted_ms[0]

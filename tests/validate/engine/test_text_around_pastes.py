@@ -1,0 +1,50 @@
+"""What a terminal, a container, a quotation or a locale adds to a pasted text changes nothing."""
+
+import json
+import re
+
+import pytest
+
+from perfmodel.validate.engine.text import plain
+from tests.validate.engine.pasting import NAMES, pasted, sample
+
+PREFIXES = {
+    "a quotation": "> ",
+    "a container": "vllm-1  | ",
+    "a time": "2026-11-02T10:00:00.123Z ",
+    "a journal": "Nov 02 10:00:00 host vllm[12]: ",
+    "a block of code": "    ",
+}
+"""What puts it there -> what stands before every line."""
+
+
+def test_colours_container_names_and_decimal_commas_change_nothing(monkeypatch, capsys) -> None:
+    plain = sample("llama_bench")
+    german = re.sub(r"(\d)\.(\d+ ±) (\d+)\.(\d)", r"\1,\2 \3,\4", plain)
+    coloured = "\n".join(f"bench-1  | \x1b[32m{line}\x1b[0m" for line in plain.splitlines())
+    assert "," in german
+    _, expected = pasted(monkeypatch, capsys, plain, "--from", "-")
+    assert pasted(monkeypatch, capsys, german, "--from", "-")[1] == expected
+    assert pasted(monkeypatch, capsys, coloured, "--from", "-")[1] == expected
+
+
+def test_a_log_line_that_begins_with_a_date_in_brackets_is_no_json(monkeypatch, capsys) -> None:
+    status, out = pasted(monkeypatch, capsys, "[2026-01-11 10:00:01] The server is fired up\n", "--from", "-")
+    assert status == 2
+    assert "holds no benchmark known here" in out
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
+def test_what_stands_before_every_line_changes_nothing(name: str, prefix: str) -> None:
+    lines = plain(sample(name)).splitlines()
+    assert plain("\n".join(f"{prefix}{line}" for line in sample(name).splitlines())).splitlines() == lines
+    assert plain(f"```text\n{sample(name)}```").splitlines() == lines
+
+
+def test_lines_in_a_log_file_of_docker_are_those_of_the_program() -> None:
+    text = sample("llama_server_log")
+    records = [json.dumps({"log": f"{line}\n", "stream": "stderr"}) for line in text.splitlines()]
+    assert plain("\n".join(records)) == plain(text.rstrip("\n"))
+    torn = "\n".join([*records, '{"log": "eval ti'])
+    assert plain(torn) == torn
