@@ -314,7 +314,7 @@ function listen() {
     copy(event.target, location.href);
   });
   element("controls").addEventListener("submit", (event) => event.preventDefault());
-  DARK.addEventListener("change", () => location.reload());
+  for (const layout of [DARK, PHONE]) layout.addEventListener("change", () => location.reload());
 }
 
 /** The cell that fits with the largest speedup of a surface. */
@@ -350,10 +350,10 @@ function begin() {
   element("context").max = COLUMNS - 1;
   const made = [...new Set(content.cases.map(({ calibration: { name, kind, stack, fitted_on: on } }) => (
     `${name} (${kind}, stack ${stack}${on.length ? `, fitted on ${on.join(", ")}` : ""})`)))];
-  element("basis").textContent = `perfmodel ${content.version}. Calibrations: ${made.join("; ")}. Times are the engine's at the `
-    + "points of the map, in 32 bits; tokens per iteration, speedup and the best gamma are worked out here, with the same "
-    + "acceptance at every position and every sequence advancing by its own count. The interval is the calibration's own "
-    + "error on rows held out of its fit; acceptance is taken as given. Only the break-even line and context lie between points.";
+  element("basis").textContent = `perfmodel ${content.version}. Calibrations: ${made.join("; ")}. The times are those of `
+    + "perfmodel at the points of the map, in 32 bits. This page computes tokens per iteration, speedup and the best gamma from "
+    + "them, with the same acceptance at every position. The interval covers the error of the times, not that of the acceptance. "
+    + "Only the break-even line and context lie between points.";
   layOutMap();
   openAtBest();
   recall();

@@ -1,9 +1,11 @@
 """The page in a real browser: it says what whatif says."""
 
+import contextlib
 import itertools
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,20 @@ def opened(browser: Browser, tmp_path: Path) -> Browser:
     written(path)
     browser.open(path)
     return browser
+
+
+def test_a_window_that_becomes_as_narrow_as_a_phone_gets_the_phone_s_map(opened: Browser) -> None:
+    wide = opened.run("map.viewBox.baseVal.width")
+    metrics = {"height": 900, "deviceScaleFactor": 1, "mobile": False}
+    opened.ask("Emulation.setDeviceMetricsOverride", width=390, **metrics)
+    deadline = time.monotonic() + 20
+    narrow = wide
+    while narrow == wide:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        with contextlib.suppress(AssertionError):  # the page leaves while it is asked
+            narrow = opened.run("document.getElementById('map').viewBox.baseVal.width")
+    assert narrow < wide
 
 
 def test_a_notebook_shows_the_page_in_a_frame(browser: Browser, tmp_path: Path) -> None:
