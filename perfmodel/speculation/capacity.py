@@ -80,7 +80,7 @@ def memory_of(
     room = np.where(drafts, available_bytes(scenario, fraction, draft_size(draft)), alone)
     kept = 1.0 - scenario.machine.host_layers
     copies = scenario.kept_states(tokens)
-    target_kv = kept * target.stored_kv_bytes(context + tokens, copies)
+    target_kv = kept * account.stored_bytes(target, context + tokens, copies)
     batch = target.sequences(batch)
     parts = target.groups * target.stages
     weights = weight_bytes(scenario)
@@ -90,7 +90,7 @@ def memory_of(
     states = kept * target.state_bytes
     seat = account.seat_bytes(scenario.machine.gpu, target)
     holds = account.sequences(pool, each + seat - states * copies, states, copies)
-    alone_kv = kept * target.stored_kv_bytes(context + 1, 0.0) + seat
+    alone_kv = kept * account.stored_bytes(target, context + 1, 0.0) + seat
     return Memory(
         weight_bytes=weights,
         kv_bytes=batch * target_kv,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perfmodel.answers.question import Query, resolve_costs
-from perfmodel.speculation import KVCapacity, Scenario, fraction_of, kv_cache_of
+from perfmodel.speculation import KVCapacity, Scenario, fraction_of, kv_cache_of, memory_of
 from perfmodel.speculation.capacity import available_bytes, weight_bytes
 
 GIB = 2**30
@@ -115,6 +115,15 @@ def test_a_sliding_layer_holds_its_window_and_one_pass() -> None:
     each = s.account.sequence_bytes(s.machine.gpu, s.target_shard, 0.0, 0)
     assert each == 12 * 2048 * (8192 + 2192)
     assert each == pytest.approx(12.94 * GIB / 54.44, rel=2e-3)
+
+
+def test_chunked_attention_keeps_all_tokens() -> None:
+    """Llama-4: 48 layers of one head of 2 x 128 values of 2 bytes on each of eight devices."""
+    token_bytes = 48 * 2 * 128 * 2
+    printed = caches("llama-4-scout", "h200", "vllm", tp=8)
+    assert printed.kv_tokens == pytest.approx(printed.pool_bytes / token_bytes)
+    room = memory_of(server("llama-4-scout", "h200", "vllm", tp=8), 1.0, 65535.0, 0.0)
+    assert room.kv_bytes == 65536 * token_bytes
 
 
 def test_a_recurrent_model_fills_blocks() -> None:

@@ -97,6 +97,13 @@ class PaddedExperts(Frozen):
     source: Text
 
 
+class ChunkedAttention(Frozen):
+    """Models whose layers of chunked attention keep all tokens."""
+
+    model_types: tuple[str, ...]
+    source: Text
+
+
 class VLLMMemory(Frozen):
     """``hardware/memory/vllm.yaml``. Tables are by version. state_copies: recurrent states of a sequence
     without a draft. uneven_windows_since: first version whose sliding layers keep only their window where
@@ -112,6 +119,7 @@ class VLLMMemory(Frozen):
     outside: Outside
     vision: Vision
     uneven_windows_since: str
+    chunked: ChunkedAttention
     graphs: Graphs
     padded_experts: PaddedExperts
 

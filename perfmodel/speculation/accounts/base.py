@@ -97,6 +97,10 @@ class Account(Immutable):
         """The longest sequence that the server accepts, in tokens."""
         return self.server.max_model_len or shard.model.max_position_embeddings
 
+    def stored_bytes(self, shard: Shard, tokens: Floats, states: Floats) -> Floats:
+        """Cache of one sequence of `tokens` tokens, with copies of its recurrent state."""
+        return shard.stored_kv_bytes(tokens, states)
+
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """Cache of one sequence of `length` tokens with its draft, as the engine counts it at the start.
 

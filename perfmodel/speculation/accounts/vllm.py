@@ -8,6 +8,8 @@ import math
 from msgspec import field
 
 from perfmodel.costs import Shard
+from perfmodel.costs.shards import Attention
+from perfmodel.operations import Floats
 from perfmodel.specs import GPUSpec, release, serving_engines
 from perfmodel.specs.boundary.units import FACTORS
 from perfmodel.specs.engines.engines import since
@@ -132,6 +134,17 @@ class VLLMAccount(Account):
         ratio = _rounded(outer, padded.outer) * _rounded(inner, padded.inner) / (outer * inner)
         return shard.expert_bytes * (ratio - 1.0)
 
+    def stored_bytes(self, shard: Shard, tokens: Floats, states: Floats) -> Floats:
+        """See `Account.stored_bytes`. Without groups by kind of layer, sliding layers keep all tokens."""
+        stored = shard.stored_kv_bytes(tokens, states)
+        if self._frees_windows(shard):
+            return stored
+        freed = (
+            (a.layers - a.shared) * a.layout.token_bytes * (shard.paged(tokens) - shard.paged(a.span(tokens)))
+            for a in _sliding(shard)
+        )
+        return sum(freed, start=stored)
+
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """See `Account.sequence_bytes`. Layers of one kind form groups of equal size, the last one padded; a
         sliding layer holds no more than its window (vLLM, v1/core/kv_cache_utils.py).
@@ -139,7 +152,7 @@ class VLLMAccount(Account):
         if shard.states is not None and shard.attentions:
             return self._blocks_bytes(shard, draft_token_bytes, drafted)
         length = self.length(shard)
-        sliding = [a for a in shard.attentions if a.window is not None and a.stride == 1]
+        sliding = _sliding(shard)
         if not sliding or shard.model.compressed:
             return float(shard.stored_kv_bytes(length)) + draft_token_bytes * length
         full = [a for a in shard.attentions if a.window is None]
@@ -157,11 +170,16 @@ class VLLMAccount(Account):
     def _held(self, gpu: GPUSpec, shard: Shard, window: int) -> float:
         """Tokens that a sliding layer may hold: its window and one pass, in whole blocks, and one block."""
         length = self.length(shard)
-        uneven = shard.model.sliding_heads is not None and not self._from(self.facts.uneven_windows_since)
-        if uneven or not self._activation.windows:
+        if not self._frees_windows(shard):
             return length
         block = self.facts.block
         return min(length, _rounded(window - 1 + self.budget(gpu), block) + block)
+
+    def _frees_windows(self, shard: Shard) -> bool:
+        """Whether sliding layers free the tokens that they no longer read."""
+        uneven = shard.model.sliding_heads is not None and not self._from(self.facts.uneven_windows_since)
+        chunked = shard.model.model_type in self.facts.chunked.model_types
+        return self._activation.windows and not uneven and not chunked
 
     def _blocks_bytes(self, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """With recurrent layers: blocks that hold the tokens of all attention layers, or one state of as many
@@ -195,6 +213,11 @@ class VLLMAccount(Account):
             routed = model.moe.experts_per_token * (inner + model.hidden_size)
             dense = dense if model.num_dense_layers else 0.0
         return VALUE_BYTES * (max(dense, routed) + facts.hidden * model.hidden_size)
+
+
+def _sliding(shard: Shard) -> list[Attention]:
+    """The attention layers with a window of whole tokens."""
+    return [a for a in shard.attentions if a.window is not None and a.stride == 1]
 
 
 def block_tokens(shard: Shard, drafted: int, block: int) -> int:
