@@ -17,7 +17,12 @@ from perfmodel.specs import engine_attention, serving_engines
 
 DEVICES = {"llamacpp": "rtx-5090", "mlx": "m5-max"}
 """Engine -> a device, where it is not the usual one."""
-DRAFTS = {"ngram": "ngram", "model": "llama-3.2-1b", "eagle3": "eagle3", "mtp": "mtp"}
+DRAFTS = {
+    "ngram": "ngram",
+    "model": "llama-3.2-1b",
+    "eagle3": "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
+    "mtp": "mtp",
+}
 """Kind of draft -> a draft for the questions to an engine, the preferred kind first."""
 
 

@@ -167,9 +167,9 @@ def test_a_second_line_that_is_the_first_one_is_not_printed(capsys) -> None:
 
 
 def test_an_engine_whose_line_is_unknown_is_said_to_have_none(capsys) -> None:
-    command = "advise -m llama-3.3-70b --hardware b200 -b 8 -c 4k --weights nvfp4 --engine trtllm"
+    command = "advise -m qwen3-8b --hardware m4-max --engine mlx-dspark -b 1 -c 4k --rate dspark=0.9"
     text = run(capsys, *shlex.split(command))
-    assert "No command line is known for TensorRT-LLM; it calls the draft Eagle3" in text
+    assert "No command line is known for mlx-dspark; it calls the draft dspark" in text
     ours = run(capsys, *shlex.split(f"advise {LLAMA}"))
     assert "No command line" not in ours
 

@@ -1,0 +1,119 @@
+"""TensorRT-LLM: a file of options, and ``trtllm-serve`` with it.
+
+The keys of the file are those of aiconfigurator 0.12.0 (PyPI), generator/config/backend_templates/trtllm,
+for TensorRT-LLM 1.0 to 1.3. Recalled are ``attn_backend``, the keys of EAGLE-3 and the flags of
+``trtllm-serve``.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from perfmodel.answers.advice.servers.base import (
+    ServedTarget,
+    Server,
+    Setup,
+    Started,
+    named_backend,
+    note_missing_cache,
+    several,
+    words_of,
+)
+from perfmodel.answers.question import draft_word
+
+FILE = "trtllm.yaml"
+"""Name of the file that the line writes."""
+LENGTH_KEYS = {"mtp": "num_nextn_predict_layers", "eagle3": "max_draft_len"}
+"""Kind of draft -> the key of its length."""
+
+
+class TensorRTLLM(Server):
+    """TensorRT-LLM. It takes one draft length. Data-parallel attention has one group per device."""
+
+    alone = True  # it runs on devices of one maker
+    kv_names: ClassVar = {"fp8": "fp8", "nvfp4": "nvfp4"}
+
+    def start(self, setup: Setup, notes: list[str]) -> Started | None:
+        """The shell command that writes the options, and ``trtllm-serve`` on the next line."""
+        target = setup.target
+        if (why := self._not_served(target)) is not None:
+            notes.append(f"{why}: no line for TensorRT-LLM")
+            return None
+        draft = None
+        if setup.drafts:
+            draft = self._draft(setup, notes)
+            if draft is None:
+                return None
+        options = self._options(setup, notes) | ({"speculative_config": draft} if draft else {})
+        flags = {"--tp_size": several(target.tensor_parallel), "--extra_llm_api_options": FILE}
+        serve = shlex.join(["trtllm-serve", str(target.model_id), *words_of(flags)])
+        return Started(f"cat > {FILE} <<'EOF'\n{_yaml(options)}\nEOF\n{serve}", draft)
+
+    def degrees(self, devices: int, groups: int, version: str = "") -> str:
+        """The groups of attention are the devices themselves."""
+        if groups == 1:
+            return ""
+        return f"In TensorRT-LLM these {devices} devices are --tp_size {devices} with enable_attention_dp"
+
+    def _not_served(self, target: ServedTarget) -> str | None:
+        """Why no line starts this target; None if one does."""
+        if target.nodes > 1:
+            return "how trtllm-serve starts on several nodes is not known here"
+        if target.on_load:
+            return f"it serves quantised checkpoints: pass --model-path to name one in {target.weights}"
+        if target.data_parallel not in (1, target.tensor_parallel):
+            return "its data-parallel attention has one group per device"
+        return None
+
+    def _options(self, setup: Setup, notes: list[str]) -> dict[str, Any]:
+        """What differs from the defaults of the server, without the draft."""
+        target = setup.target
+        groups = target.data_parallel
+        backend = named_backend(self.word, target)
+        cache = self.kv_names.get(target.kv_dtype)
+        if cache is None:
+            note_missing_cache(self.title, target, backend, notes)
+        if target.memory_fraction is not None:
+            notes.append("free_gpu_memory_fraction, a share of what the weights leave, is not set")
+        options = {
+            "moe_expert_parallel_size": several(target.expert_parallel),
+            "enable_attention_dp": True if groups > 1 else None,
+            "attn_backend": backend.word if backend else None,
+            "max_batch_size": -(-setup.table.ranges[-1].high // groups),
+            "max_seq_len": target.sequence_tokens(setup.table),
+            "kv_cache_config": {"dtype": cache} if cache else None,
+        }
+        return _stated(options)
+
+    def _draft(self, setup: Setup, notes: list[str]) -> dict[str, Any] | None:
+        """``speculative_config``; None, with a note, if its keys are not known or no length gains."""
+        word = draft_word(setup.draft)
+        known = self.known_draft(setup.draft)
+        tokens = setup.table.best_constant
+        if known is None or not setup.draft.kv.reads_all:
+            notes.append(f"TensorRT-LLM has no {word} draft over {setup.draft.kv.label()}")
+            return None
+        if word not in LENGTH_KEYS:
+            notes.append(f"TensorRT-LLM calls the draft {known.method}; its other options are not known here")
+            return None
+        if tokens == 0:
+            notes.append("TensorRT-LLM takes one draft length, and the best single one is 0")
+            return None
+        if word == "eagle3" and setup.draft_path is None:
+            notes.append("pass --draft-path to name the eagle3 head")
+            return None
+        if len(setup.table.ranges) > 1:
+            notes.append(f"TensorRT-LLM takes one draft length: the best single one, {tokens}, is given")
+        config = {"decoding_type": known.method, LENGTH_KEYS[word]: tokens}
+        return config | ({"speculative_model_dir": setup.draft_path} if word == "eagle3" else {})
+
+
+def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those that have no value."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _yaml(options: Mapping[str, Any]) -> str:
+    """The options as lines of YAML: mappings and words as in JSON, which YAML contains."""
+    return "\n".join(f"{key}: {json.dumps(value)}" for key, value in options.items())

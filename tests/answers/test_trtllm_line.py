@@ -1,0 +1,85 @@
+"""TensorRT-LLM: what a shell does with the printed line, and which servers have none."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.schedule import schedule
+from perfmodel.specs.boundary.strict_yaml import read_yaml
+
+
+def pasted(line: str, folder: Path) -> tuple[list[str], Any]:
+    """The arguments of the server that a line starts, and the options in the file that it writes."""
+    server = folder / "trtllm-serve"
+    server.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    server.chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path}
+    shown = subprocess.run(
+        ["sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return shown.stdout.split(), read_yaml((folder / "trtllm.yaml").read_text())
+
+
+def test_an_eagle_head_and_the_limits_of_the_server(tmp_path: Path) -> None:
+    table = schedule(
+        "llama-3.3-70b", "b200", tp=2, context=4096, max_batch=8, draft="eagle3", rate="0.8", weights="nvfp4",
+        kv_dtype="fp8", engine="trtllm", max_gamma=3, draft_path="someone/a head",
+    ).tables[0]  # fmt: skip
+    words, options = pasted(table.export.lines["trtllm"], tmp_path)
+    assert words == [
+        "nvidia/Llama-3.3-70B-Instruct-NVFP4", "--tp_size", "2", "--extra_llm_api_options", "trtllm.yaml"
+    ]  # fmt: skip
+    assert options == {
+        "max_batch_size": 8,
+        "max_seq_len": 6144,
+        "kv_cache_config": {"dtype": "fp8"},
+        "speculative_config": {
+            "decoding_type": "Eagle3",
+            "max_draft_len": table.best_constant,
+            "speculative_model_dir": "someone/a head",
+        },
+    }
+    assert "no parser of TensorRT-LLM has read such a line" in table.export.notes
+
+
+def test_data_parallel_attention_counts_the_sequences_of_a_device(tmp_path: Path) -> None:
+    answer = advise(
+        "deepseek-r1", "h200", tp=8, dp=8, ep=8, batch=64, context=4096, draft=["mtp"], max_gamma=1,
+        rate={"mtp": "0.8"}, engine="trtllm",
+    )  # fmt: skip
+    assert answer.serve is not None
+    words, options = pasted(answer.serve.lines["trtllm"], tmp_path)
+    assert words[1:3] == ["--tp_size", "8"]
+    assert options["enable_attention_dp"]
+    assert options["moe_expert_parallel_size"] == 8
+    assert options["max_batch_size"] == 8
+    assert options["speculative_config"]["decoding_type"] == "MTP"
+    assert options["speculative_config"]["num_nextn_predict_layers"] == 1
+    assert "--tp_size 8 with enable_attention_dp" in answer.serve.remarks["trtllm"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"draft": "dflash"}, "calls the draft DFlash; its other options are not known here"),
+        ({"model": "qwen2.5-7b", "weights": "fp8"}, "pass --model-path to name"),
+    ],
+)
+def test_a_server_without_a_line_says_why(changed: dict[str, str], why: str) -> None:
+    question = {"model": "qwen3-8b", "hardware": "h100", "draft": "eagle3", "engine": "trtllm", "rate": "0.8"}
+    export = schedule(**(question | changed), context=4096, max_batch=2).tables[0].export
+    assert "trtllm" not in export.lines
+    assert any(why in note for note in export.notes), export.notes
+
+
+def test_only_questions_about_it_have_its_line() -> None:
+    export = (
+        schedule("qwen3-8b", "mi300x", context=4096, max_batch=2, draft="ngram", rate="0.8").tables[0].export
+    )
+    assert "vllm" in export.lines
+    assert "trtllm" not in export.lines
