@@ -65,6 +65,22 @@ class Named(Immutable):
             return None
         return question.weights
 
+    def draft_keeps_format(self, question: CommonOptions) -> bool:
+        """Whether a draft whose formats are not given has those of its own checkpoint.
+
+        An engine that serves checkpoints as they are reads the formats of each from its own config.json
+        (vLLM, get_draft_quant_config of model_executor/models/utils.py). An engine that converts checkpoints,
+        and the decoders of research, quantise a draft like its target if the question names the target's
+        formats, or always (`Conversion.drafts_too`).
+        """
+        target_named = self.stated_weights(question) is not None
+        engine = serving_engines().get(engine_of(self.calibration) or "")
+        if engine is None:
+            return not target_named
+        if engine.conversion is None:
+            return True
+        return not (target_named or CONVERSIONS[engine.conversion].drafts_too)
+
     def precision(self, question: CommonOptions) -> Precision:
         """The number formats of the question on this device and engine."""
         own = self.target.weights

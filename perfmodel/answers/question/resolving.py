@@ -7,7 +7,6 @@ from typing import Any
 
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import library_word, measured_acceptance
-from perfmodel.answers.question.draft_formats import keeps_own_format
 from perfmodel.answers.question.engine_support import usual_draft
 from perfmodel.answers.question.named import Named
 from perfmodel.answers.question.placement import (
@@ -160,7 +159,6 @@ def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
         raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
     if looked_up:
         query = with_draft(query, named)
-    keeps = keeps_own_format(engine_of(named.calibration), stated is not None)
     draft_precision = Precision(precision.weights, draft_kv_type)
     draft = make_draft(
         "self" if query.draft is None else query.draft,
@@ -170,7 +168,7 @@ def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
         parse_kv(draft_kv(query)),
         tensor_parallel=query.draft_tp,
         weights=query.draft_weights,
-        own_on=gpu.peak if keeps else None,
+        own_on=gpu.peak if named.draft_keeps_format(query) else None,
     )
     check_head(query.draft, target)
     check_vocabulary(engine_of(named.calibration), draft, target)

@@ -137,13 +137,14 @@ class VLLMAccount(Account):
     def stored_bytes(self, shard: Shard, tokens: Floats, states: Floats) -> Floats:
         """See `Account.stored_bytes`. Without groups by kind of layer, sliding layers keep all tokens."""
         stored = shard.stored_kv_bytes(tokens, states)
-        if self._frees_windows(shard):
+        sliding = _sliding(shard)
+        if not sliding or self._frees_windows(shard):
             return stored
-        freed = (
+        beyond = (
             (a.layers - a.shared) * a.layout.token_bytes * (shard.paged(tokens) - shard.paged(a.span(tokens)))
-            for a in _sliding(shard)
+            for a in sliding
         )
-        return sum(freed, start=stored)
+        return sum(beyond, start=stored)
 
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """See `Account.sequence_bytes`. Layers of one kind form groups of equal size, the last one padded; a
