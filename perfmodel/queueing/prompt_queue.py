@@ -111,7 +111,7 @@ class PromptQueue:
     def _enters(self, request: QueuedRequest, running: int, pass_number: int) -> bool:
         """Gives a request a seat and room in the cache, unless it has to wait."""
         seats_taken = running + len(self.entered)
-        if seats_taken and seats_taken >= self.limits.max_num_seqs:
+        if seats_taken >= self.limits.max_num_seqs:
             return False
         if request.from_pass > pass_number and running:
             return False

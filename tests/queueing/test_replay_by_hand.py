@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from perfmodel.queueing import iterations as drawing
+from perfmodel.queueing.acceptance_spread import possible_spread
 from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefill_time import PrefillTime
@@ -323,18 +324,35 @@ BY_BATCH_AND_GAIN = replace(
 )
 
 
+OF_TWO_GROUPS = replace(
+    server([10, 12, 14], room=500.5),
+    prefill=PrefillTime(
+        tokens=np.array([0.0, 1000.0]),
+        seconds=np.array([0.0, 0.1]),
+        token_s=0.0,
+        groups=2,
+        expert_seconds=np.zeros(2),
+    ),
+)
+
+
 @pytest.mark.parametrize(
     ("steps", "share", "preempts"),
-    [(server([10, 12, 14], room=500.5), 0.1, True), (BY_BATCH_AND_GAIN, 1.0, False)],
+    [
+        (server([10, 12, 14], room=500.5), 0.1, True),
+        (BY_BATCH_AND_GAIN, 1.0, False),
+        (OF_TWO_GROUPS, 0.1, True),
+    ],
 )
 def test_an_empty_server_serves_as_a_new_one(steps, share, preempts) -> None:
     """The same 200 requests twice, long after each other: the room that was left for tokens to come is
-    free again, whether requests ended within a pass or were preempted.
+    free again, whether requests ended within a pass or were preempted, and so are the groups.
     """
     at_s = 0.0007 + 0.0513 * np.arange(200.0)
     outputs = 20 + 7 * np.arange(200) % 41
     twice = Arrivals(np.append(at_s, at_s + 1000.0), np.full(400, 100), np.append(outputs, outputs))
-    met = replay(steps, LENGTHS, Limits(256, 8192, reserved_output=share), twice)
+    limits = Limits(256, 8192, reserved_output=share, balance_passes=4)
+    met = replay(steps, LENGTHS, limits, twice)
     first, second = np.split(met.ttft_s, 2)
     assert bool(met.preemptions) == preempts
     np.testing.assert_allclose(first, second, atol=1e-9)
@@ -350,6 +368,29 @@ def test_prompts_wait_for_a_fuller_pass_but_not_for_ever(share, first_ms) -> Non
     limits = Limits(256, 8192, batch_wait_passes=3, batch_wait_share=share)
     met = replay(server([10, 10]), LENGTHS, limits, requests)
     np.testing.assert_allclose(met.ttft_s * 1000, [60, first_ms, first_ms])
+
+
+def test_the_rest_of_a_prompt_fills_a_pass_too() -> None:
+    """Of the second's 100 tokens 60 are read in a pass. The other 40 beside the first's one are 0.5 % of the
+    budget, at which prompts no longer wait.
+    """
+    requests = Arrivals(np.array([0.0, 0.065]), np.full(2, 100), np.array([30, 1]))
+    limits = Limits(256, 8192, max_prompt_part=60, batch_wait_passes=9, batch_wait_share=0.005)
+    met = replay(server([10, 10]), LENGTHS, limits, requests)
+    both_parts_ms = (10 + 30) + (10 + 20)
+    np.testing.assert_allclose(met.ttft_s[0] * 1000, both_parts_ms)
+    np.testing.assert_allclose(met.ttft_s[1] * 1000, 5 + both_parts_ms)
+
+
+def test_a_short_prompt_of_another_group_does_not_overtake_one_without_room() -> None:
+    """The second needs 145 of 250 tokens. The third would fit, and waits until the first has left."""
+    at_s = np.array([0.0, 0.1, 0.11])
+    requests = Arrivals(at_s, np.array([100, 145, 10]), np.array([60, 1, 1]))
+    steps = replace(OF_TWO_GROUPS, kv_share=130 / 250)
+    met = replay(steps, LENGTHS, Limits(256, 8192, balance_passes=1), requests)
+    _, second, third = met.ttft_s + at_s
+    assert second == third
+    assert second > met.e2e_s[0]
 
 
 @pytest.mark.parametrize(("at_s", "ttft_ms"), [((0.415,), [325]), ((0.415, 0.415), [415, 415])])
@@ -387,6 +428,27 @@ def test_prompts_hide_behind_what_a_pass_loads(prefill, seconds):
     np.testing.assert_allclose(prefill(50.0, prompts), seconds)
     alone = prefill.for_numbers()
     np.testing.assert_allclose([alone(50.0, 50.0, 50.0), alone(50.0, 100.0, 100.0)], seconds)
+
+
+def test_prompts_take_no_time_off_a_pass() -> None:
+    """A kernel of 200 tokens may run faster than one of 100."""
+    prefill = PrefillTime(np.array([1.0, 100.0, 200.0]), np.array([0.0, 0.02, 0.01]), 0.0)
+    assert float(prefill(np.array(100.0), np.array(100.0))) == 0.0
+    assert prefill.for_numbers()(100.0, 100.0, 100.0) == 0.0
+
+
+def test_a_pass_waits_for_the_fullest_group_but_experts_have_the_tokens_of_all() -> None:
+    """100 tokens, of which one of two groups has all: it takes 1 ms and 0.5 ms of each as if both had as many
+    (experts 1 ms of those that there are).
+    """
+    knots = np.array([0.0, 1000.0])
+    prefill = PrefillTime(knots, 2 * knots / 1000, 0.0005, groups=2, expert_seconds=knots / 1000)
+    assert prefill.for_numbers()(0.0, 100.0, 200.0) == pytest.approx(0.2 + 0.1 + 0.1)
+
+
+@pytest.mark.parametrize(("alpha", "spread", "possible"), [(0.5, 0.1, 0.1), (0.99, 0.2, 0.0179)])
+def test_acceptance_differs_as_much_as_stated_or_as_it_can(alpha, spread, possible) -> None:
+    assert possible_spread(alpha, spread) == pytest.approx(possible, rel=0.01)
 
 
 @pytest.mark.parametrize(

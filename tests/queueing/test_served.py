@@ -1,5 +1,7 @@
 """What the closed form's answers must add up to; their numbers are those of tests/pinned/traffic.txt."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
@@ -50,6 +52,31 @@ def test_lengths_and_times_by_hand() -> None:
     assert twice.decode_at(2.5) == pytest.approx(0.045)
     assert twice.prompt_at(6.5) == pytest.approx(0.11)
     assert twice.own_s == pytest.approx(0.004)
+
+
+def test_a_slower_server_takes_longer_in_every_pass_and_for_every_prompt() -> None:
+    """Also in those of each draft length, and where prompts share a pass or find a part in the cache."""
+    prefill = PrefillTime(np.array([1.0, 100.0]), np.array([0.01, 0.02]), 1e-4, 0.005, cached_s=1e-9)
+    steps = replace(PLAIN, prefill=prefill, table=(PLAIN, PLAIN))
+    twice = steps.slowed(2.0)
+    assert twice.prefill is not None
+    decoding = np.array(10.0)
+    read = np.array(50.0)
+    np.testing.assert_allclose(twice.prefill(decoding, read), 2 * prefill(decoding, read))
+    assert twice.prefill.cached_s == 2e-9
+    for at_batch in twice.table:
+        np.testing.assert_allclose(at_batch.decode_s, 2 * PLAIN.decode_s)
+
+
+def test_a_server_that_seldom_fills_is_as_fast_as_one_that_never_does() -> None:
+    """With all 32 seats taken fewer would leave than arrive; they are taken for 4e-5 of the time."""
+    passes = np.append(np.ones(8), np.linspace(1.4, 12.0, 24)) * 6e-3
+    steps = StepTimes(0, 1.0, passes, np.full(32, 1e-5), 32, 0.02)
+    lengths = Lengths(100.0, 11.0)
+    most, _ = capacity(steps, lengths, Limits())
+    predicted = serve(steps, Load(lengths, rate=np.array([0.34, 0.5]) * most), Limits())
+    assert predicted.metastable.all()
+    assert predicted.tpot.mean == pytest.approx([0.0061, 0.0240], rel=0.02)
 
 
 SERVERS = st.builds(
