@@ -22,6 +22,7 @@ from perfmodel.queueing.occupancy import capacity, prompts_per_pass
 from perfmodel.queueing.prefill_time import PrefillTime, prompt_s_of
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.switching import switched
 
 TPOT = 0.03
 THROUGHPUT = 0.03
@@ -181,3 +182,17 @@ def test_a_seat_that_others_wait_for_does_not_wait_for_the_next_client() -> None
     requests = arrivals(lengths, 999, None, 1.0, 1)
     met = [replay(steps, lengths, limits, requests, clients) for clients in (1, 2, 9)]
     np.testing.assert_allclose(predicted.requests_per_s, [999 / each.duration_s for each in met], rtol=0.03)
+
+
+def test_clients_of_a_server_that_drafts_up_to_eight_requests() -> None:
+    """Two tokens in 20 ms up to eight, one from nine on: ten clients are served more slowly than eight."""
+    drafts = server(0.02, 0.0, 0.01, 3, 2.0, 32, 0.01, survival=np.array([1.0, 1.0, 0.0, 0.0]))
+    plain = server(0.02, 0.0, 0.01, seats=32, kv_share=0.01)
+    steps = switched([plain, drafts], Lengths(200.0, 300.0), 1.0, np.repeat([1, 0], [8, 24]))
+    lengths = Lengths(200.0, 300.0, 50.0, 150.0)
+    clients = (4, 8, 10, 16)
+    load = Load(lengths, clients=np.array(clients, float))
+    predicted = serve(steps, load, Limits())
+    runs = [replay(steps, lengths, Limits(), arrivals(lengths, 999, None, 1.0, 1), n) for n in clients]
+    np.testing.assert_allclose(predicted.tpot.mean, [met.mean_tpot_s for met in runs], rtol=TPOT)
+    assert predicted.requests_per_s[2] < 0.7 * predicted.requests_per_s[1]

@@ -382,6 +382,13 @@ def test_the_rest_of_a_prompt_fills_a_pass_too() -> None:
     np.testing.assert_allclose(met.ttft_s[1] * 1000, 5 + both_parts_ms)
 
 
+def test_a_request_alone_waits_for_no_group() -> None:
+    """Four requests, each long after the one before: 10 ms of a pass, and 200 tokens of 0.1 ms."""
+    requests = Arrivals(10.0 * np.arange(4), np.full(4, 100), np.full(4, 5))
+    met = replay(OF_TWO_GROUPS, LENGTHS, Limits(256, 8192, balance_passes=3), requests)
+    np.testing.assert_allclose(met.ttft_s * 1000, 30)
+
+
 def test_a_short_prompt_of_another_group_does_not_overtake_one_without_room() -> None:
     """The second needs 145 of 250 tokens. The third would fit, and waits until the first has left."""
     at_s = np.array([0.0, 0.1, 0.11])
