@@ -4,6 +4,7 @@ class of `costs.kinds`.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -81,3 +82,8 @@ def over(ops: Sequence[Op], value: Callable[[Op], Floats]) -> Floats:
     for op in ops:
         total = total + op.sum_of(value(op))
     return total
+
+
+def work(ops: Sequence[Op]) -> tuple[Floats, Floats]:
+    """Bytes and FLOPs of a pass."""
+    return over(ops, attrgetter("cost.bytes")), over(ops, attrgetter("cost.flops"))

@@ -11,7 +11,18 @@ from perfmodel.speculation.acceptance import (
 )
 from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, ServerSettings, account_of
 from perfmodel.speculation.capacity import KVCapacity, Memory, fraction_of, kv_cache_of, memory_of
-from perfmodel.speculation.evidence import is_measured
+from perfmodel.speculation.changed_constants import with_calibration, with_values
+from perfmodel.speculation.counted import NONE_NEEDED, Rollback
+from perfmodel.speculation.evidence import is_measured, is_transferred
+from perfmodel.speculation.intervals import (
+    Interval,
+    interval_ends,
+    interval_of,
+    interval_of_speedup,
+    interval_of_timed,
+    log_middle,
+    speedup_interval,
+)
 from perfmodel.speculation.iteration import Passes, check_draft_length, speedups
 from perfmodel.speculation.lengths import (
     DEFAULT_BATCH_RANGE,
@@ -22,26 +33,15 @@ from perfmodel.speculation.lengths import (
 )
 from perfmodel.speculation.prediction import DEFAULT_MAX_GAMMA, Prediction, predict
 from perfmodel.speculation.remembered import once
-from perfmodel.speculation.scenario import NONE_NEEDED, Rollback, Scenario
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
-    Interval,
     acceptance_log_error,
-    doublings,
-    interval_ends,
-    interval_of,
-    interval_of_speedup,
-    interval_of_timed,
-    is_transferred,
     iteration_log_error,
     log_error,
-    log_middle,
     ratio_log_error,
-    speedup_interval,
     step_log_error,
-    widening,
-    with_calibration,
-    with_values,
 )
+from perfmodel.speculation.widening import doublings, widening
 from perfmodel.speculation.workload import MAX_BATCH, MAX_CONTEXT, MAX_GAMMA, Workload
 
 __all__ = [

@@ -61,3 +61,9 @@ def is_judged_by_sources(c: Calibration) -> bool:
     the user's own engine.
     """
     return c.measured is None and (bool(c.errors) or c.stack in source_errors().steps)
+
+
+def is_transferred(scenario: Scenario) -> bool:
+    """Whether the calibration is another device's, or another engine's."""
+    c = scenario.machine.calibration
+    return c.gpu is not None and (c.gpu != scenario.machine.gpu.name or bool(c.constants_of))

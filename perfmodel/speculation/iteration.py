@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.costs.operation import Op
+from perfmodel.costs.operation import Op, work
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.immutable import Immutable
 from perfmodel.operations import Array, Floats, Ints, summed
-from perfmodel.speculation.scenario import Scenario, work
+from perfmodel.speculation.scenario import Scenario
 
 OpSeconds = tuple[list[Floats], list[Floats]]
 """Seconds of the ops of the target's passes, and of those of the draft's."""

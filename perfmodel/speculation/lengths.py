@@ -16,10 +16,10 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array, Mask
+from perfmodel.speculation.changed_constants import with_calibration, with_values
 from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.remembered import once
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 SEARCH_TO = 2.0**24
 POINTS = 64

@@ -22,6 +22,7 @@ from perfmodel.operations import Array
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import Memory, draft_stored_bytes, memory_of
 from perfmodel.speculation.iteration import check_draft_length
+from perfmodel.speculation.pass_formulas import end_s
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import MAX_GAMMA
 
@@ -110,7 +111,7 @@ def predict_two_levels(
     gained = middle.known_acceptance.tokens_per_iteration(lengths)
     drafting = gamma_1 * float(small.draft_token_s(batch, context, np.array(gamma_1)))
     checking = float(middle.draft_pass_s(batch, context, gamma_1 + 1.0))
-    round_s = drafting + checking + float(middle.end_s(batch))
+    round_s = drafting + checking + float(end_s(middle, batch))
     verify = [float(middle.target_pass_s(batch, context, length + 1.0)) for length in lengths]
     return TwoLevels(
         gamma_1=gamma_1,

@@ -29,8 +29,9 @@ from perfmodel.speculation import (
     with_calibration,
     with_values,
 )
+from perfmodel.speculation.constants_variance import variance_of
 from perfmodel.speculation.evidence import is_measured, speedup_class, step_class
-from perfmodel.speculation.uncertainty import stated_log_error, variance_of
+from perfmodel.speculation.uncertainty import stated_log_error
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies import gate
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.question import Query, resolve
+from perfmodel.costs.operation import work
 from perfmodel.reading import read_csv
 from perfmodel.specs import GPUSpec
-from perfmodel.speculation.scenario import work
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import Array, least_squares
 

@@ -21,7 +21,7 @@ from perfmodel.specs import (
     release,
 )
 from perfmodel.speculation import Scenario, with_calibration
-from perfmodel.speculation.uncertainty import OF_SHARDS
+from perfmodel.speculation.changed_constants import OF_SHARDS
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import PUBLIC, PlacedConstant
 from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow, query_of

@@ -1,0 +1,34 @@
+"""The same question with other constants of its calibration."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from perfmodel.operations import Floats
+from perfmodel.specs import Calibration, Constant
+from perfmodel.speculation.scenario import Scenario
+
+OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
+"""Constants of a calibration that change one device's share of a model."""
+
+
+def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
+    """The same question with another calibration. Shards are computed again only if they differ."""
+    before = scenario.machine.calibration
+    machine = replace(scenario.machine, calibration=calibration)
+    if any(getattr(calibration, name) != getattr(before, name) for name in OF_SHARDS):
+        return replace(scenario, machine=machine)
+    return scenario.on_same_shards(machine=machine)
+
+
+def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
+    """A calibration with other values of some constants, possibly by point. The caller keeps them within
+    bounds.
+    """
+    return c.replace(**{name: constant_of(c, name).replace(value=v) for name, v in values.items()})
+
+
+def constant_of(c: Calibration, name: str) -> Constant:
+    """The constant of this name."""
+    constant = getattr(c, name)
+    assert isinstance(constant, Constant)
+    return constant

@@ -1,0 +1,219 @@
+"""A question without its workload: models, devices, draft and acceptance, and the ops of its passes.
+
+Ops broadcast over ``[batch, context]``.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from perfmodel import costs
+from perfmodel.costs.graphs import graph_sizes
+from perfmodel.costs.operation import Op
+from perfmodel.costs.roofline import Machine
+from perfmodel.drafts.base import Draft
+from perfmodel.kv.full import Full
+from perfmodel.operations import Array, Floats, Ints
+from perfmodel.specs import ModelSpec, Precision
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.accounts import Account
+
+Rollback = Literal["keep", "replay"]
+NONE_NEEDED = "none needed at gamma 0"
+"""The source of the acceptance in answers about the baseline."""
+SHARDS = ("target_shard", "draft_shard", "summed_target", "summed_draft")
+"""Properties of a scenario that are costly to make."""
+
+
+@dataclass(frozen=True)
+class CountedScenario:
+    """Everything about a question except its workload.
+
+    machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances
+    by its own count. kv_page: tokens per page of both caches. core_ops: count only linear and attention ops.
+    topk_reuse: share of an indexer's tokens that it chooses again for the next query token, so a verification
+    reads them once. state_rollback: whether a verification over recurrent layers keeps the state after every
+    token, or replays the accepted tokens from the previous state. context_std: standard deviation of the
+    context over the sequences of a batch, in tokens. expert_parallel: groups of the target's devices, each
+    with whole experts. data_parallel: groups that each have all of attention, for their own sequences.
+    layout: nodes, pipeline stages and expert placement beyond one box; a draft has no stages
+    and no redundant experts.
+    power_limit_w: power limit of each device; None is that of its measurements.
+    account: the engine's division of
+    a device's memory. acceptance: None where the answer does not depend on it.
+    """
+
+    target: ModelSpec
+    machine: Machine
+    precision: Precision
+    draft: Draft
+    acceptance: Acceptance | None = None
+    kv_page: int = 1
+    topk_reuse: float = 0.0
+    state_rollback: Rollback = "keep"
+    core_ops: bool = False
+    context_std: Floats = 0.0
+    expert_parallel: int = 1
+    data_parallel: int = 1
+    layout: costs.RackLayout = costs.ONE_BOX
+    power_limit_w: float | None = None
+    account: Account = field(default_factory=Account)
+
+    @cached_property
+    def target_shard(self) -> costs.Shard:
+        """The share of the target on one of its devices."""
+        return self._shard(self.target, self.machine.tensor_parallel, self.precision, self.layout)
+
+    @cached_property
+    def draft_shard(self) -> costs.Shard:
+        """The share of the draft's model on one of its devices."""
+        draft = self.draft
+        layout = self.layout.replace(redundant_experts=0, stages=1, micro_batches=1)
+        return self._shard(draft.model, draft.tensor_parallel, draft.precision, layout)
+
+    @cached_property
+    def summed_target(self) -> costs.Shard:
+        """`target_shard` with fewer ops of the same total time."""
+        return self.target_shard if self.core_ops else self.target_shard.summed()
+
+    @cached_property
+    def summed_draft(self) -> costs.Shard:
+        """`draft_shard` with fewer ops of the same total time."""
+        return self.draft_shard if self.core_ops else self.draft_shard.summed()
+
+    @cached_property
+    def draft_machine(self) -> Machine:
+        """The devices of the draft. It runs on no host, and its messages overlap with nothing."""
+        fabric = self.machine.fabric
+        return replace(
+            self.machine,
+            tensor_parallel=self.draft.tensor_parallel,
+            kv_reread=None,
+            drafts=True,
+            host_experts=0.0,
+            host_layers=0.0,
+            fabric=None if fabric is None else replace(fabric, overlap=0.0),
+        )
+
+    def _shard(
+        self, model: ModelSpec, degree: int, precision: Precision, layout: costs.RackLayout
+    ) -> costs.Shard:
+        """The share of a model on one of `degree` devices. A draft on all devices is grouped as the target
+        is.
+        """
+        calibration = self.machine.calibration
+        alike = degree == self.machine.tensor_parallel
+        return costs.shard(
+            model,
+            degree,
+            precision,
+            calibration.shards_lm_head,
+            self.kv_page,
+            popularity=calibration.expert_popularity.value,
+            graph_sizes=graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else (),
+            groups=self.data_parallel if alike else 1,
+            expert_groups=self.expert_parallel if alike and model.moe else 1,
+            layout=layout,
+        )
+
+    def target_ops(
+        self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
+    ) -> list[Op]:
+        """Ops of a target pass: decoding at query 1, verification at gamma + 1. shard: another share of the
+        model.
+        """
+        independence = self.machine.calibration.routing_independence.value
+        ops = costs.forward(
+            shard or self.target_shard,
+            batch,
+            query,
+            context,
+            Full(),
+            independent_query=1.0 + (query - 1.0) * independence,
+            kept_states=self.kept_states(query),
+            topk_reuse=self.topk_reuse,
+            longer_tokens=self.longer_tokens(batch),
+            varying=self.draft.varying_lengths,
+        )
+        return costs.core(ops) if self.core_ops else ops
+
+    def draft_ops(
+        self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
+    ) -> list[Op]:
+        """Ops of one draft pass with selection; query: tokens per sequence (a tree's level, a parallel
+        draft).
+        """
+        if self.layout.stages > 1:  # the last stage drafts for one part of the batch at a time
+            batch = batch / self.layout.stages
+        ops = self.draft.ops(shard or self.draft_shard, batch, context, query)
+        ops = costs.core(ops) if self.core_ops else ops
+        return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
+
+    def longer_tokens(self, batch: Floats) -> Floats:
+        """Expected tokens by which a batch's longest context exceeds the mean, for uniform contexts."""
+        if isinstance(self.context_std, float | int) and not self.context_std:
+            return 0.0
+        return np.sqrt(3.0) * self.context_std * (batch - 1.0) / (batch + 1.0)
+
+    def kept_states(self, query: Floats) -> Floats:
+        """Recurrent states per sequence after a pass over `query` tokens."""
+        return query if self.state_rollback == "keep" else 1.0
+
+    @property
+    def weight_bytes(self) -> float:
+        """Weight bytes of the target on one device, without experts and layers in host memory."""
+        shard = self.target_shard
+        machine = self.machine
+        kept = shard.stored_weight_bytes - machine.host_experts * shard.expert_bytes
+        return kept * (1.0 - machine.host_layers)
+
+    def longest(self, most: int) -> int:
+        """The longest draft up to `most` that the draft kind allows and that has a known acceptance."""
+        known_to = None if self.acceptance is None else self.acceptance.max_gamma
+        ends = (most, known_to, self.draft.max_gamma)
+        return min(end for end in ends if end is not None)
+
+    @property
+    def acceptance_source(self) -> str:
+        """Where the acceptance comes from, or that the baseline needs none."""
+        return NONE_NEEDED if self.acceptance is None else self.acceptance.source
+
+    @property
+    def known_acceptance(self) -> Acceptance:
+        """The acceptance, for answers that depend on it. Raises ValueError if the scenario has none."""
+        if self.acceptance is None:
+            raise ValueError("the scenario has no acceptance")
+        return self.acceptance
+
+    def tokens_per_iteration(self, gammas: ArrayLike) -> Array:
+        """Expected tokens of a sequence per iteration; without an acceptance, the one token of a step."""
+        if self.acceptance is None:
+            return np.ones(np.shape(gammas))
+        return self.acceptance.tokens_per_iteration(gammas)
+
+    def drafting(self, gammas: Ints) -> tuple[Floats, Floats | None]:
+        """Query tokens of a draft pass, and the share of a pass per drafted token (None: no pass)."""
+        drafted = np.asarray(gammas, float)
+        tokens = np.maximum(drafted, 1.0)
+        passes = self.draft.passes(drafted)
+        query = self.draft.query(tokens)
+        if passes is drafted and not isinstance(query, np.ndarray) and query == 1.0:
+            return 1.0, 1.0
+        if np.any(passes):
+            return (query, passes / tokens)
+        return (1.0, None)
+
+    def with_context_std(self, deviation: Floats) -> Self:
+        """The same question with contexts that differ by this standard deviation, on the same shards."""
+        return self.on_same_shards(context_std=deviation)
+
+    def on_same_shards(self, **changes: Any) -> Self:
+        """A copy with other values of fields that change no shard. The shards are not made again."""
+        changed = replace(self, **changes)
+        made = vars(changed)
+        for name in SHARDS:
+            made[name] = getattr(self, name)
+        return changed

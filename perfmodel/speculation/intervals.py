@@ -1,0 +1,81 @@
+"""Intervals around predicted speedups and times, from the errors of their logarithms (`uncertainty`)."""
+
+import math
+
+import numpy as np
+
+from perfmodel.operations import Array, Floats
+from perfmodel.specs import Z, source_errors
+from perfmodel.specs.engines.source_errors import extra_share
+from perfmodel.speculation.evidence import speedup_class
+from perfmodel.speculation.iteration import Passes
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import acceptance_log_error, ratio_log_error
+
+Interval = tuple[float, float]
+"""Ends of an interval that should contain the measured value in `COVERAGE` of cases, the lower one first."""
+
+
+def speedup_interval(
+    scenario: Scenario, batch: float, context: float, gamma: int, speedup: float
+) -> Interval | None:
+    """Interval around a predicted speedup; None if the calibration has no observed error (ideal)."""
+    passes = Passes(scenario, batch, context, np.array([gamma]))
+    error = ratio_log_error(scenario, passes, float(passes.ratios()[0]))
+    return interval_of_speedup(scenario, gamma, float(passes.gained[0]), speedup, error)
+
+
+def interval_of_timed(
+    scenario: Scenario, batch: float, context: float, gamma: int, gained: float, speedup: float
+) -> Interval | None:
+    """`speedup_interval` of a point whose passes are timed already. gained: its tokens per iteration."""
+    passes = Passes(scenario, batch, context, np.array([gamma]))
+    error = ratio_log_error(scenario, passes, gained / speedup)
+    return interval_of_speedup(scenario, gamma, gained, speedup, error)
+
+
+def interval_of_speedup(
+    scenario: Scenario, gamma: int, most: float, speedup: float, ratio_error: float | None
+) -> Interval | None:
+    """`speedup_interval` of one point from its `ratio_log_error`; exactly 1 at gamma 0.
+
+    most: the tokens per iteration, at which it ends, because no engine verifies in less time than a baseline
+    step.
+    """
+    if not gamma:
+        return 1.0, 1.0
+    if ratio_error is None:
+        return None
+    error = math.hypot(ratio_error, float(acceptance_log_error(scenario, gamma)))
+    low, high = interval_ends(speedup, error, most, log_middle(scenario))
+    return float(low), float(high)
+
+
+def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 0.0) -> tuple[Array, Array]:
+    """Ends of the intervals of speedups, from the error of their logarithm. No end exceeds `most`, the tokens
+    per iteration.
+
+    middle: see `log_middle`. The interval holds the speedup itself, and is only that without an error.
+    """
+    shift = np.where(np.equal(error, 0.0), 0.0, middle * extra_share(np.divide(most, speedup)))
+    around = speedup * np.exp(shift)
+    factor = np.exp(Z * np.asarray(error))
+    low = np.minimum(around / factor, speedup)
+    return np.asarray(low), np.maximum(np.minimum(around * factor, most), speedup)
+
+
+def log_middle(scenario: Scenario) -> float:
+    """Logarithm of the middle of a speedup's interval over the speedup, per share of extra time: below 0 for
+    a class whose iterations are predicted too short more often than too long. 0 beyond a box, where other
+    rows determine the width.
+    """
+    class_name = speedup_class(scenario)
+    if class_name is None or scenario.machine.fabric is not None:
+        return 0.0
+    return source_errors().speedups[class_name].log_middle_on(scenario.machine.gpu)
+
+
+def interval_of(predicted: float, *log_errors: float) -> Interval:
+    """Interval around a prediction whose logarithm has these independent errors."""
+    factor = math.exp(Z * math.hypot(*log_errors))
+    return predicted / factor, predicted * factor

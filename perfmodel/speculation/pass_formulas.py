@@ -1,0 +1,122 @@
+"""The seconds of a scenario's passes, of what an iteration does outside them, and before the first token."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from perfmodel import costs
+from perfmodel.costs.formulas import Formula, Runs
+from perfmodel.costs.operation import Op
+from perfmodel.kv.full import Full
+from perfmodel.operations import Floats
+from perfmodel.specs import engine_of, serving_engines
+from perfmodel.speculation.counted import CountedScenario
+from perfmodel.speculation.programs import PassFormulas
+
+
+def formulas_of(scenario: CountedScenario) -> PassFormulas:
+    """The formulas of a scenario, of which passes run on `summed` ops. A program cannot stack its ops."""
+
+    def target(
+        batch: Floats, context: Floats, query: Floats, deviation: Floats, shard: costs.Shard
+    ) -> Floats:
+        spread = scenario
+        if deviation is not scenario.context_std:
+            spread = scenario.with_context_std(deviation)
+        return scenario.machine.predicted_s(spread.target_ops(batch, context, query, shard), batch * query)
+
+    def draft(batch: Floats, context: Floats, query: Floats, shard: costs.Shard) -> Floats:
+        ops = scenario.draft_ops(batch, context, query, shard)
+        return scenario.draft_machine.predicted_s(ops, batch * query)
+
+    def surplus(batch: Floats, context: Floats, query: Floats, shard: costs.Shard) -> Floats:
+        load_s, compute_s = scenario.machine.load_and_compute_s(
+            scenario.target_ops(batch, context, query, shard)
+        )
+        return compute_s - load_s
+
+    def target_step(batch: Floats, context: Floats, query: Floats, shard: costs.Shard) -> tuple[Floats, ...]:
+        ops = scenario.target_ops(batch, context, query, shard)
+        return scenario.machine.time(ops, batch * query).figures
+
+    def draft_step(batch: Floats, context: Floats, query: Floats, shard: costs.Shard) -> tuple[Floats, ...]:
+        ops = scenario.draft_ops(batch, context, query, shard)
+        return scenario.draft_machine.time(ops, batch * query).figures
+
+    def of(formula: Callable[..., Any], summed: costs.Shard, *names: str) -> Formula:
+        apart = replace(summed, itemised=True)
+        return Formula(
+            lambda *numbers: formula(*numbers, summed),
+            *names,
+            runs=runs,
+            recorded=lambda *numbers: formula(*numbers, apart),
+        )
+
+    runs = Runs()
+    whole = scenario.summed_target
+    drafting = scenario.summed_draft
+    point = ("batch", "context", "query")
+    return PassFormulas(
+        target=of(target, whole, *point, "deviation"),
+        draft=of(draft, drafting, *point),
+        overhead=Formula(partial(outside_passes_s, scenario), "batch", "context", runs=runs),
+        surplus=of(surplus, whole, *point),
+        target_step=of(target_step, whole, *point),
+        draft_step=of(draft_step, drafting, *point),
+        setup=Formula(partial(before_first_token_s, scenario), "batch", "context", runs=runs),
+    )
+
+
+def outside_passes_s(scenario: CountedScenario, batch: Floats, context: Floats) -> Floats:
+    """Seconds of an iteration outside its passes: what the KV method rebuilds, what the draft does once, the
+    pass over verified tokens where the engine has one, and the end.
+    """
+    rebuild = costs.selection(scenario.draft_shard, batch, context, scenario.draft.kv, "iteration")
+    once = [*rebuild, *scenario.draft.iteration_ops(scenario.draft_shard, batch)]
+    c = scenario.machine.calibration
+    end = end_s(scenario, batch)
+    own_cache = not (scenario.draft.views_target_cache or scenario.draft.model.shared_kv_layers)
+    engine = serving_engines().get(engine_of(c) or "")
+    reads_verified = engine is not None and engine.drafts_read_verified
+    if reads_verified and own_cache and not scenario.draft.in_one_pass:
+        end = end + scenario.draft_machine.predicted_s(_reading_verified(scenario, batch, context), batch)
+    return sum((scenario.draft_machine.op_predicted_s(op) for op in once), start=end)
+
+
+def end_s(scenario: CountedScenario, batch: Floats) -> Floats:
+    """Time to accept verified tokens, per iteration or per inner round of two levels."""
+    c = scenario.machine.calibration
+    end: Floats = c.iteration_fixed_s.value
+    if c.iteration_sequence_s.value:
+        end = end + c.iteration_sequence_s.value * batch / scenario.machine.schedulers
+    return end
+
+
+def _reading_verified(scenario: CountedScenario, batch: Floats, context: Floats) -> list[Op]:
+    """Ops of a draft pass over the verified tokens, counted as one token. A head on the target's features
+    has no output there.
+    """
+    ops = scenario.draft_ops(batch, context)
+    if scenario.draft.starts_from_features:
+        return [op for op in ops if op.name != "lm_head"]
+    return ops
+
+
+def before_first_token_s(scenario: CountedScenario, batch: Floats, context: Floats) -> Floats:
+    """Seconds by which the first token comes later with the draft: its prefill, and what its KV method scores
+    and gathers.
+    """
+    once = costs.selection(scenario.draft_shard, batch, context, scenario.draft.kv, "setup")
+    seconds = sum((scenario.draft_machine.op_predicted_s(op) for op in once), start=0.0)
+    if scenario.draft.shares_prefill:
+        return seconds
+    attends = scenario.draft.kv if scenario.draft.kv.needs_own_prefill else Full()
+    engine = serving_engines().get(scenario.machine.calibration.stack)
+    if engine is None or not engine.heads_of_prompts or not scenario.draft.starts_from_features:
+        prefill = costs.forward(scenario.draft_shard, batch, context, 0.0, attends, head_query=1.0)
+        return seconds + scenario.draft_machine.predicted_s(prefill, batch)
+    prefill = costs.forward(scenario.draft_shard, batch, context, 0.0, attends)
+    whole = costs.forward(scenario.target_shard, batch, context, 0.0, Full())
+    head_s = sum(scenario.machine.op_predicted_s(op) for op in whole if op.name == "lm_head")
+    return seconds + head_s + scenario.draft_machine.predicted_s(prefill, batch)
