@@ -17,6 +17,8 @@ from perfmodel.errors import InputError
 from perfmodel.specs import engine_attention, engine_of
 from perfmodel.speculation import Passes, Scenario, interval_of_timed, memory_of
 
+Changes = dict[str, Any]
+"""Changed arguments of a question, by name."""
 WORTH_A_SWITCH = 1.1
 """Ratio of speedups from which a switch is worth a word, although its interval contains 1."""
 SMALLER_KV = "fp8"
@@ -34,38 +36,38 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
         scenario.known[_switched] = tuple(_switched(query, scenario))
     enough = WORTH_A_SWITCH * max(speedup, 1.0)
     helpful = []
-    for switch, changed in scenario.known[_switched]:
+    for changes, changed in scenario.known[_switched]:
         changed = changed.with_acceptance(scenario.acceptance)
-        remedy = _with(switch, changed, query, speedup)
+        remedy = _with(changes, changed, query, speedup)
         if remedy is not None and remedy.helps(enough) and _fits(changed, remedy.gamma, query):
             helpful.append(remedy)
     return tuple(sorted(helpful, key=lambda remedy: -remedy.speedup))
 
 
-def _switched(query: Query, scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
-    """Each possible switch in the words of the command line, and the scenario with it."""
+def _switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenario]]:
+    """The changed argument of each possible switch, and the scenario with it."""
     named = replace(query, draft=query.draft or scenario.draft.name)
-    for switch, changes in _switches(query, scenario):
+    for changes in _switches(query, scenario):
         with suppress(InputError):
-            yield switch, resolve_costs(replace(named, **changes))
+            yield changes, resolve_costs(replace(named, **changes))
 
 
-def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each switch in the words of the command line, and the changed arguments."""
+def _switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
+    """The changed argument of each switch."""
     machine = scenario.machine
     attention = engine_attention().get(engine_of(machine.calibration) or "")
     if attention is not None and query.kv_reread is None:
         for name in attention.choices(machine.gpu.architecture, machine.gpu.vendor, scenario.target.head):
             if name != machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv):
-                yield f"--attention-backend {name}", {"attention_backend": name}
+                yield {"attention_backend": name}
     if attention is not None and scenario.precision.kv.name in ("bf16", "fp16"):
-        yield f"--kv-dtype {SMALLER_KV}", {"kv_dtype": SMALLER_KV}
+        yield {"kv_dtype": SMALLER_KV}
     if not scenario.draft.views_target_cache:
         for degree in {1, query.tp} - {scenario.draft.tensor_parallel}:
-            yield f"--draft-tp {degree}", {"draft_tp": degree}
+            yield {"draft_tp": degree}
 
 
-def _with(switch: str, changed: Scenario, query: Query, speedup: float) -> Remedy | None:
+def _with(changes: Changes, changed: Scenario, query: Query, speedup: float) -> Remedy | None:
     """The speedup with a switch; None if it is impossible, drafts nothing, or is no faster."""
     batch = float(query.batch)
     context = float(query.context)
@@ -79,7 +81,13 @@ def _with(switch: str, changed: Scenario, query: Query, speedup: float) -> Remed
     if not gamma or best <= speedup:
         return None
     gained = float(passes.gained[gamma])
-    return Remedy(switch, gamma, best, interval_of_timed(changed, batch, context, gamma, gained, best))
+    interval = interval_of_timed(changed, batch, context, gamma, gained, best)
+    return Remedy(switch_text(changes), gamma, best, interval, changes)
+
+
+def switch_text(changes: Changes) -> str:
+    """Changed arguments in the words of the command line: ``--kv-dtype fp8``."""
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in changes.items())
 
 
 def _fits(changed: Scenario, gamma: int, query: Query) -> bool:

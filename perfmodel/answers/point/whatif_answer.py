@@ -1,6 +1,7 @@
 """The answer to a question about one point: the contract of ``perfmodel whatif --json`` (docs/cli.md)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from perfmodel.answers.advice.best import Best
 from perfmodel.answers.answer import Answer
@@ -66,6 +67,7 @@ class Remedy:
     gamma: int
     speedup: float
     speedup_interval: tuple[float, float] | None
+    changes: dict[str, Any] = field(default_factory=dict)
 
     def helps(self, enough: float) -> bool:
         """Whether speculation surely pays with the switch, or gains more than `enough`."""
