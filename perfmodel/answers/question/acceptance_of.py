@@ -4,6 +4,7 @@ library.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 
 from perfmodel.drafts.base import Draft
@@ -62,14 +63,19 @@ def _published_instead(model: str, target: ModelSpec, draft: Draft) -> Iterator[
     if drafts:
         yield f"published for it: {', '.join(drafts)}"
     word = library_word(draft)
-    alike = dict.fromkeys(map(short_name, target.aliases))
-    others = [name for name in alike if word in published.drafts_of(name)]
+    others = [name for name in _short_names(target.aliases) if word in published.drafts_of(name)]
     if others:
         yield f"published for models of its shape: {', '.join(others)}"
     rates = published.typical.first_rates(word)
     if rates:
         span = f"{rates[0]:.2f} to {rates[-1]:.2f} (median {median(rates):.2f})"
         yield f"other {draft.name} drafts have their first token accepted at {span}"
+
+
+@cache
+def _short_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The library's keys of models, each once."""
+    return tuple(dict.fromkeys(map(short_name, names)))
 
 
 def published_acceptance(
