@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from perfmodel.answers.advice.advise import READING_S, advise
-from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.point.whatif import whatif

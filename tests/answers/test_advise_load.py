@@ -8,6 +8,7 @@ import pytest
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.servers.base import ANSWER_TOKENS
 from perfmodel.answers.load.traffic import traffic
@@ -22,6 +23,11 @@ LOAD = {"input_len": 4000, "output_len": 500, "slo": "ttft:2000,tpot:30"}
 @cache
 def advised(model: str, hardware: str, rate: float) -> Advice:
     return advise(model, hardware, request_rate=rate, **LOAD)
+
+
+def alternative(answer: Advice, words: str) -> Alternative:
+    """The alternative with these words."""
+    return next(each for each in answer.alternatives if words in each.text)
 
 
 def row_of(model: str, p: Pick, servers: int, **load: object) -> TrafficRow:
@@ -113,13 +119,19 @@ def test_a_load_that_is_too_much_says_how_many_gpus_it_takes() -> None:
     assert answer.verdict == "infeasible"
     assert answer.chosen is None
     assert "2 GPUs do not serve 16 requests/s of 4000 + 500 tokens" in answer.reason
-    assert "; 4 would" in answer.reason
+    enough = alternative(answer, "4 GPUs suffice: 4 x TP 1, ")
+    assert enough.servers == 4
+    assert enough.line.startswith("vllm serve ")
+    assert advise("llama-3.1-8b", "4xh100", request_rate=16, **LOAD).chosen is not None
+    assert advise("llama-3.1-8b", "3xh100", request_rate=16, **LOAD).chosen is None
 
 
 def test_too_many_clients_are_told_how_many_are_within_the_limits() -> None:
     many = advise("llama-3.1-8b", "2xh100", clients=400, **LOAD)
     assert many.verdict == "infeasible"
-    most = int(re.search(r"; about (\d+) clients would be within them", many.reason)[1])
+    nearest = alternative(many, "Within the limits these serve about ")
+    most = int(re.search(r"about (\d+) clients", nearest.text)[1])
+    assert nearest.line.startswith("vllm serve ")
     assert advise("llama-3.1-8b", "2xh100", clients=most, **LOAD).verdict != "infeasible"
     assert advise("llama-3.1-8b", "2xh100", clients=2 * most, **LOAD).verdict == "infeasible"
 
@@ -127,18 +139,21 @@ def test_too_many_clients_are_told_how_many_are_within_the_limits() -> None:
 def test_a_cache_in_fp8_is_named_where_memory_lacks_seats() -> None:
     asked = {"clients": 40, "input_len": 20_000, "output_len": 1000, "draft": ["ngram"]}
     found = advise("minimax-m2", "4xh100", weights="fp8", **asked)
-    words = r"memory for (\d+) of 40 requests of a server: with --kv-dtype fp8 for (\d+),"
-    seats, more = map(int, re.search(words, found.reason).groups())
+    named = alternative(found, "Memory holds ")
+    words = r"Memory holds (\d+) of 40 requests of a server, with --kv-dtype fp8 (\d+),"
+    seats, more = map(int, re.search(words, named.text).groups())
     assert more > seats
+    assert " --kv-cache-dtype fp8 " in named.line
+    assert f" --max-num-seqs {more} " in f"{named.line} "
     changed = advise("minimax-m2", "4xh100", weights="fp8", kv_dtype="fp8", **asked)
-    assert "--kv-dtype" not in changed.reason
+    assert not any("--kv-dtype" in each.text for each in changed.alternatives)
     assert changed.chosen.all_servers_tokens_per_s > found.chosen.all_servers_tokens_per_s
     roomy = advise("llama-3.1-8b", "h100", gpus=1, clients=8, input_len=500, output_len=100)
-    assert "--kv-dtype" not in roomy.reason
+    assert not any("--kv-dtype" in each.text for each in roomy.alternatives)
 
 
 def test_where_nothing_fits_or_no_limit_is_met_the_reason_says_so() -> None:
-    too_large = advise("kimi-k2", "h100", request_rate=2, input_len=4000, output_len=500)
+    too_large = advise("kimi-k2", "8xh100", request_rate=2, input_len=4000, output_len=500)
     assert too_large.verdict == "infeasible"
     assert too_large.reason.startswith("nothing fits: a device would hold")
     too_fast = advise("llama-3.1-70b", "h100", request_rate=2, input_len=4000, output_len=500, slo="tpot:1")
@@ -175,7 +190,7 @@ def test_fp8_weights_are_named_if_a_draft_then_serves_the_load() -> None:
     load = {"request_rate": 12, "input_len": 800, "output_len": 200, "slo": "ttft:800,tpot:30"}
     short = advise("llama-3.1-8b", "2xl40s", **load)
     assert short.verdict == "infeasible"
-    assert short.reason.endswith("with --weights fp8 they would")
+    assert "-FP8 " in alternative(short, "With --weights fp8 these suffice: ").line
     assert advise("llama-3.1-8b", "2xl40s", weights="fp8", **load).chosen.draft == "eagle3"
 
 
@@ -281,7 +296,7 @@ def test_the_gpus_that_a_load_takes_may_be_larger_servers() -> None:
     """Prompts take too long on two devices; on eight, one server of all reads them within the limit."""
     load = {"request_rate": 5, "input_len": 1500, "output_len": 64, "slo": "ttft:500"}
     few = advise("qwen2.5-coder-32b", "2xa100", **load)
-    enough = int(re.search(r"; (\d+) would", few.reason)[1])
+    enough = int(re.match(r"(\d+) GPUs suffice", alternative(few, " GPUs suffice: ").text)[1])
     assert advise("qwen2.5-coder-32b", f"{enough}xa100", **load).chosen is not None
     assert enough <= 8
 
@@ -289,7 +304,8 @@ def test_the_gpus_that_a_load_takes_may_be_larger_servers() -> None:
 def test_a_rate_that_fewer_gpus_serve_names_them() -> None:
     load = {"request_rate": 100, "input_len": 500, "output_len": 150}
     eight = advise("llama-3.1-8b", "8xh100", **load)
-    fewer = int(re.search(r"fewer would suffice without a draft: (\d+) GPUs", eight.reason)[1])
+    fewer = int(re.match(r"(\d+) GPUs suffice", alternative(eight, " GPUs suffice: ").text)[1])
     assert advise("llama-3.1-8b", "h100", **load).chosen.gpus == fewer < 8
-    assert "fewer would suffice" not in advise("llama-3.1-8b", f"{fewer}xh100", **load).reason
-    assert "fewer would suffice" not in advise("llama-3.1-8b", "8xh100", objective="latency", **load).reason
+    for question in ({"hardware": f"{fewer}xh100"}, {"hardware": "8xh100", "objective": "latency"}):
+        answer = advise("llama-3.1-8b", **question, **load)
+        assert not any("suffice" in each.text for each in answer.alternatives)

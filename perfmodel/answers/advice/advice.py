@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.candidates import Skip
 from perfmodel.answers.advice.engine_lines import Export
 from perfmodel.answers.advice.margins import BreakEven, Robustness
@@ -33,6 +34,11 @@ class Objective:
     name: str
     unit: str
 
+    @classmethod
+    def of(cls, query: AdviseQuery) -> "Objective":
+        """That of a question."""
+        return cls(query.objective, UNITS[query.objective])
+
 
 AdviseVerdict = Literal[
     "speculate",
@@ -57,14 +63,15 @@ class Advice(Answer):
     run. unbounded: the best one without a bound on TPOT, where the question states none and this one has less
     than ten tokens per second and sequence; all others then keep that bound. serve: the engine's command line
     for one server of the choice. serve_option: that of the option; where no acceptance is known, that of the
-    draft to measure. unmeasured, likely: the break-even alpha of each draft, and its gain with a typical
-    acceptance, where no allowed draft has a known acceptance. remedies: switches with which the best draft
-    would pay at its batch, where it does not, or which make room for a draft. smaller_weights: what FP8
-    weights would change where 16-bit ones leave little room. shorter: a shorter draft with nearly the speedup
-    of the chosen, or optional, one. pools: for a rate on more devices than a box has, one pool against a
-    prefill and a decode pool; all other fields are of one pool. trees: the best tree of each draft with rates
-    by rank, the best first; `chosen` is always a chain or the baseline, and the verdict `infeasible` where
-    only a tree keeps the bounds.
+    draft to measure. alternatives: what a reader may prefer to the choice, or what helps where nothing is
+    feasible, each with the line that starts it. unmeasured, likely: the break-even alpha of each draft, and
+    its gain with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with
+    which the best draft would pay at its batch, where it does not, or which make room for a draft.
+    smaller_weights: what FP8 weights would change where 16-bit ones leave little room. shorter: a shorter
+    draft with nearly the speedup of the chosen, or optional, one. pools: for a rate on more devices than a
+    box has, one pool against a prefill and a decode pool; all other fields are of one pool. trees: the best
+    tree of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline, and the
+    verdict `infeasible` where only a tree keeps the bounds.
     """
 
     query: AdviseQuery
@@ -82,6 +89,7 @@ class Advice(Answer):
     on_off: OnOff | None = None
     serve: Export | None = None
     serve_option: Export | None = None
+    alternatives: tuple[Alternative, ...] = ()
     robustness: Robustness | None = None
     pareto: Fronts = NO_FRONTS
     candidates: int = 0

@@ -41,6 +41,8 @@ LOAD = "Load"
 LOADS = ("request_rate", "clients")
 """Arguments that state a load."""
 OBJECTIVES = ("throughput", "latency", "cost")
+READING_S = 0.1
+"""Time per token up to which a text appears faster than people read it: ten tokens a second."""
 MOST_GPUS = 1024
 MOST_STEPS = 32
 """Larger batches than `MAX_BATCHES` are searched in steps of a 32nd of the next power of two."""

@@ -69,6 +69,12 @@ def serve(query: AdviseQuery, chosen: PricedPoint, seats: int | None = None) -> 
     )
 
 
+def line_of(lines: Export, point: PricedPoint) -> str | None:
+    """The command line of the engine that a point was priced for; None without one."""
+    engine = engine_of(point.candidate.scenario.machine.calibration)
+    return None if engine is None else lines.lines.get(engine)
+
+
 def warnings_of(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
     s = chosen.candidate.scenario
     batch = float(chosen.batch)

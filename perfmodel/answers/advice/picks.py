@@ -7,7 +7,7 @@ import numpy as np
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.answers.advice.servers.base import longest_sequence
+from perfmodel.answers.advice.served_target import longest_of
 from perfmodel.speculation import KVCapacity, Passes, Scenario, kv_cache_of
 
 
@@ -125,8 +125,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
 
 def _as_started(scenario: Scenario, query: AdviseQuery, gamma: int) -> Scenario:
     """The scenario on a server that takes sequences as long as its printed line says."""
-    stated = query.max_model_len
-    longest = longest_sequence(scenario, query.memory_fraction, stated, query.context, 1, gamma)
+    longest = longest_of(query, scenario)(int(query.context), 1, gamma)
     account = scenario.account
     return scenario.on_same_shards(
         account=account.replace(server=account.server.replace(max_model_len=longest))

@@ -2,6 +2,7 @@
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import without_acceptance
+from perfmodel.answers.advice.decision import Decision
 from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.prices import Priced, room
@@ -14,18 +15,11 @@ SEEN = 1.05
 """Smallest speedup that is not printed as 1.0x."""
 
 
-def reason_of(
-    query: AdviseQuery,
-    chosen: PricedPoint,
-    rival: PricedPoint | None,
-    would_pay: tuple[BreakEven, ...],
-    likely: tuple[TypicalGain, ...],
-    drafted: list[Priced],
-    gain: tuple[float, float] | None,
-) -> str:
-    """rival: the best point with a draft that may be chosen. drafted: all priced drafts. gain: interval of
-    the gain of the choice over the best baseline.
-    """
+def reason_of(query: AdviseQuery, decision: Decision, drafted: list[Priced]) -> str:
+    """drafted: all priced drafts."""
+    chosen, rival = decision.chosen, decision.rival
+    would_pay, likely = decision.would_pay, decision.likely
+    gain = decision.robustness.gain_over_baseline_interval
     stops = f"batch {chosen.batch}: {_why_no_larger_batch(query, chosen)}"
     if chosen.gamma:
         return f"{_why(chosen, query)}; {stops}{_of_its_batch(query, chosen, gain)}"

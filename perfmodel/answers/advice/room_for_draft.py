@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
-from perfmodel.answers.advice.infeasible import smaller_caches
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.ranking import PricedPoint, best_of
+from perfmodel.answers.advice.ways import smaller_caches
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.errors import InputError
 
@@ -27,5 +27,5 @@ def room_for_draft(query: AdviseQuery, chosen: PricedPoint, searched: list[Price
         allowed = [x for x in drafted if query.may_choose(x.candidate.runs)]
         point = best_of(allowed, changed)
         if point is not None and (gain := point.times(chosen, query)) > 1.0:
-            return (Remedy(f"--kv-dtype {cache}", point.gamma, gain, None),)
+            return (Remedy(f"--kv-dtype {cache}", point.gamma, gain, None, {"kv_dtype": cache}),)
     return ()

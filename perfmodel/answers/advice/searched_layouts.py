@@ -14,6 +14,9 @@ from perfmodel.answers.question import Named
 from perfmodel.specs import GPUSpec, ModelSpec
 from perfmodel.specs.devices.links import devices_of_node
 
+NODES = (2, 3, 4)
+"""Nodes of a server that is too large for one."""
+
 
 def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
     """The layouts to search: all of the given devices, one server of each size for a load, or one server
@@ -25,6 +28,26 @@ def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list
     if not _divides_layers(query):
         return layouts
     return layouts + (in_turn_up_to(MOST_IN_SERVER) if query.gpus is None else in_turn(query.gpus))
+
+
+def over_nodes(query: AdviseQuery) -> list[Layout]:
+    """One server over two, three or four nodes, for a load that no number of servers of a node serves: of a
+    model with experts, whose groups stand on whole nodes. Empty if the question states devices or degrees.
+    """
+    named = Named.of(query)
+    node = devices_of_node(named.gpu)
+    stated = query.gpus or query.tp or query.dp or query.ep or query.layer_split > 1
+    if (
+        stated
+        or node is None
+        or node < 2
+        or named.target.moe is None
+        or not searches_groups(query, named.gpu)
+    ):
+        return []
+    layouts = [each for nodes in NODES for each in of_gpus(nodes * node, named.target)]
+    whole = [each for each in layouts if each.replicas == 1 and each.is_usual(node)]
+    return [each for each in whole if not each.divides_experts_beyond(node)]
 
 
 def may_have_groups(query: AdviseQuery) -> bool:

@@ -1,10 +1,11 @@
 """The target and the draft as an engine serves them: names, formats and files of what was priced."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from perfmodel.answers.advice.longest_request import longest_request
 from perfmodel.answers.advice.servers import ServedFile, ServedTarget, servers
 from perfmodel.answers.advice.servers.base import longest_sequence
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
@@ -69,7 +70,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     _, _, version = (question.engine or "").partition(DRIFT)
     kv_dtype = "bf16" if question.kv_dtype is None else scenario.precision.kv.name
     quantises = weights == "fp8" and checkpoint_format in UNQUANTISED
-    longest = partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len)
+    longest = longest_of(question, scenario)
     latent = scenario.target.mla is not None
     backend, environment = _attention(scenario)
     if question.attention_backend is not None or not environment or latent:
@@ -98,6 +99,17 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         holds_unquantised=_holds_unquantised(scenario),
         longest=longest,
     )
+
+
+def longest_of(question: CommonOptions, scenario: Scenario) -> Callable[[int, int, int], int]:
+    """The longest sequence that a server accepts, by context, sequences and drafted tokens: with room for
+    longer requests than the mean one under a load, else with room for an output.
+    """
+    limits = (scenario, question.memory_fraction, question.max_model_len)
+    input_len, output_len = (getattr(question, name, None) for name in ("input_len", "output_len"))
+    if input_len is None or output_len is None:
+        return partial(longest_sequence, *limits)
+    return partial(longest_request, *limits, input_len + output_len)
 
 
 def _dispatch(scenario: Scenario) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from perfmodel.answers.advice.prices import price, room
 from perfmodel.answers.advice.ranking import PricedPoint, best_of
 from perfmodel.answers.advice.served_target import UNQUANTISED
 from perfmodel.errors import InputError
+from perfmodel.specs import load_model
 
 SMALLER = "fp8"
 """The format that vLLM and SGLang make of unquantised weights when they load them."""
@@ -26,16 +27,23 @@ class SmallerWeights:
     gain: float
 
 
-def smaller_weights(query: AdviseQuery, baseline: PricedPoint | None) -> SmallerWeights | None:
-    """The gain of FP8 weights on the layout of the best baseline; None if it is small, if the checkpoint has
-    not 16 bits, if the question names a format, or if memory does not limit the batch.
-    """
+def may_be_smaller(query: AdviseQuery) -> bool:
+    """Whether the engine may make FP8 weights of a checkpoint of 16 bits, and the question leaves it open."""
     engine = query.served_by
-    if baseline is None or query.objective != "throughput" or query.weights is not None:
+    if query.weights is not None or engine is None or engine.conversion is not None:
+        return False
+    return load_model(query.model).weights in UNQUANTISED
+
+
+def smaller_weights(
+    query: AdviseQuery, baseline: PricedPoint | None
+) -> tuple[SmallerWeights, PricedPoint] | None:
+    """The gain of FP8 weights on the layout of the best baseline, and their point; None if it is small,
+    if the checkpoint has not 16 bits, if the question names a format, or if memory does not limit the batch.
+    """
+    if baseline is None or query.objective != "throughput" or not may_be_smaller(query):
         return None
     scenario = baseline.candidate.scenario
-    if engine is None or engine.conversion is not None or scenario.target.weights not in UNQUANTISED:
-        return None
     if bool(room(scenario, baseline.batch + 1.0, 0.0, query).fits):
         return None
     alone = replace(
@@ -50,4 +58,4 @@ def smaller_weights(query: AdviseQuery, baseline: PricedPoint | None) -> Smaller
     if point is None:
         return None
     gain = point.times(baseline, query)
-    return SmallerWeights(SMALLER, point.batch, gain) if gain >= MUCH_MORE else None
+    return (SmallerWeights(SMALLER, point.batch, gain), point) if gain >= MUCH_MORE else None

@@ -17,7 +17,7 @@ from perfmodel.answers.advice.pools.pairs import (
     splits_of,
 )
 from perfmodel.answers.advice.pools.servers import PoolServer, servers_for
-from perfmodel.answers.advice.served import HEADROOM, OUT_OF_STEP
+from perfmodel.answers.advice.servers_needed import HEADROOM, OUT_OF_STEP
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.two_pools import PoolRow, TwoPools

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.answers.advice.pools.instances import Drafting, Instance
-from perfmodel.answers.advice.served import HEADROOM
+from perfmodel.answers.advice.servers_needed import HEADROOM
 from perfmodel.answers.load.pools import two_pools
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.two_pools import TwoPools

@@ -15,7 +15,7 @@ from perfmodel.answers.advice.pools.load import AtRate, OfClients, PoolLoad
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
 from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, pairs_of
 from perfmodel.answers.advice.pools.servers import PoolServer, servers_of
-from perfmodel.answers.advice.served import HEADROOM
+from perfmodel.answers.advice.servers_needed import HEADROOM
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
 from perfmodel.operations import Array

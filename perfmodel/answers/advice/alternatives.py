@@ -1,0 +1,48 @@
+"""A server to consider beside the choice of `advise`, or instead of one, with its line to start."""
+
+from dataclasses import dataclass
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.one_server import line_of, serve
+from perfmodel.answers.advice.ranking import PricedPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """text: what it is and what it costs, as a sentence without its full stop. servers: number to start
+    behind a router. line: the command line of one of them; None if the engine of the question has none.
+    """
+
+    text: str
+    servers: int
+    line: str | None
+
+    @classmethod
+    def of(cls, text: str, query: AdviseQuery, point: PricedPoint, seats: int | None = None) -> "Alternative":
+        """The servers of a point. seats: sequences that one runs at once; by default its batch."""
+        lines = serve(query, point, seats)
+        line = None if lines is None else line_of(lines, point)
+        if lines is not None and line is None and not lines.lines:
+            text += "".join(f" ({note})" for note in lines.notes if "--model-path" in note)
+        return cls(text, point.layout.replicas, line)
+
+
+def point_text(point: PricedPoint) -> str:
+    """A layout with its draft and batch: ``2 x TP 4, eagle3, gamma 3, batch 38``."""
+    return f"{point.layout.label()}, {draft_text(point)}, batch {point.batch}"
+
+
+def draft_text(point: PricedPoint) -> str:
+    """The draft with its view of the cache and its length: ``eagle3, gamma 3``."""
+    if not point.gamma:
+        return "no draft"
+    draft = point.candidate.scenario.draft
+    method = draft.kv.label().partition(",")[0]
+    name = draft.name if method == "full" else f"{draft.name} {method}"
+    return f"{name}, gamma {point.gamma}"
+
+
+def per_gpu(point: PricedPoint) -> float:
+    """Tokens per second and GPU; idle GPUs count."""
+    layout = point.layout
+    return layout.replicas * point.batch / point.tpot_s / layout.gpus

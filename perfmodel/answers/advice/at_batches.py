@@ -1,0 +1,153 @@
+"""`advise` without a load: the best point over all batches and draft lengths that fit and keep the bounds."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfmodel.answers.advice.advice import Advice, Objective
+from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.beside_choice import (
+    layouts_beside,
+    with_no_bound,
+    with_remedies,
+    with_shorter_draft,
+    with_smaller_weights,
+)
+from perfmodel.answers.advice.decision import Decision, decide
+from perfmodel.answers.advice.infeasible import why_infeasible
+from perfmodel.answers.advice.instead import instead
+from perfmodel.answers.advice.on_off import on_off, seats_of
+from perfmodel.answers.advice.one_server import remedies_of, serve, warnings_of
+from perfmodel.answers.advice.picks import Pick, pick_of
+from perfmodel.answers.advice.ranking import Fronts, PricedPoint, best_of_each_layout, front
+from perfmodel.answers.advice.reasons import reason_of
+from perfmodel.answers.advice.room_for_draft import room_for_draft
+from perfmodel.answers.advice.search import Search
+from perfmodel.answers.advice.shorter_draft import shorter_draft
+from perfmodel.answers.advice.smaller_weights import SmallerWeights, smaller_weights
+from perfmodel.answers.advice.tree_drafts import tree_drafts
+from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.point.whatif_answer import Remedy
+from perfmodel.answers.question import common_doubts
+from perfmodel.speculation import memory_of
+
+
+def at_batches(query: AdviseQuery) -> Advice:
+    """The answer for one kind of device."""
+    query = query.for_its_users
+    search = Search.of(query)
+    top = search.best
+    if top is None:
+        return _infeasible(search)
+    if query.leaves_pace_open and top.tpot_s > READING_S and search.readable:
+        bounded = at_batches(replace(query, max_tpot_ms=1e3 * READING_S))
+        alternatives = (*bounded.alternatives, with_no_bound(query, top))
+        return replace(bounded, query=query, unbounded=pick_of(top, query), alternatives=alternatives)
+    return _feasible(search, decide(search, top))
+
+
+def _feasible(search: Search, decision: Decision) -> Advice:
+    """The answer with a choice."""
+    query = search.query
+    chosen, rival = decision.chosen, decision.rival
+    seats = seats_of(query, chosen)
+    tried = decision.option or decision.to_measure
+    remedies = _remedies(search, decision)
+    smaller = smaller_weights(query, decision.baseline)
+    drafting = decision.option or chosen
+    trees, trees_skipped = tree_drafts(query, search.drafted, chosen.value)
+    better = [p for p in search.not_allowed if p.value > chosen.value]
+    return Advice(
+        query=query,
+        verdict=decision.verdict,
+        reason=reason_of(query, decision, search.drafted),
+        objective=Objective.of(query),
+        chosen=pick_of(chosen, query, seats),
+        runner_up=_first(decision.others, query),
+        option=_pick(decision.option, query),
+        baseline=_pick(decision.baseline, query),
+        not_run=_first(better, query),
+        layouts=tuple(pick_of(p, query) for p in best_of_each_layout(decision.weighed)),
+        on_off=None if rival is None else on_off(rival, query),
+        serve=serve(query, chosen, seats),
+        serve_option=None if tried is None else serve(query, tried, seats_of(query, tried)),
+        alternatives=tuple(_alternatives(query, decision, remedies, smaller)),
+        robustness=decision.robustness,
+        pareto=Fronts(front(search.baseline), front(search.searched)),
+        candidates=search.points,
+        skipped=tuple(search.candidates.skips),
+        unmeasured=decision.would_pay,
+        likely=decision.likely,
+        remedies=remedies,
+        smaller_weights=None if smaller is None else smaller[0],
+        shorter=shorter_draft(query, drafting),
+        calibration=Calibrated.of(search.candidates.baselines[0].scenario),
+        warnings=(*search.candidates.left_out(query), *warnings_of(chosen, query)),
+        trees=trees,
+        trees_skipped=trees_skipped,
+    )
+
+
+def _remedies(search: Search, decision: Decision) -> tuple[Remedy, ...]:
+    """The switches with which the best draft pays, or which make room for a draft."""
+    query = search.query
+    if not decision.chosen.gamma and (switches := remedies_of(query, decision.rival)):
+        return switches
+    return room_for_draft(query, decision.chosen, search.searched)
+
+
+def _alternatives(
+    query: AdviseQuery,
+    decision: Decision,
+    remedies: tuple[Remedy, ...],
+    smaller: tuple[SmallerWeights, PricedPoint] | None,
+) -> Iterator[Alternative]:
+    """What a reader may prefer to the choice."""
+    chosen = decision.chosen
+    yield from with_remedies(query, decision.rival, chosen, remedies)
+    yield from layouts_beside(query, decision)
+    if smaller is not None:
+        yield with_smaller_weights(query, *smaller)
+    drafting = decision.option or chosen
+    if (shorter := shorter_draft(query, drafting)) is not None:
+        yield with_shorter_draft(query, drafting, shorter)
+
+
+def _infeasible(search: Search) -> Advice:
+    """The answer where no chain and no baseline fits, or none keeps the bounds."""
+    query = search.query
+    trees, trees_skipped = tree_drafts(query, search.drafted, None)
+    infeasible = why_infeasible(
+        query, search.baseline, search.searched, search.candidates.skips, trees=bool(trees)
+    )
+    calibration = None
+    doubts: tuple[str, ...] = ()
+    if search.candidates.baselines:
+        scenario = search.candidates.baselines[0].scenario
+        calibration = Calibrated.of(scenario)
+        context = float(query.context)
+        room = memory_of(scenario, 1.0, context, 0.0, query.memory_fraction).single()
+        told = room.shortage(1.0)  # the reason tells it
+        doubts = tuple(d for d in common_doubts(query, scenario, 1.0, context, 0, room) if d not in told)
+    return Advice(
+        query=query,
+        verdict="infeasible",
+        reason=infeasible.reason,
+        objective=Objective.of(query),
+        pareto=Fronts(front(search.baseline), front(search.searched)),
+        candidates=search.points,
+        skipped=tuple(search.candidates.skips),
+        alternatives=() if trees else tuple(instead(search, infeasible.ways)),
+        calibration=calibration,
+        warnings=doubts,
+        trees=trees,
+        trees_skipped=trees_skipped,
+    )
+
+
+def _first(points: list[PricedPoint], query: AdviseQuery) -> Pick | None:
+    return _pick(points[0], query) if points else None
+
+
+def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
+    return None if point is None else pick_of(point, query)

@@ -1,0 +1,138 @@
+"""What a reader may prefer to the choice of `advise` without a load, each with its line to start."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative, per_gpu, point_text
+from perfmodel.answers.advice.decision import Decision
+from perfmodel.answers.advice.on_off import seats_of
+from perfmodel.answers.advice.ranking import PricedPoint, best_of_each_layout
+from perfmodel.answers.advice.search import Search
+from perfmodel.answers.advice.shorter_draft import ShorterDraft
+from perfmodel.answers.advice.smaller_weights import SmallerWeights
+from perfmodel.answers.point.whatif_answer import Remedy
+from perfmodel.answers.text import seconds
+from perfmodel.errors import InputError
+
+NEARLY = 1.15
+"""Factor of the shortest time per token up to which smaller servers are named beside the choice."""
+NEARLY_GOOD = 1.1
+"""Factor by which a simpler layout may be worse than the choice and still be named."""
+LEAST_BETTER = 0.001
+"""Share from which a better layout is named."""
+
+
+def layouts_beside(query: AdviseQuery, decision: Decision) -> Iterator[Alternative]:
+    """Layouts that are a little better, simpler, or smaller than the choice."""
+    layouts = best_of_each_layout(decision.weighed)
+    for named in (_harder, _simpler, _smaller_servers):
+        alternative = named(query, decision.chosen, layouts)
+        if alternative is not None:
+            yield alternative
+
+
+def _harder(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoint]) -> Alternative | None:
+    """The layout that is a little better than the choice and takes more to run; None without one."""
+    first = layouts[0]
+    gain = first.times(chosen, query) - 1.0
+    if first.layout == chosen.layout or gain < LEAST_BETTER:
+        return None
+    text = f"{point_text(first)} would be {gain:.1%} better, too little to decide for it"
+    return Alternative.of(text, query, first, seats_of(query, first))
+
+
+def _simpler(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoint]) -> Alternative | None:
+    """The simplest layout of as many GPUs that is nearly as good as the choice; None without one."""
+    if query.objective == "latency":
+        return None
+    as_many = [p for p in layouts if p.layout.gpus == chosen.layout.gpus]
+    simpler = [p for p in as_many if p.layout.simplicity < chosen.layout.simplicity]
+    near = [p for p in simpler if chosen.times(p, query) <= NEARLY_GOOD]
+    if not near:
+        return None
+    point = min(near, key=lambda p: p.layout.simplicity)
+    fewer = 1.0 - 1.0 / chosen.times(point, query)
+    text = f"{point_text(point)} is simpler to run, for {fewer:.0%} fewer tokens per second"
+    return Alternative.of(text, query, point)
+
+
+def _smaller_servers(
+    query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoint]
+) -> Alternative | None:
+    """The layout with the smallest servers that is nearly as fast for one stream; None without one."""
+    if query.objective != "latency":
+        return None
+    size = chosen.layout.server_gpus
+    smaller = [p for p in layouts if p.layout.server_gpus < size and p.tpot_s <= NEARLY * chosen.tpot_s]
+    if not smaller:
+        return None
+    point = min(smaller, key=lambda p: (p.layout.server_gpus, p.tpot_s))
+    slower = point.tpot_s / chosen.tpot_s - 1.0
+    more = per_gpu(point) / per_gpu(chosen)
+    text = f"{point.layout.label()} is {slower:.0%} slower and gives {more:.1f} times the tokens per GPU"
+    return Alternative.of(text, query, point, seats_of(query, point))
+
+
+def with_no_bound(query: AdviseQuery, point: PricedPoint) -> Alternative:
+    """The best point if nobody reads along, where the choice keeps up with a reader."""
+    bound = f"Every sequence gets at least {1 / READING_S:g} tokens/s, the pace of reading"
+    free = f"{point_text(point)}: {per_gpu(point):.0f} tokens/s/GPU at {seconds(point.tpot_s)}"
+    return Alternative.of(f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token", query, point)
+
+
+def with_shorter_draft(query: AdviseQuery, point: PricedPoint, shorter: ShorterDraft) -> Alternative:
+    """The same server with a shorter draft that is nearly as fast."""
+    kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
+    text = f"A shorter draft loses less on text of which less is accepted: {kept}"
+    return Alternative.of(text, query, replace(point, gamma=shorter.gamma), seats_of(query, point))
+
+
+def with_smaller_weights(query: AdviseQuery, smaller: SmallerWeights, point: PricedPoint) -> Alternative:
+    """Servers with smaller weights, where memory is full."""
+    text = (
+        f"With --weights {smaller.weights} memory holds batch {smaller.batch}: {smaller.gain:.1f} times the "
+        "tokens per second of the best baseline, without a draft"
+    )
+    return Alternative.of(text, replace(query, weights=smaller.weights), point)
+
+
+def with_remedies(
+    query: AdviseQuery, rival: PricedPoint | None, chosen: PricedPoint, remedies: Sequence[Remedy]
+) -> Iterator[Alternative]:
+    """Servers with a switch with which the best draft pays, or for which a draft finds room."""
+    for remedy in remedies:
+        changed = replace(query, **as_asked(remedy.changes))
+        point = _drafting(changed, rival, chosen)
+        draft = "The draft" if rival is None else f"At batch {rival.batch} the draft"
+        text = f"{draft} pays {remedy.text}"
+        yield Alternative(text, 1, None) if point is None else Alternative.of(text, changed, point)
+
+
+def _drafting(query: AdviseQuery, rival: PricedPoint | None, chosen: PricedPoint) -> PricedPoint | None:
+    """The best point with the draft of a rival at its batch on its layout; without a rival, with any draft on
+    the layout of the choice.
+    """
+    layout = (rival or chosen).layout
+    if rival is not None:
+        query = replace(query, batch=(rival.batch,))
+    try:
+        allowed = Search.of(query, [layout]).allowed
+    except InputError:
+        return None
+    drafted = [p for p in allowed if p.gamma and _same_draft(p, rival)]
+    return max(drafted, key=lambda p: p.value, default=None)
+
+
+def _same_draft(point: PricedPoint, rival: PricedPoint | None) -> bool:
+    if rival is None:
+        return True
+    draft, other = point.candidate.asked, rival.candidate.asked
+    return (draft.draft, draft.draft_kv) == (other.draft, other.draft_kv)
+
+
+def as_asked(changes: dict[str, Any]) -> dict[str, Any]:
+    """Changed arguments of one server as `AdviseQuery` has them, which takes several degrees."""
+    listed = ("tp", "dp", "ep", "draft_tp")
+    return {name: (value,) if name in listed else value for name, value in changes.items()}

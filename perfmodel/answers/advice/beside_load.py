@@ -1,0 +1,165 @@
+"""What an operator may prefer to the choice of `advise` under a load, each with its line to start."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative, draft_text
+from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.load_decision import LoadDecision
+from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
+from perfmodel.answers.advice.other_servers import fewest_gpus, in_fp8, with_fp8_weights
+from perfmodel.answers.advice.served import Served, estimated
+from perfmodel.answers.advice.shorter_draft import shorter_draft
+from perfmodel.answers.text import seconds
+from perfmodel.errors import InputError
+from perfmodel.specs import engine_of
+
+NEARLY_GOOD = 1.1
+"""Factor by which a request may take longer than with the choice, and the layout still be named."""
+SOONER = 2.0
+"""Factor by which the first token of another layout must be earlier to be named."""
+LONG_WAIT_S = 1.0
+"""Time to the first token from which a shorter one matters."""
+WITH_FP8_CACHE = ("vllm", "sglang")
+"""Engines whose cache may be in FP8 whatever the checkpoint."""
+NOTICED = 0.95
+"""Largest ratio of the times of a request from which a smaller cache is worth naming."""
+MUCH_SOONER = 0.85
+"""Largest ratio of the times of a request from which smaller weights are worth naming."""
+
+
+def beside_load(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Iterator[Alternative]:
+    """Fewer GPUs, smaller formats, simpler layouts, earlier first tokens and shorter drafts."""
+    named = (
+        _on_fewer_gpus(question, chosen),
+        _smaller_weights(question, chosen),
+        _smaller_cache(question, chosen),
+        _simpler(question, decision, chosen),
+        _sooner(question, decision, chosen),
+        _shorter(question, decision.option or chosen),
+    )
+    yield from (alternative for alternative in named if alternative is not None)
+
+
+def started(text: str, question: AdviseQuery, served: Served) -> Alternative:
+    """The servers as an alternative."""
+    return Alternative.of(text, question, served.point, served.seats)
+
+
+def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
+    """The fewest GPUs that serve a rate without a draft, if these are fewer than given; None for the lowest
+    latency, to which all of them help.
+    """
+    if question.request_rate is None or question.gpus is None or question.objective == "latency":
+        return None
+    counted = replace(question, gpus=None)
+    fewest = fewest_gpus(counted, most=question.gpus - 1, drafts=False)
+    if fewest is None:
+        return None
+    return started(enough_text(fewest), counted, fewest)
+
+
+def _smaller_weights(question: AdviseQuery, chosen: Served) -> Alternative | None:
+    """Servers with FP8 weights that save GPUs or, on the given ones, much time of a request."""
+    smaller = in_fp8(question)
+    if smaller is None:
+        return None
+    if question.gpus is None:
+        fewest = fewest_gpus(smaller, most=chosen.candidate.layout.gpus - 1, drafts=True)
+        if fewest is None:
+            return None
+        return started(f"With --weights fp8 {enough_text(fewest)}", smaller, fewest)
+    best = with_fp8_weights(smaller, [chosen.candidate.layout])
+    if best is None or best.request_s > MUCH_SOONER * chosen.request_s:
+        return None
+    times = f"{seconds(best.request_s)} instead of {seconds(chosen.request_s)}"
+    return started(f"With --weights fp8 a request takes {times}: {served_with_draft(best)}", smaller, best)
+
+
+def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
+    """Servers with a cache in FP8, where memory has no room for all clients of a server; None if it would
+    change little, or if the question names a format.
+    """
+    layout = chosen.candidate.layout
+    most = chosen.asked.max_concurrency
+    engine = engine_of(chosen.candidate.scenario.machine.calibration)
+    if question.kv_dtype is not None or most is None or engine not in WITH_FP8_CACHE:
+        return None
+    if chosen.seats >= max(most):
+        return None
+    smaller = replace(question, kv_dtype="fp8", gpus=layout.gpus)
+    drafts = chosen.row.gamma != 0
+    try:
+        found = find_candidates(smaller, [layout])
+        tried = [estimated(smaller, each, drafts) for each in (found.drafted if drafts else found.baselines)]
+    except InputError:
+        return None
+    more = [each for each in tried if each is not None and each.seats > chosen.seats]
+    if not more:
+        return None
+    best = min(more, key=lambda each: each.request_s)
+    if best.request_s > NOTICED * chosen.request_s:
+        return None
+    times = f"{seconds(best.request_s)} instead of {seconds(chosen.request_s)}"
+    text = (
+        f"Memory holds {chosen.seats} of {max(most)} requests of a server, with --kv-dtype fp8 {best.seats}, "
+        f"and a request then takes {times}"
+    )
+    return started(text, smaller, best)
+
+
+def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
+    """The simplest layout of as many GPUs on which a request takes hardly longer; None without one."""
+    if question.objective == "latency":
+        return None
+    simplicity = chosen.candidate.layout.simplicity
+    near = [s for s in _near(decision, chosen) if s.candidate.layout.simplicity < simplicity]
+    if not near:
+        return None
+    served = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))
+    text = f"{_in_short(served)} is simpler to run, for {_longer(served, chosen)} more time per request"
+    return started(text, question, served)
+
+
+def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
+    """The layout of as many GPUs with a much earlier first token and requests that end hardly later; None
+    without one. Requests that wait for room have such long waits.
+    """
+    wait_s = chosen.ttft_s
+    sooner = [s for s in _near(decision, chosen) if s.ttft_s < wait_s / SOONER]
+    if wait_s < LONG_WAIT_S or not sooner:
+        return None
+    served = min(sooner, key=lambda s: s.request_s)
+    wait = f"{seconds(served.ttft_s)} instead of {seconds(wait_s)}"
+    longer = _longer(served, chosen)
+    text = f"{_in_short(served)}: first token after {wait}, for {longer} more time per request"
+    return started(text, question, served)
+
+
+def _shorter(question: AdviseQuery, drafting: Served) -> Alternative | None:
+    """The same servers with a shorter draft that is nearly as fast."""
+    shorter = shorter_draft(question, drafting.point)
+    if shorter is None:
+        return None
+    kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
+    text = f"A shorter draft loses less on text of which less is accepted: {kept}"
+    point = replace(drafting.point, gamma=shorter.gamma)
+    return Alternative.of(text, question, point, drafting.seats)
+
+
+def _near(decision: LoadDecision, chosen: Served) -> list[Served]:
+    """The other servers on as many GPUs with which a request takes hardly longer."""
+    gpus = chosen.candidate.layout.gpus
+    as_many = [s for s in decision.others if s.candidate.layout.gpus == gpus]
+    return [s for s in as_many if s.request_s <= NEARLY_GOOD * chosen.request_s]
+
+
+def _longer(served: Served, chosen: Served) -> str:
+    """By how much longer a request takes than with the choice."""
+    return f"{max(served.request_s / chosen.request_s - 1.0, 0.0):.0%}"
+
+
+def _in_short(served: Served) -> str:
+    """The layout and the draft."""
+    return f"{served.candidate.layout.label()} with {draft_text(served.point)}"

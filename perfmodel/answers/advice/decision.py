@@ -1,0 +1,107 @@
+"""The choice of `advise` without a load: the best point, or the baseline where the best draft is doubtful."""
+
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.advice.advice import AdviseVerdict
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.likely import cautious_point, likely_gains, named_point
+from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
+from perfmodel.answers.advice.one_server import point_verdict
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.search import Search
+from perfmodel.answers.point.verdict import PAYS
+from perfmodel.answers.question.typical import TypicalGain
+from perfmodel.speculation import is_measured
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """chosen: the best point, or the best baseline with the best draft as an `option`. baseline: the best
+    point without a draft; rival: the best one with a draft. to_measure: the draft to measure where no
+    acceptance is known. weighed: the points with which the choice is compared.
+    """
+
+    chosen: PricedPoint
+    option: PricedPoint | None
+    baseline: PricedPoint | None
+    rival: PricedPoint | None
+    to_measure: PricedPoint | None
+    verdict: AdviseVerdict
+    robustness: Robustness
+    would_pay: tuple[BreakEven, ...]
+    likely: tuple[TypicalGain, ...]
+    weighed: list[PricedPoint]
+
+    @property
+    def others(self) -> list[PricedPoint]:
+        """The points that are no better than the choice, the best first."""
+        chosen = self.chosen
+        return [p for p in self.weighed if p is not chosen and p.value <= chosen.value]
+
+
+def decide(search: Search, chosen: PricedPoint) -> Decision:
+    """The choice among the priced points. chosen: the best of them, which may have a doubtful draft."""
+    query = search.query
+    baseline = search.best_baseline
+    rival = search.rival
+    would_pay = break_evens(query, chosen) if rival is None else ()
+    likely = likely_gains(query, chosen) if would_pay else ()
+    robustness = robustness_of(query, chosen, baseline, search.baseline, search.searched)
+    verdict = _verdict(query, chosen, rival, robustness, would_pay)
+    option = None
+    weighed = search.allowed
+    doubtful = chosen.gamma and verdict == "too_close_to_call" and not robustness.worth_the_risk
+    if baseline is not None and doubtful:
+        option = chosen
+        chosen = baseline
+        weighed = [p for p in weighed if not p.gamma]
+    to_measure = None
+    if option is None:
+        to_measure = cautious_point(query, chosen, likely) or named_point(query, chosen, would_pay)
+    decision = Decision(
+        chosen=chosen,
+        option=option,
+        baseline=baseline,
+        rival=rival,
+        to_measure=to_measure,
+        verdict=verdict,
+        robustness=robustness,
+        would_pay=would_pay,
+        likely=likely,
+        weighed=weighed,
+    )
+    return replace(decision, robustness=robustness.over(chosen, decision.others, query))
+
+
+def quick_choice(search: Search) -> PricedPoint | None:
+    """The choice without its margins: a draft only where it pays as in `whatif`. None without a point."""
+    baseline = search.best_baseline
+    chosen = search.best
+    if chosen is None or not chosen.gamma or baseline is None:
+        return chosen
+    return chosen if point_verdict(search.query, chosen) in PAYS else baseline
+
+
+def _verdict(
+    query: AdviseQuery,
+    chosen: PricedPoint,
+    rival: PricedPoint | None,
+    robustness: Robustness,
+    would_pay: tuple[BreakEven, ...],
+) -> AdviseVerdict:
+    """The verdict of the choice. rival: the best point with a draft.
+
+    A draft must pay at its own batch, as in `whatif`, and must beat the best baseline.
+    """
+    if rival is None:
+        return "unknown_acceptance" if would_pay else "do_not_speculate"
+    at_its_batch = point_verdict(query, rival)
+    if at_its_batch == "too_close_to_call":
+        return "too_close_to_call"
+    measured = is_measured(rival.candidate.scenario)
+    if not chosen.gamma:
+        return "do_not_speculate" if measured else "likely_do_not_speculate"
+    interval = robustness.gain_over_baseline_interval
+    if at_its_batch in PAYS and (interval is None or interval[0] > 1):
+        return "speculate" if measured else "likely_speculate"
+    return "too_close_to_call"

@@ -1,0 +1,58 @@
+"""Servers to start instead, where no configuration of a question is feasible: the fastest one, and one for
+each change that helps.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative, point_text
+from perfmodel.answers.advice.beside_choice import as_asked
+from perfmodel.answers.advice.decision import quick_choice
+from perfmodel.answers.advice.on_off import seats_of
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.search import Search
+from perfmodel.answers.advice.ways import Way
+from perfmodel.answers.text import seconds
+from perfmodel.errors import InputError
+
+
+def instead(search: Search, ways: Iterable[Way]) -> Iterator[Alternative]:
+    """The fastest server of the given devices, then one for each change."""
+    query = search.query
+    if query.max_tpot_ms is not None and (nearest := fastest(query)) is not None:
+        yield nearest
+    yield from with_changes(query, ways)
+
+
+def fastest(query: AdviseQuery) -> Alternative | None:
+    """The fastest server of the given devices, without a bound; None if nothing fits."""
+    free = replace(query, max_tpot_ms=None, objective="latency")
+    point = _choice(free)
+    return None if point is None else Alternative.of(f"The nearest: {_with_pace(point)}", free, point)
+
+
+def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternative]:
+    """The choice after each change; none where the reader must add a value."""
+    for way in ways:
+        if way.changes is None:
+            continue
+        changed = replace(query, **as_asked(way.changes))
+        point = _choice(changed)
+        if point is not None:
+            text = f"{way.text[0].upper()}{way.text[1:]}: {_with_pace(point)}"
+            yield Alternative.of(text, changed, point, seats_of(changed, point))
+
+
+def _choice(query: AdviseQuery) -> PricedPoint | None:
+    """The choice of a question; None without one."""
+    try:
+        return quick_choice(Search.of(query))
+    except InputError:
+        return None
+
+
+def _with_pace(point: PricedPoint) -> str:
+    """A point with its time per token and its rate."""
+    rate = point.layout.replicas * point.batch / point.tpot_s
+    return f"{point_text(point)}: {seconds(point.tpot_s)} per token, {rate:,.0f} tokens/s"

@@ -1,0 +1,89 @@
+"""The choice of `advise` under a load."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from perfmodel.answers.advice.advice import AdviseVerdict
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import without_acceptance
+from perfmodel.answers.advice.likely import cautious_point, likely_gains
+from perfmodel.answers.advice.load_order import better, order
+from perfmodel.answers.advice.load_search import LoadSearch
+from perfmodel.answers.advice.margins import worth_the_risk
+from perfmodel.answers.advice.one_request import at_batch
+from perfmodel.answers.advice.one_server import point_speedup, point_verdict
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.served import Served
+from perfmodel.answers.point.verdict import Verdict
+from perfmodel.answers.question.typical import TypicalGain
+
+ON: Mapping[Verdict, AdviseVerdict] = MappingProxyType(
+    {"pays": "speculate", "likely_pays": "likely_speculate"}
+)
+"""Verdict of `whatif` at the mean batch -> the verdict of a draft that `traffic` chooses."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadDecision:
+    """chosen: the best servers, or the best ones without a draft, with the draft as an `option`; None if no
+    servers suffice. others: the remaining ones, the best first. likely: the typical gains at the mean batch
+    where no acceptance is known, and to_measure the draft to measure there.
+    """
+
+    chosen: Served | None
+    option: Served | None
+    baseline: Served | None
+    rival: Served | None
+    others: list[Served]
+    verdict: AdviseVerdict
+    likely: tuple[TypicalGain, ...] = ()
+    to_measure: PricedPoint | None = None
+
+    @property
+    def layouts(self) -> list[Served]:
+        """The best servers of each layout, the choice first."""
+        layouts: dict[str, Served] = {}
+        for served in ([] if self.chosen is None else [self.chosen]) + self.others:
+            layouts.setdefault(served.candidate.layout.label(), served)
+        return list(layouts.values())
+
+
+def decide_under_load(search: LoadSearch) -> LoadDecision:
+    """The choice among the servers that suffice."""
+    question = search.question
+    baseline, rival = search.baseline, search.rival
+    chosen = better(baseline, rival, question)
+    verdict = _verdict(search, chosen)
+    option = None
+    if chosen and baseline and verdict == "too_close_to_call" and not _worth_the_risk(question, chosen):
+        option = chosen
+        chosen = baseline
+    weighed = [s for s in search.sufficient if s is not chosen and (option is None or not s.row.gamma)]
+    others = sorted(weighed, key=lambda s: order(s, question))
+    likely: tuple[TypicalGain, ...] = ()
+    to_measure = None
+    if chosen is not None and verdict == "unknown_acceptance":
+        at_its_batch = chosen.at_its_batch(question)
+        alone = at_batch(question, at_its_batch.batch)
+        likely = likely_gains(alone, at_its_batch)
+        to_measure = cautious_point(alone, at_its_batch, likely)
+    return LoadDecision(chosen, option, baseline, rival, others, verdict, likely, to_measure)
+
+
+def _verdict(search: LoadSearch, chosen: Served | None) -> AdviseVerdict:
+    """The verdict of `traffic` for the choice, which also needs that of `whatif` at its mean batch."""
+    if chosen is None:
+        return "infeasible"
+    if chosen.row.gamma:
+        at_its_batch = point_verdict(search.question, chosen.at_its_batch(search.question))
+        return ON.get(at_its_batch, "too_close_to_call")
+    if not search.drafted and without_acceptance(search.question):
+        return "unknown_acceptance"
+    return "do_not_speculate"
+
+
+def _worth_the_risk(question: AdviseQuery, chosen: Served) -> bool:
+    """Whether a draft is advised although its gain by `whatif` at its mean batch is too close to call."""
+    speedup, interval = point_speedup(question, chosen.at_its_batch(question))
+    return interval is None or worth_the_risk(speedup, interval)

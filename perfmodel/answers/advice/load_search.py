@@ -1,0 +1,118 @@
+"""The load on the servers of each layout, with each draft and without one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate, Candidates, Skip
+from perfmodel.answers.advice.load_order import order, simplest_of_best
+from perfmodel.answers.advice.ranking import ALIKE
+from perfmodel.answers.advice.served import Served, estimated, replayed
+from perfmodel.answers.load.closed_form_range import Doubt
+from perfmodel.errors import InputError, as_names
+
+MOST_OFF = 1.1
+"""Factor by which times of the closed form may be longer than those of a replay. For 148 candidates with
+doubts (five models, 0.2 to 12 requests/s) it is at most 1.03, but up to 12 on crowded servers, which are
+always replayed.
+"""
+LEAST_SHARE = 0.6
+"""Share of requests within the limits by the closed form from which a replay may find enough of them. Of the
+same candidates, those with enough have at least 0.93.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSearch:
+    """The candidates of a question, and the servers that were compared."""
+
+    question: AdviseQuery
+    candidates: Candidates
+    served: list[Served]
+
+    @classmethod
+    def of(cls, question: AdviseQuery, candidates: Candidates) -> "LoadSearch":
+        """Compares the servers of all candidates."""
+        alone = served_by_all(question, candidates, drafts=False)
+        return cls(question, candidates, [*alone, *served_by_all(question, candidates, drafts=True)])
+
+    @property
+    def drafted(self) -> list[Candidate]:
+        """The drafts that may be chosen."""
+        return [c for c in self.candidates.drafted if self.question.may_choose(c.runs)]
+
+    @property
+    def sufficient(self) -> list[Served]:
+        """The servers that serve the load; where their number is open, without a queue if any do."""
+        sufficient = [s for s in self.served if s.suffices]
+        if self.question.gpus is not None:
+            return sufficient
+        return [s for s in sufficient if not s.queues] or sufficient
+
+    @property
+    def baseline(self) -> Served | None:
+        """The best servers without a draft."""
+        return simplest_of_best([s for s in self.sufficient if not s.row.gamma], self.question)
+
+    @property
+    def rival(self) -> Served | None:
+        """The best servers with a draft."""
+        return simplest_of_best([s for s in self.sufficient if s.row.gamma], self.question)
+
+
+def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Served]:
+    """The load on the servers of each candidate, without or with drafts. One that may be the best is answered
+    by `traffic`; others, by the closed form alone.
+    """
+    estimates = list(_estimates(question, candidates, drafts))
+    by_worth = sorted(range(len(estimates)), key=lambda at: order(estimates[at], question))
+    served: dict[int, Served | None] = {}
+    sufficient: list[Served] = []
+    for at in by_worth:
+        estimate = estimates[at]
+        if not _may_suffice(estimate) or any(_is_beaten(estimate, s, question) for s in sufficient):
+            served[at] = estimate if estimate.pays else None
+            continue
+        served[at] = found = replayed(question, estimate)
+        if found is not None and found.suffices and not (question.gpus is None and found.queues):
+            sufficient.append(found)
+    if estimates and not sufficient:
+        nearest = max(range(len(estimates)), key=lambda at: estimates[at].row.slo_share or 0.0)
+        if not _may_suffice(estimates[nearest]):  # all others are replayed
+            served[nearest] = replayed(question, estimates[nearest])
+    return [found for _, found in sorted(served.items()) if found is not None]
+
+
+def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> Iterator[Served]:
+    """Each candidate by the closed form. One that `traffic` refuses is skipped."""
+    drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
+    for candidate in drafted if drafts else candidates.baselines:
+        try:
+            estimate = estimated(question, candidate, drafts)
+        except InputError as error:
+            skip = Skip(candidate.layout.label(), "any", as_names(error.as_flags))
+            candidates.skips.append(skip)
+            continue
+        if estimate is not None:
+            yield estimate
+
+
+def _may_suffice(estimate: Served) -> bool:
+    """Whether a replay may find that the servers suffice."""
+    share = estimate.row.slo_share
+    return estimate.row.ttft_s is not None and (share is None or share >= LEAST_SHARE)
+
+
+def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
+    """Whether a candidate cannot be better than an answer of `traffic`, as far as the closed form may err."""
+    gpus = served.candidate.layout.gpus
+    estimated_gpus = estimate.candidate.layout.gpus
+    by_tpot = question.objective == "latency"
+    if not by_tpot and estimated_gpus > MOST_OFF * gpus:
+        return True
+    if Doubt.CROWDED in estimate.row.doubts:
+        return False
+    off = MOST_OFF if estimate.row.doubts else 1.0 + ALIKE
+    if by_tpot:
+        return estimate.tpot_s > off * served.tpot_s
+    return estimated_gpus >= gpus and estimate.request_s > off * served.request_s

@@ -1,0 +1,219 @@
+"""How many servers of one layout a load needs, and the share of the load that each of them gets."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate
+from perfmodel.answers.advice.prices import room
+from perfmodel.answers.load.closed_form_range import OPEN
+from perfmodel.answers.load.rows_by_load import compared
+from perfmodel.answers.load.slo import SHARE_WANTED
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.load.traffic_words import RATES
+
+HEADROOM = OPEN.saturation
+"""Largest share of the saturation rate at which a server runs, where no latency limits decide."""
+OUT_OF_STEP = 0.05
+"""Standard deviation of the output lengths between clients, as a share of their mean. Clients of a real load
+do not stay in step, as those of equal answers do; from this share on their times no longer change.
+"""
+STEP = 0.9
+"""Factor from one tried load to the next smaller one."""
+FEWER = 44
+"""Smaller loads that are tried below one that is too large."""
+MOST_SERVERS = 64
+"""Largest number of servers among which clients are divided, if the limits decide the number."""
+QUEUE = 1.1
+"""Requests at a server over its seats from which some of them wait for a seat."""
+
+
+def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
+    """The question to `traffic` about one server of a candidate. Its command states the seats."""
+    return _of_candidate(question, candidate, drafts, **load).planned
+
+
+def _of_candidate(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
+    layout = candidate.layout.arguments()
+    if not drafts:
+        return question.traffic(gamma=0, **layout, **load)
+    asked = candidate.asked
+    draft = {"draft": asked.draft, "draft_kv": asked.draft_kv, "draft_tp": asked.draft_tp}
+    if candidate.rate is not None:
+        return question.traffic(rate=candidate.rate, **draft, **layout, **load)
+    known = {"acceptance": question.acceptance, "task": question.task}
+    return question.traffic(**known, **draft, **layout, **load)
+
+
+def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
+    """The load of one of several servers. A smaller rate than `traffic` takes is as good as its least."""
+    if question.request_rate is not None:
+        return {"request_rate": max(question.request_rate / replicas, RATES[0])}
+    return _clients_each(question, [_share(question, replicas)])
+
+
+def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
+    """The fewest servers that serve the load within the limits by the closed form; None if no number does."""
+    if question.request_rate is not None:
+        whole = _replicas_for(question, candidate, drafts, question.request_rate)
+        if whole is not None or not drafts:
+            return whole
+        return _replicas_that_draft(question, candidate)
+    asked = question_of(question, candidate, drafts, **_clients_each(question, _shares(question)))
+    by_load = compared(asked, replays=False).by_load
+    rows = (row for rows in by_load for row in rows)
+    return _servers_for(question, _met(question, candidate, rows, drafts))
+
+
+def _replicas_for(question: AdviseQuery, candidate: Candidate, drafts: bool, rate: float) -> int | None:
+    """The fewest servers for a rate, by what one server of it serves; None if no number serves it, or if one
+    server would not draft at this rate.
+    """
+    asked = question_of(question, candidate, drafts, request_rate=max(rate, RATES[0]))
+    needed = [
+        _for_rate(question, row, rate)
+        for row in compared(asked, replays=False).by_load[0]
+        if (row.gamma != 0) is drafts
+    ]
+    return min((number for number in needed if number is not None), default=None)
+
+
+def _replicas_that_draft(question: AdviseQuery, candidate: Candidate) -> int | None:
+    """The fewest servers which serve a rate with a draft that gains only at a share of it. Shares are halved
+    until one server serves its share, and the fewest servers are searched between the last two.
+    """
+    assert question.request_rate is not None
+    rate = question.request_rate
+
+    def serves(servers: int) -> bool:
+        return _replicas_for(question, candidate, True, rate / servers) == 1
+
+    most = 2
+    while not serves(most):
+        most *= 2
+        if most > MOST_SERVERS:
+            return None
+    between = range(most // 2 + 1, most)
+    return between.start + bisect_left(between, True, key=serves)
+
+
+def most_load(question: AdviseQuery, candidate: Candidate, drafts: bool) -> float:
+    """The most clients, or requests per second, that the servers of a candidate serve within the limits by
+    the closed form; 0 if they serve none. Loads are tried in steps of a tenth, and one step less than the
+    largest is told, which replays may not quite confirm.
+    """
+    replicas = candidate.layout.replicas
+    if question.request_rate is not None:
+        each = question.request_rate / replicas
+        rates = [max(each * STEP**fewer, RATES[0]) for fewer in range(FEWER)]
+        asked = question_of(question, candidate, drafts, request_rate=sorted(set(rates)))
+        rows = (row for rows in compared(asked, replays=False).by_load for row in rows)
+        met = [row.request_rate for row in rows if (row.gamma != 0) is drafts and _within(row)]
+        return STEP * max((rate for rate in met if rate is not None), default=0.0) * replicas
+    share = _share(question, replicas)
+    shares = sorted({math.ceil(share * STEP**fewer) for fewer in range(1, FEWER)})
+    asked = question_of(question, candidate, drafts, **_clients_each(question, shares))
+    by_load = compared(asked, replays=False).by_load
+    clients = _met(question, candidate, (row for rows in by_load for row in rows), drafts)
+    return float(math.floor(STEP * max(clients, default=0)) * replicas)
+
+
+def _within(row: TrafficRow) -> bool:
+    """Whether enough requests of a row are within the limits."""
+    return row.ttft_s is not None and (row.slo_share or 0.0) >= SHARE_WANTED
+
+
+def replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
+    """The fewest servers that serve all clients within the limits, searched from a number near it. Fewer
+    clients of a server meet the limits where more do.
+    """
+    shares = _shares(question)
+
+    def meets(share: int) -> bool:
+        asked = question_of(question, candidate, drafts, **_clients_each(question, [share]))
+        return bool(_met(question, candidate, compared(asked, replays=True).by_load[0], drafts))
+
+    at = shares.index(_share(question, near))
+    if not meets(shares[at]):
+        return _servers_for(question, [share for share in reversed(shares[:at]) if meets(share)][:1])
+    while at + 1 < len(shares) and meets(shares[at + 1]):
+        at += 1
+    return _servers_for(question, [shares[at]])
+
+
+def _shares(question: AdviseQuery) -> list[int]:
+    """The clients of one server for each number of servers, the fewest first."""
+    return sorted({_share(question, servers) for servers in range(1, MOST_SERVERS + 1)})
+
+
+def _share(question: AdviseQuery, servers: int) -> int:
+    """The clients of one of several servers."""
+    assert question.clients is not None
+    return math.ceil(question.clients / servers)
+
+
+def _clients_each(question: AdviseQuery, shares: list[int]) -> dict[str, Any]:
+    """The load of servers with these numbers of clients."""
+    assert question.output_len is not None
+    return {"max_concurrency": shares, "output_std": OUT_OF_STEP * question.output_len}
+
+
+def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow], drafts: bool) -> list[int]:
+    """The numbers of clients which one server serves within the limits without a queue."""
+    return [
+        row.concurrency
+        for row in rows
+        if (row.gamma != 0) is drafts
+        and row.concurrency
+        and (row.slo_share or 0.0) >= SHARE_WANTED
+        and not queues(row, fitting_seats(question, candidate, row))
+    ]
+
+
+def fitting_seats(question: AdviseQuery, candidate: Candidate, row: TrafficRow) -> int:
+    """The requests that fit in the memory of one server at once."""
+    return int(room(candidate.scenario, 1.0, float(row.gamma), question).max_batch)
+
+
+def queues(row: TrafficRow, seats: int) -> bool:
+    """Whether requests wait for a seat: by Little's law more of them are at the server."""
+    at_once = float(row.concurrency or 0)
+    if not row.concurrency and row.e2e_s is not None:
+        at_once = row.requests_per_s * row.e2e_s.mean
+    return at_once > QUEUE * seats
+
+
+def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int) -> int:
+    """The fewest servers, from a number on, that serve a rate without a queue; that number if none do."""
+    assert question.request_rate is not None
+    rate = question.request_rate
+
+    def free(servers: int) -> bool:
+        asked = question_of(question, candidate, drafts, request_rate=max(rate / servers, RATES[0]))
+        rows = compared(asked, replays=False).by_load[0]
+        wanted = [row for row in rows if (row.gamma != 0) is drafts]
+        return any(not queues(row, fitting_seats(question, candidate, row)) for row in wanted)
+
+    most = 2 * replicas
+    while not free(most):
+        most *= 2
+        if most > MOST_SERVERS * replicas:
+            return replicas
+    between = range(max(most // 2, replicas) + 1, most)
+    return between.start + bisect_left(between, True, key=free)
+
+
+def _servers_for(question: AdviseQuery, met: list[int]) -> int | None:
+    """The fewest servers, of which each serves at most as many clients; None if none serves any."""
+    assert question.clients is not None
+    return math.ceil(question.clients / max(met)) if met else None
+
+
+def _for_rate(question: AdviseQuery, row: TrafficRow, rate: float) -> int | None:
+    """Servers that a rate needs: those of `traffic` within limits, else with some headroom."""
+    if question.latency_limits_ms or not row.saturation_rate:
+        return row.replicas
+    return math.ceil(rate / (HEADROOM * row.saturation_rate))

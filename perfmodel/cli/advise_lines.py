@@ -1,0 +1,78 @@
+"""The command lines of ``perfmodel advise``: of the choice, of its optional draft, of the alternatives."""
+
+from perfmodel.answers.advice.advice import Advice
+from perfmodel.answers.advice.likely import draft_to_measure, named_to_measure
+from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.servers import servers
+from perfmodel.cli.advise_words import draft_text
+from perfmodel.cli.output import say, say_whole
+from perfmodel.specs import serving_engines
+
+
+def say_lines(a: Advice) -> None:
+    """The line of the choice and of its optional draft, then those of the alternatives."""
+    chosen = None
+    if a.serve is not None:
+        chosen = _say_choice(a)
+    elif a.chosen is not None and a.calibration is not None:
+        _say_no_line(_engine(a), a.option or a.chosen)
+    for alternative in a.alternatives:
+        if alternative.line is None:
+            say(f"{alternative.text}.")
+        elif alternative.line != chosen:
+            say(f"{alternative.text}:")
+            _say_line(alternative.servers, alternative.line)
+
+
+def _engine(a: Advice) -> str:
+    """The engine of the answer, by its word."""
+    return a.calibration.stack.partition(" ")[0] if a.calibration else ""
+
+
+def _say_choice(a: Advice) -> str | None:
+    """The line of the choice, which is also returned, and of its optional draft."""
+    assert a.serve is not None
+    assert a.chosen is not None
+    word = _engine(a)
+    line = a.serve.lines.get(word)
+    if line is not None:
+        _say_line(a.chosen.replicas, line)
+        option = a.serve_option.lines.get(word) if a.serve_option is not None else None
+        if option is not None and option != line:
+            say(_why_option(a))
+            _say_line((a.option or a.chosen).replicas, option)
+    if line is None or servers()[word].serves_files or servers()[word].alone:
+        say("; ".join((a.serve_option or a.serve).notes), "dim")
+    elif word in a.serve.remarks:
+        say(f"{a.serve.remarks[word]}.")
+    return line
+
+
+def _say_no_line(word: str, pick: Pick) -> None:
+    """That no command line of a serving engine is known, and its name of the draft."""
+    engine = serving_engines().get(word)
+    if engine is None:
+        return
+    draft = engine.drafts.get(pick.draft or "")
+    named = "" if draft is None else f"; it calls the draft {draft.method}, here of {pick.gamma} tokens"
+    say(f"No command line is known for {engine.title}{named}.")
+
+
+def _why_option(a: Advice) -> str:
+    """What the second command line is for."""
+    if a.option is not None:
+        return f"With {draft_text(a.option)}, if your own measurement favours it:"
+    if (usual := draft_to_measure(a.query, a.likely)) is not None:
+        return f"To measure {usual.draft}, which gains even with a low acceptance for its kind:"
+    named = named_to_measure(a.query, a.unmeasured)
+    draft = (
+        "the draft" if named is None else f"{named.draft}, which pays from alpha {named.smallest_alpha:.2f}"
+    )
+    return f"To measure {draft}:"
+
+
+def _say_line(servers_to_start: int, line: str) -> None:
+    """The command line of a server, and how many of them are started."""
+    if servers_to_start > 1:
+        say(f"Start {servers_to_start} of these behind a router:")
+    say_whole(line)

@@ -1,0 +1,101 @@
+"""The tables of ``perfmodel advise``: the choice beside other configurations, and the fronts."""
+
+from collections.abc import Sequence
+
+from perfmodel.answers.advice.advice import Advice
+from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.ranking import FrontPoint
+from perfmodel.answers.text import ratio_text, seconds
+from perfmodel.cli.advise_words import draft_text
+from perfmodel.cli.output import Column, table
+
+DRAFT = Column("draft", left=True)
+SHOWN = 6
+"""Most points of a front, and most rows of other layouts, that are printed."""
+
+
+def print_table(a: Advice, verbose: bool) -> None:
+    """The choice and its alternatives, a row each."""
+    rows = [*_picks(a), *_other_kinds(a), *_other_layouts(a, verbose)]
+    priced = any(p.cost_per_million_tokens for _, p in rows)
+    kinds = [Column("hardware", left=True)] if a.by_hardware else []
+    prices = [Column("$/Mtok", spare=1)] if priced else []
+    point: list[Column | str] = [Column("layout", left=True), "GPUs", DRAFT, "gamma"]
+    pace = ["TPOT", "tokens/s/GPU"]
+    columns: list[Column | str] = ["", *kinds, *point]
+    if a.query.has_load:
+        columns += ["running", "TTFT", *pace, *prices, "SLO", Column("busy", spare=1)]
+    else:
+        columns += ["batch", *pace, *prices, "over baseline"]
+    table(columns, [(name, *_row(a, p)) for name, p in rows])
+
+
+def _picks(a: Advice) -> list[tuple[str, Pick]]:
+    """Rows of the table: the choice, the optional draft, the second best, the best baseline if it is neither,
+    and the best choice if nobody reads along.
+    """
+    named = {
+        "chosen": a.chosen,
+        "with a draft": a.option,
+        "runner-up": a.runner_up,
+        "best baseline": a.baseline,
+    }
+    named["with no bound"] = a.unbounded
+    rows: list[tuple[str, Pick]] = []
+    for name, pick in named.items():
+        if pick is not None and pick not in (p for _, p in rows):
+            rows.append((name, pick))
+    return rows
+
+
+def _other_kinds(a: Advice) -> list[tuple[str, Pick]]:
+    """The choice on each other kind of device."""
+    return [("other GPUs", p) for p in a.by_hardware[1:]]
+
+
+def _other_layouts(a: Advice, verbose: bool) -> list[tuple[str, Pick]]:
+    """The best point of each layout that has no row yet. A layout whose baseline has one may have another."""
+    shown = {(p.layout, p.draft, p.gamma) for _, p in _picks(a)}
+    others = [("other", p) for p in a.layouts if (p.layout, p.draft, p.gamma) not in shown]
+    return others if verbose else others[:SHOWN]
+
+
+def _row(a: Advice, p: Pick) -> tuple[str, ...]:
+    price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.2f}"]
+    gain = a.gain(p) if a.chosen is None or p.hardware == a.chosen.hardware else None
+    last = ["-" if gain is None else ratio_text(gain)]
+    ttft = []
+    if a.query.has_load:
+        ttft = ["-" if p.ttft_s is None else seconds(p.ttft_s)]
+        last = [_share(p.slo_share), _share(p.load_share)]
+    kind = [p.hardware] if a.by_hardware else []
+    draft = draft_text(p) if p.gamma else "none"
+    point = (p.layout, str(p.gpus), draft, str(p.gamma), str(p.batch))
+    return (*kind, *point, *ttft, *_pace(p), *price, *last)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _pace(p: Pick | FrontPoint) -> tuple[str, str]:
+    return seconds(p.tpot_s), f"{p.throughput_tokens_per_s_per_device:.0f}"
+
+
+def print_fronts(a: Advice) -> None:
+    fronts = {"baseline": a.pareto.baseline, "speculating": a.pareto.speculating}
+    points = []
+    for name, front in fronts.items():
+        for p in _spread(front):
+            points.append((name, *_pace(p), str(p.batch), str(p.gamma), p.layout, draft_text(p)))
+    if points:
+        columns = ("front", "TPOT", "tokens/s/GPU", "batch", "gamma", Column("layout", left=True), DRAFT)
+        table(columns, points)
+
+
+def _spread(front: Sequence[FrontPoint]) -> Sequence[FrontPoint]:
+    """At most `SHOWN` points of a front, including both ends."""
+    if len(front) <= SHOWN:
+        return front
+    last = len(front) - 1
+    return [front[round(i * last / (SHOWN - 1))] for i in range(SHOWN)]

@@ -1,0 +1,165 @@
+"""Parts of ``perfmodel advise`` in words: the choice, what holds for it, and what was searched."""
+
+from perfmodel.answers.advice.advice import Advice
+from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
+from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
+from perfmodel.answers.advice.on_off import OnOff
+from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.ranking import FrontPoint
+from perfmodel.answers.advice.tree_drafts import TreeDraft
+from perfmodel.answers.text import interval_text, ratio_text, seconds
+from perfmodel.cli.panel import calibration
+
+
+def draft_text(p: Pick | FrontPoint) -> str:
+    """The draft of a configuration and its view of the cache."""
+    name = p.draft or "-"
+    if p.draft_kv in (None, "full"):
+        return name
+    method = p.draft_kv.partition(",")[0]
+    return f"{name} {method}"
+
+
+def headline(a: Advice) -> str:
+    """The choice in words, with its gain over the best baseline."""
+    if a.chosen is None:
+        return ""
+    p = a.chosen
+    if a.verdict == "unknown_acceptance":
+        return f": {a.reason}"
+    if a.query.has_load:
+        return _headline_under_load(a, p)
+    gain = a.gain(a.option or a.chosen)
+    interval = a.robustness.gain_over_baseline_interval if a.robustness else None
+    sure = interval_text(interval)
+    if not p.gamma:
+        choice = f": the baseline, batch {p.batch}"
+        return choice if a.option is None else f"{choice}; with {point_text(a.option)} {gain:.2f}x{sure}"
+    over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
+    return f": {point_text(p)}{over}"
+
+
+def point_text(p: Pick) -> str:
+    """A draft with its length and batch, in words."""
+    return f"{draft_text(p)}, gamma {p.gamma}, batch {p.batch}"
+
+
+def _headline_under_load(a: Advice, p: Pick) -> str:
+    """The choice in words, with its GPUs and TPOT over those of the best baseline; where its TPOT is not the
+    shorter one, the rate of tokens.
+    """
+    if not p.gamma:
+        choice = f": the baseline, {p.layout}"
+        if (o := a.option) is None:
+            return choice
+        return f"{choice}; with {draft_text(o)}, gamma {o.gamma}, {o.layout}, TPOT {seconds(o.tpot_s)}"
+    choice = f": {draft_text(p)}, gamma {p.gamma}, {p.layout}"
+    if (b := a.baseline) is None:
+        return choice
+    gpus = "" if b.gpus == p.gpus else f"{_counted(p.gpus, 'GPU')} instead of {b.gpus}, "
+    if p.tpot_s > b.tpot_s and p.all_servers_tokens_per_s > b.all_servers_tokens_per_s:
+        rates = f"{p.all_servers_tokens_per_s:,.0f} tokens/s instead of {b.all_servers_tokens_per_s:,.0f}"
+        return f"{choice}; {gpus}{rates}"
+    return f"{choice}; {gpus}TPOT {seconds(p.tpot_s)} instead of {seconds(b.tpot_s)}"
+
+
+def scope(p: Pick) -> str:
+    """The batch and the rate of one server, and those of all. Under a load the batch is a mean."""
+    batch = f"On average at batch {p.batch}" if p.ttft_s is not None else f"At batch {p.batch}"
+    all_gpus = "1 GPU" if p.gpus == 1 else f"all {p.gpus} GPUs"
+    total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s"
+    groups = ""
+    if p.dp > 1:
+        per_group = -(-p.batch // p.dp)
+        groups = f" ({per_group} per attention group)"
+    if p.replicas == 1:
+        return f"{batch} of the server{groups}: {total} on {all_gpus}."
+    one = f"{p.throughput_tokens_per_s:,.0f} tokens/s per server"
+    total += f" and {p.replicas * p.batch} sequences"
+    return f"{batch} of each server{groups}: {one}; {total} on {all_gpus}."
+
+
+def on_off_text(switch: OnOff, chosen: bool) -> str:
+    """The batches of one server at which a draft is on, in words. chosen: whether the choice drafts."""
+    draft = f"The draft ({switch.draft}) {'is on' if chosen else 'may pay'}"
+    start = "" if switch.on_from == 1 else f"from {switch.on_from} "
+    if switch.off_from is None:
+        return f"{draft} {start}up to {_counted(switch.looked_to, 'running sequence')} of a server."
+    off = ", and off above" if chosen else ""
+    return f"{draft} {start}below {_counted(switch.off_from, 'running sequence')} of a server{off}."
+
+
+def tree_text(tree: TreeDraft) -> str:
+    """The best tree of a draft against the choice, in words."""
+    shape = f"{_counted(tree.steps, 'step')} of {tree.candidates}, {tree.verified_tokens} tokens to verify"
+    point = f"{tree.draft}, {shape}, {tree.layout}, batch {tree.batch}"
+    pace = f"{seconds(tree.tpot_s)} per token, {ratio_text(tree.speedup)} the baseline"
+    best = f"{point}; {pace}"
+    if tree.over_choice is None:
+        verdict = f"A tree meets the bound: {best}"
+    elif tree.close:
+        verdict = f"The best tree ({best}) is as good as the choice, too close to call"
+    elif tree.wins:
+        verdict = f"A tree wins, {ratio_text(tree.over_choice)} the choice: {best}"
+    else:
+        verdict = f"No tree wins: the best ({best}) is {ratio_text(tree.over_choice)} the choice"
+    if tree.best_at is None:
+        where = "no tree beats the chains and the baseline at any batch"
+    elif tree.best_at[0] == tree.best_at[1]:
+        where = f"one beats the chains and the baseline at batch {tree.best_at[0]}"
+    else:
+        where = f"one beats the chains and the baseline at batches {tree.best_at[0]} to {tree.best_at[1]}"
+    start = f" ({' '.join(tree.flags)})" if tree.wins and tree.flags else ""
+    return f"{verdict}; {where}{start}."
+
+
+def margins(a: Advice) -> str:
+    r = a.robustness
+    parts: list[str] = []
+    if r is None:
+        return ""
+    if r.gain_over_runner_up is not None and a.runner_up != a.baseline:
+        parts.append(f"{r.gain_over_runner_up:.2f} times the runner-up")
+    if r.smallest_alpha is not None:
+        parts.append(f"beats the baseline down to alpha {r.smallest_alpha:.2f} (now {r.alpha:.2f})")
+    elif r.smallest_tokens_per_iteration is not None:
+        parts.append(f"beats the baseline down to {r.smallest_tokens_per_iteration:.2f} tokens per iteration")
+    return "; ".join(parts)
+
+
+def searched(a: Advice) -> str:
+    """The search space in words, because its defaults decide the answer."""
+    q = a.query
+    c = a.calibration
+    layouts = len(a.layouts)
+    named = (a.chosen, a.option, a.runner_up, a.baseline)
+    drafted = next((p for p in named if p is not None and p.acceptance_source), None)
+    accepted = f"; acceptance of {draft_text(drafted)}: {drafted.acceptance_source}" if drafted else ""
+    made = f"; calibration {calibration(c)}" if c is not None else ""
+    if q.has_load:
+        tried = f"{_counted(a.candidates, 'pair')} of layout and draft"
+        return f"tried: {tried}, gamma to {q.max_gamma}{accepted}{made}"
+    tried = f"tried: {a.candidates:,} points, {_counted(layouts, 'layout')}, {_batches(q)}, gamma to"
+    share = "" if q.memory_fraction is None else f", {q.memory_fraction:.0%} of the memory"
+    return f"{tried} {q.max_gamma}{share}{accepted}{made}"
+
+
+def _batches(q: AdviseQuery) -> str:
+    """The searched batches in words."""
+    if q.batch is None:
+        return f"batches to {MAX_BATCHES} per device"
+    if len(q.batch) == 1:
+        return f"batch {q.batch[0]} of a server"
+    return f"batches {min(q.batch)} to {max(q.batch)} of a server"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def slow_text(a: Advice) -> str | None:
+    """That a sequence of the choice is slower than people read, where no bound says that it may be."""
+    bounded = a.query.has_load or a.query.max_tpot_ms is not None
+    if bounded or a.chosen is None or a.chosen.tpot_s <= READING_S:
+        return None
+    return f"Each sequence gets {1 / a.chosen.tpot_s:.1f} tokens/s; --max-tpot-ms bounds its time per token."

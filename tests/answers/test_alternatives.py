@@ -1,0 +1,112 @@
+"""What an answer names beside its choice, or instead of one: each comes with the line that starts it."""
+
+import re
+
+import pytest
+
+from perfmodel.answers.advice.advice import Advice
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.load.traffic import traffic
+
+LINE = r"(?:VLLM_\w+=\w+ )?vllm serve "
+
+
+def alternative(answer: Advice, words: str) -> Alternative:
+    """The alternative with these words."""
+    return next(each for each in answer.alternatives if words in each.text)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"model": "llama-3.3-70b", "hardware": "h100", "gpus": 8},
+        {"model": "gpt-oss-120b", "hardware": "2xh100", "clients": 32, "input_len": 2048, "output_len": 800},
+        {"model": "llama-3.1-8b", "hardware": "rtx-4090", "context": 65_536},
+        {"model": "gemma-3-27b", "hardware": "a100", "context": 16_384, "max_tpot_ms": 30},
+        {"model": "deepseek-v3", "hardware": "8xh200", "clients": 64, "input_len": 4096, "output_len": 500}
+        | {"max_tpot_ms": 20},
+    ],
+)
+def test_every_alternative_has_a_line(question: dict[str, object]) -> None:
+    answer = advise(**question)
+    assert answer.alternatives
+    for each in answer.alternatives:
+        assert re.match(LINE, each.line), each.text
+        assert each.servers >= 1
+
+
+def test_a_change_that_makes_room_has_the_line_of_the_changed_question() -> None:
+    """Each way that the reason names is followed by the server that `advise` chooses after it."""
+    answer = advise("llama-3.1-8b", "rtx-4090", context=65_536)
+    assert len(answer.alternatives) == answer.reason.count("with --") + answer.reason.count(" on ")
+    cache = alternative(answer, "With --kv-dtype fp8: ")
+    assert " --kv-cache-dtype fp8 " in cache.line
+    assert cache.line == advise("llama-3.1-8b", "rtx-4090", context=65_536, kv_dtype="fp8").serve.vllm_line
+    two = alternative(answer, "With --tp 2: ")
+    assert " --tensor-parallel-size 2 " in two.line
+
+
+def test_the_fastest_server_is_named_where_no_one_keeps_the_bound() -> None:
+    answer = advise("llama-3.3-70b", "h100", tp=(4,), context=8192, max_tpot_ms=2)
+    assert answer.verdict == "infeasible"
+    nearest = alternative(answer, "The nearest: TP 4, ")
+    assert f"{answer.reason.split('lowest TPOT is ')[1].split(',')[0]} per token" in nearest.text
+    assert " --tensor-parallel-size 4 " in nearest.line
+
+
+def test_a_remedy_has_a_line_with_its_switch_and_its_draft() -> None:
+    answer = advise("qwen3-30b-a3b", "rtx-4090", tp=(2,), context=32_768, weights="fp8")
+    assert answer.remedies
+    for remedy in answer.remedies:
+        line = alternative(answer, remedy.switch).line
+        assert f'"num_speculative_tokens": {remedy.gamma}' in line
+    assert " --attention-backend FLASHINFER " in alternative(answer, "flashinfer").line
+
+
+def test_a_shorter_draft_has_a_line_with_its_length() -> None:
+    answer = advise("llama-3.3-70b", "rtx-pro-6000", weights="nvfp4", context=16_384, tp=2, draft=["eagle3"])
+    line = alternative(answer, "A shorter draft").line
+    assert f'"num_speculative_tokens": {answer.shorter.gamma}' in line
+
+
+def test_no_queue_stands_for_missing_servers() -> None:
+    """Two GPUs kept the bound on TPOT by letting 198 of 200 clients wait, 17 minutes each."""
+    load = {"clients": 200, "input_len": 8192, "output_len": 500, "max_tpot_ms": 40}
+    chosen = advise("llama-3.3-70b", "h100", **load).chosen
+    assert chosen.gpus > 8
+    assert chosen.ttft_s < 5
+    rate = {"request_rate": 1, "input_len": 8192, "output_len": 500, "max_tpot_ms": 60}
+    p = advise("llama-3.3-70b", "h100", **rate).chosen
+    assert p.ttft_s < 5
+
+
+def test_the_line_takes_requests_four_times_as_long_as_the_mean_one() -> None:
+    load = {"clients": 8, "input_len": 4096, "output_len": 500}
+    usual = advise("llama-3.1-8b", "h100", **load)
+    assert " --max-model-len 18384 " in usual.serve.vllm_line
+    assert usual.chosen.kv_cache.max_model_len == 18_384
+    stated = advise("llama-3.1-8b", "h100", max_model_len=4596, **load)
+    assert usual.chosen.kv_cache.kv_tokens == stated.chosen.kv_cache.kv_tokens
+    short = advise("qwen3-8b", "h100", clients=8, input_len=20_000, output_len=500)
+    assert " --max-model-len 40960 " in short.serve.vllm_line
+
+
+def test_smaller_weights_that_save_gpus_are_named_with_their_line() -> None:
+    load = {"request_rate": 4, "input_len": 4096, "output_len": 500, "slo": "ttft:2000,tpot:30"}
+    answer = advise("llama-3.3-70b", "h100", **load)
+    named = alternative(answer, "With --weights fp8 ")
+    gpus = int(re.search(r"fp8 (\d+) GPUs suffice", named.text)[1])
+    assert gpus < answer.chosen.gpus
+    assert "-FP8 " in named.line
+    assert advise("llama-3.3-70b", f"{gpus}xh100", weights="fp8", **load).chosen is not None
+
+
+def test_a_model_that_no_node_holds_gets_the_fewest_nodes() -> None:
+    """Kimi-K2 in FP8 does not fit beside its caches on 16 H100; on 24 it does."""
+    load = {"request_rate": 2, "input_len": 4096, "output_len": 500}
+    p = advise("kimi-k2", "h100", **load).chosen
+    assert (p.gpus, p.layout) == (24, "DP 24 EP 24")
+    alone = traffic("kimi-k2", "h100", tp=24, dp=24, ep=24, draft="eagle3", **load)
+    row = next(row for row in alone.rows if row.gamma == p.gamma)
+    assert p.tpot_s == pytest.approx(row.tpot_s.mean)
