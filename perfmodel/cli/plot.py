@@ -47,7 +47,7 @@ Output = Annotated[Path, Argument("Output file: .png, .svg or .pdf.", "FILE", "-
 Over = Annotated[
     str,
     Argument(
-        "Quantity on the axis; each value of the other is a line.",
+        "Quantity on the axis; each value of the other quantity is a line.",
         "context|batch",
         choices=("context", "batch"),
     ),
@@ -70,7 +70,7 @@ class Points(Options):
         most=MAX_VALUES,
     )
     context: MaybeWholes = argument(
-        "Contexts, with a line each, or a range.",
+        "Contexts: a range, or values with one line each.",
         arg.COUNTS,
         "--context-length -c",
         default=None,

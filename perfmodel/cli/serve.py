@@ -23,7 +23,8 @@ def app(question: PredictorQuery, host: Host = "127.0.0.1", port: Port = 8010) -
 
     POST /forward takes {"new_tokens": [...], "past_tokens": [...], "gamma": N}, one entry per request, and
     returns the seconds of that pass. GET / returns the question and the KV tokens that fit. The question is
-    resolved once, at the start. The server answers only this machine, unless --host names another address.
+    resolved once, at the start. The server answers requests from this machine only, unless --host names
+    another address.
     """
     made = server(predictor(question), host, port)
     click.echo(f"http://{host}:{made.server_port}/forward", err=True)

@@ -285,7 +285,7 @@ class EngineConstants(Frozen):
             "pass",
             "host",
             "s",
-            "time of the host for each layer of a pass in pieces of CUDA graphs, where others are whole",
+            "time of the host for each layer of a pass that CUDA graphs capture only in pieces",
         ),
     ] = ABSENT
     graph_tokens: tuple[Positive, Positive] | None = None
