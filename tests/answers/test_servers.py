@@ -139,6 +139,31 @@ def test_a_head_in_a_file_of_its_own_is_named_in_llama_cpp() -> None:
     assert "-md gemma-4-31B-it-assistant.gguf" in (line_of_file(question, 3) or "")
 
 
+def test_a_head_is_converted_to_gguf_before_the_server_starts() -> None:
+    question = {"model": "gemma-4-31b", "hardware": "rtx-5090", "engine": "llamacpp"}
+    *commands, server = advise(**question, weights="q4_k_m").serve.lines["llamacpp"].splitlines()
+    name = "gemma-4-31B-it-assistant"
+    assert commands == [
+        f"hf download google/{name} --local-dir {name}",
+        f"python convert_hf_to_gguf.py {name} --outtype bf16 --outfile {name}-bf16.gguf",
+        f"llama-quantize {name}-bf16.gguf {name}.gguf Q4_K_M",
+    ]
+    assert server.startswith("llama-server")
+    assert f"-md {name}.gguf" in server
+
+
+def test_an_eagle_head_takes_the_tokenizer_of_its_target() -> None:
+    table = schedule(
+        "llama-3.1-8b", "rtx-5090", context=4096, max_batch=1, rate="0.9", weights="q8_0", engine="llamacpp",
+        draft="yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
+    ).tables[0]  # fmt: skip
+    *commands, _ = table.export.lines["llamacpp"].splitlines()
+    convert = "python convert_hf_to_gguf.py EAGLE3-LLaMA3.1-Instruct-8B --target-model-dir"
+    assert commands[-1].startswith(f"{convert} Llama-3.1-8B-Instruct --outtype q8_0")
+    own = table.export.lines["llamacpp"].splitlines()
+    assert own[-1].startswith("llama-server")
+
+
 def test_the_head_that_an_answer_names_is_taken_as_a_draft() -> None:
     named = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
     line = advise(model="llama-3.1-8b", hardware="h100", draft=[named], batch=4).serve.lines["vllm"]

@@ -51,16 +51,21 @@ def emitted() -> dict[str, Export]:
     return exports
 
 
+def of_server(exported: Export) -> str:
+    """The line of the server, without the commands that convert a head."""
+    return (exported.llamacpp_line or "").rpartition("\n")[2]
+
+
 def as_record() -> dict[str, object]:
     """The lines with the version of the parser that took each, and those that no parser has seen yet."""
-    lines = {name: e.llamacpp_line for name, e in emitted().items()}
+    lines = {name: of_server(e) for name, e in emitted().items()}
     return {"accepted_by": servers()["llamacpp"].checked, "not_parsed": list(APART), "lines": lines}
 
 
 def main(server: Path) -> int:
     """Parse all lines with the engine's own code, which ends at ``--version``; 1 where one is refused."""
     for name, e in emitted().items():
-        words = [server, *shlex.split(e.llamacpp_line or "")[1:], "--version"]
+        words = [server, *shlex.split(of_server(e))[1:], "--version"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         print(f"{name}: {'refused' if done.returncode else 'taken'}")
         if done.returncode:

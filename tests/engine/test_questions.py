@@ -24,8 +24,8 @@ BLOCK = 128
 
 
 def command(case: Printed) -> list[str]:
-    """The words of a line without the variables that it sets."""
-    return [*dropwhile(VARIABLE.match, shlex.split(case.line))]
+    """The words that start a server, without the variables that they set."""
+    return [*dropwhile(VARIABLE.match, shlex.split(case.line.rpartition("\n")[2]))]
 
 
 def values(case: Printed) -> dict[str, str | None]:

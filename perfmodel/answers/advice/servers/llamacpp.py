@@ -1,10 +1,12 @@
 """llama.cpp: ``llama-server``."""
 
+import re
 import shlex
 
 import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, inside
+from perfmodel.answers.advice.gguf_head import conversion
 from perfmodel.answers.advice.servers.base import Server, Setup, Started, words_of
 from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
@@ -19,6 +21,8 @@ SIXTEEN = ("bf16", "fp16")
 ALL_LAYERS = 999
 DEFAULT_LENGTH = 3
 """Default number of tokens that the server drafts."""
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?<!\.gguf)")
+"""A repository of Hugging Face."""
 NGRAM = 3
 """Smallest n-gram that an n-gram draft matches."""
 
@@ -34,28 +38,45 @@ class LlamaCpp(Server):
         """``llama-server``. The line has no draft if the draft cannot run or does not pay; `notes` then gets
         the reason.
         """
-        file = setup.target.file
-        if file is None:
+        served = setup.target.file
+        if served is None:
             return None
         table = setup.table
         slots = table.ranges[-1].high
         tokens = setup.target.sequence_tokens(table, slots) or table.context_high
-        if file.kv_dtype not in (*SIXTEEN, *CACHES):
-            notes.append(f"llama.cpp has no {file.kv_dtype} KV cache: its line serves fp16")
-        cache = CACHES.get(file.kv_dtype)
+        if served.kv_dtype not in (*SIXTEEN, *CACHES):
+            notes.append(f"llama.cpp has no {served.kv_dtype} KV cache: its line serves fp16")
+        cache = CACHES.get(served.kv_dtype)
         values: dict[str, object] = {
-            "-hf" if repository(file.path) else "-m": file.path,
+            "-hf" if repository(served.path) else "-m": served.path,
             "-c": tokens * slots,
             "-np": slots,
-            "-ngl": ALL_LAYERS if file.gpu_layers is None else file.gpu_layers,
-            "--n-cpu-moe": file.cpu_moe or None,
-            "-sm": _split(file.tensor_parallel, file.layer_devices),
+            "-ngl": ALL_LAYERS if served.gpu_layers is None else served.gpu_layers,
+            "--n-cpu-moe": served.cpu_moe or None,
+            "-sm": _split(served.tensor_parallel, served.layer_devices),
             "-fa": cache and "on",
             "-ctk": cache,
             "-ctv": cache,
         }
-        values |= _draft(table, setup.draft, _stop(setup), setup.draft_path, notes)
-        return Started(shlex.join(["llama-server", *words_of(values)]))
+        drafting = _draft(table, setup.draft, _stop(setup), setup.draft_path, notes)
+        server = shlex.join(["llama-server", *words_of(values | drafting)])
+        file = drafting.get("-md")
+        commands = _conversion(setup, file)
+        if commands:
+            notes.append("the commands that convert the head were not run")
+        elif file is not None:
+            notes.append(f"{file} stands for the draft's own GGUF file")
+        return Started("\n".join([*commands, server]))
+
+
+def _conversion(setup: Setup, file: object) -> list[str]:
+    """The commands that write the file of a head, if its repository is known."""
+    path = setup.draft_path
+    draft = setup.draft
+    if not isinstance(file, str) or path is None or not HUB_ID.fullmatch(path) or draft.named_model:
+        return []
+    target = None if draft_word(draft) == "mtp" else setup.target.model_id
+    return conversion(path, file, draft.precision.weights.name, target)
 
 
 def _split(tensor_parallel: int, layer_devices: int) -> str | None:
@@ -112,7 +133,6 @@ def _draft(
     own = None
     if draft_word(draft) != "mtp" or path is not None:
         own = (path or draft.name).rpartition("/")[2].removesuffix(".gguf") + ".gguf"
-        notes.append(f"{own} stands for the draft's own GGUF file")
     return {
         "--spec-type": known.method,
         "-md": own,

@@ -1,0 +1,31 @@
+"""The commands that make a GGUF file of a drafting head's repository (flags of llama.cpp's programs are
+recalled).
+"""
+
+import shlex
+
+UNQUANTISED = "bf16"
+OUTPUT_TYPES = (UNQUANTISED, "q8_0")
+"""Formats that the converter writes itself; llama-quantize makes all others."""
+
+
+def conversion(head: str, file: str, weights: str, target: str | None) -> list[str]:
+    """Commands that write `file` from the repository of a head.
+
+    weights: format of the file. target: repository of the target, whose tokenizer a head without one of its
+    own takes; None for a head that has one.
+    """
+    folder = file.removesuffix(".gguf")
+    mix = weights.partition(",")[0]
+    direct = mix in OUTPUT_TYPES
+    written = file if direct else f"{folder}-{UNQUANTISED}.gguf"
+    commands = [["hf", "download", head, "--local-dir", folder]]
+    convert = ["python", "convert_hf_to_gguf.py", folder]
+    if target is not None:
+        tokenizer = target.rpartition("/")[2]
+        commands.append(["hf", "download", target, "--local-dir", tokenizer, "--include", "*.json"])
+        convert += ["--target-model-dir", tokenizer]
+    commands.append([*convert, "--outtype", mix if direct else UNQUANTISED, "--outfile", written])
+    if not direct:
+        commands.append(["llama-quantize", written, file, mix.upper()])
+    return [shlex.join(words) for words in commands]
