@@ -86,11 +86,12 @@ class Argument:
         """The limits in words."""
         low, high = self.limits or POSITIVE
         noun = "whole number" if self.read in (count, counts, whole) else "number"
-        if low == TINY:
-            ends = f"above 0{f' and at most {high:g}' * (high < HUGE)}"
-        else:
-            ends = f"from {low:g} to {high if high % 1 else int(high)}"
-        return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
+        if high == HUGE:
+            noun = f"finite {noun}"
+        if low != TINY:
+            return f"a {noun} from {low:g} to {high if high % 1 else int(high)}"
+        ends = "above 0" if high == HUGE else f"above 0 and at most {high:g}"
+        return f"a {noun} {ends}"
 
     def value(self, given: Any, name: str) -> Any:
         """Reads and checks the given value. Raises InputError that names the flag of the parameter `name`."""
@@ -151,16 +152,16 @@ T = TypeVar("T")
 @dataclass_transform(field_specifiers=(argument, same_as))
 def question(cls: type[T]) -> type[T]:
     """Makes a frozen dataclass whose fields get the values that `Question.read` makes of the given ones."""
-    made: Any = dataclass(frozen=True)(cls)
-    assign = made.__init__
+    frozen: Any = dataclass(frozen=True)(cls)
+    assign = frozen.__init__
 
     @in_names
     @wraps(assign)
     def __init__(self: Any, *args: Any, **given: Any) -> None:
         assign(self, **self.read(args, given))
 
-    made.__init__ = __init__
-    return made
+    frozen.__init__ = __init__
+    return frozen
 
 
 @dataclass_transform(field_specifiers=(argument, same_as))
@@ -197,23 +198,24 @@ def _arguments(cls: Any) -> dict[str, Argument]:
     return declared
 
 
-def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument | None:
-    """A parameter's argument, from its annotation or its field; None without one."""
-    declared = own or next(
-        (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)), None
-    )
+def declared_by(name: str, hint: Any, of_field: Argument | None = None) -> Argument | None:
+    """A parameter's argument, of its field or else in its annotation (`hint`); None without one."""
+    declared = of_field
+    if declared is None:
+        notes = getattr(hint, "__metadata__", ())
+        declared = next((note for note in notes if isinstance(note, Argument)), None)
     if declared is None:
         return None
-    bare = _without_argument(hint)
-    parsed = get_origin(bare) is Parsed
-    if parsed:
-        bare = get_args(bare)[0]
-    types = get_args(bare) if isinstance(bare, UnionType) else (bare,)
-    plain = tuple(each for each in types if each is not NoneType)
-    read = declared.read or READERS.get(plain, parse_text)
-    several = declared.repeated or (plain == (tuple[str, ...],) and not parsed)
+    type_ = _type_of_field(hint)
+    is_parsed = get_origin(_without_argument(hint)) is Parsed
+    types = get_args(type_) if isinstance(type_, UnionType) else (type_,)
+    without_none = tuple(each for each in types if each is not NoneType)
+    read = declared.read or READERS.get(without_none, parse_text)
+    is_list = without_none == (tuple[str, ...],) and not is_parsed
     typed = declared.metavar if declared.place else declared.flag or flag(name)
-    return replace(declared, flag=typed, read=read, repeated=several, optional=NoneType in types)
+    return replace(
+        declared, flag=typed, read=read, repeated=declared.repeated or is_list, optional=NoneType in types
+    )
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
@@ -281,15 +283,15 @@ class Question:
     @in_names
     def __post_init__(self) -> None:
         known = arguments(type(self))
-        given = [name for name, argument in known.items() if getattr(self, name) != argument.fallback]
-        for name in given:
+        stated = [name for name, argument in known.items() if getattr(self, name) != argument.fallback]
+        for name in stated:
             argument = known[name]
             if not argument.needs and not argument.without:
                 continue
             why = f", {argument.why}" if argument.why else ""
-            if argument.needs and {*argument.needs}.isdisjoint(given):
+            if argument.needs and {*argument.needs}.isdisjoint(stated):
                 raise InputError(f"{argument.flag}: needs {_either(known, argument.needs)}{why}")
-            if not {*argument.without}.difference([name]).isdisjoint(given):
+            if not {*argument.without}.difference([name]).isdisjoint(stated):
                 others = [other for other in argument.without if other in known and other != name]
                 raise InputError(f"{argument.flag}: must be left out with {_either(known, others)}{why}")
         self.check()
@@ -342,46 +344,57 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
     assert isinstance(question_class, type)
 
     def decorate(answer: Callable[[Q], A]) -> Verb[P, A]:
+        """The answer as a function of values, of a question, or of a question and changes to it."""
+
         @in_names
         @wraps(answer)
-        def verb(*args: Any, **kwargs: Any) -> A:
+        def verb(*args: Any, **changes: Any) -> A:
+            values = changes
             if args and isinstance(args[0], Question):
-                given, *more = args
+                question, *more = args
                 if more:
                     raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
-                if type(given) is question_class and not kwargs:
-                    return answer(cast(Q, given))
-                shared = {
-                    name: getattr(given, name)
-                    for name, argument in arguments(question_class).items()
-                    if hasattr(given, name) and (argument.optional or getattr(given, name) is not None)
-                }
+                if type(question) is question_class and not changes:
+                    return answer(cast(Q, question))
+                values = _shared(question, question_class) | changes
                 args = ()
-                kwargs = shared | kwargs
-            for name in kwargs.keys() - arguments(question_class).keys():
-                raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(question_class))
-            question: Any = question_class(*args, **kwargs)
-            return answer(question)
+            known = arguments(question_class)
+            for name in values.keys() - known.keys():
+                raise unknown_name(f"{answer.__name__}()", "argument", name, known)
+            asked: Any = question_class(*args, **values)
+            return answer(asked)
 
-        bare = [
-            p.replace(annotation=_type_of_field(p.annotation))
-            for p in signature(question_class).parameters.values()
-        ]
-        lines = [
-            f"    {name}: {as_names(argument.help)}" for name, argument in arguments(question_class).items()
-        ]
-        verb.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
-        verb.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
-        verb.question = question_class  # type: ignore[attr-defined]
-        return verb  # type: ignore[return-value]
+        return _described(verb, answer, question_class)
 
     return decorate
 
 
+def _shared(question: Question, question_class: Any) -> dict[str, Any]:
+    """The values of a question that another class of questions can have too."""
+    values = {}
+    for name, argument in arguments(question_class).items():
+        value = getattr(question, name, None)
+        if value is not None or (argument.optional and hasattr(question, name)):
+            values[name] = value
+    return values
+
+
+def _described(verb: Any, answer: Callable[..., Any], question_class: Any) -> Any:
+    """A verb with the signature of its question, whose arguments its docstring explains."""
+    known = arguments(question_class)
+    lines = [f"    {name}: {as_names(argument.help)}" for name, argument in known.items()]
+    verb.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
+    parameters = signature(question_class).parameters.values()
+    plain = [each.replace(annotation=_type_of_field(each.annotation)) for each in parameters]
+    verb.__signature__ = Signature(plain, return_annotation=signature(answer).return_annotation)
+    verb.question = question_class
+    return verb
+
+
 def _type_of_field(annotation: Any) -> Any:
     """The type that a field has after reading, such as ``int`` where ``32k`` may be given."""
-    bare = _without_argument(annotation)
-    return get_args(bare)[0] if get_origin(bare) is Parsed else bare
+    type_ = _without_argument(annotation)
+    return get_args(type_)[0] if get_origin(type_) is Parsed else type_
 
 
 def _without_argument(annotation: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 import click
 
 from perfmodel.answers.declaration import Argument
-from perfmodel.answers.grid.sweep import Grid
+from perfmodel.answers.grid.grid import Grid
 from perfmodel.answers.grid.sweep_files import write_sweep
 from perfmodel.cli.commands import LLAMA, OUTPUT, command, takes
 from perfmodel.cli.output import progress, warn_some

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel import drafts
 from perfmodel.answers.declaration import argument, question
-from perfmodel.answers.grid.sweep import Grid
+from perfmodel.answers.grid.grid import Grid
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWholes, Wholes, Words, gammas, methods, names
 from perfmodel.errors import InputError, refuse, unknown_name

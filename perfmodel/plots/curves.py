@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.answers.grid.sweep import AXES, COLUMNS, HEADS, Sweep, is_time
+from perfmodel.answers.grid.blocks import COLUMNS, is_time
+from perfmodel.answers.grid.grid import AXES, HEADS
+from perfmodel.answers.grid.sweep import Sweep
 from perfmodel.errors import unknown_name
 from perfmodel.parse import parse_text
 from perfmodel.plots.theme import (

@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.grid import sweep, sweep_files
+from perfmodel.answers.grid import blocks, grid, sweep, sweep_files
 from perfmodel.answers.point.whatif import whatif
 from tests.refusals import refused
 
-QUESTION = sweep.Grid(
+QUESTION = grid.Grid(
     "llama-3.1-8b,qwen3-30b-a3b",
     "a100,h100",
     tp="4",
@@ -32,26 +32,26 @@ QUESTION = sweep.Grid(
 )
 
 
-def rows_of(grid: sweep.Grid) -> Iterator[dict[str, Any]]:
-    for block in sweep.blocks(grid):
+def rows_of(question: grid.Grid) -> Iterator[dict[str, Any]]:
+    for block in blocks.blocks(question):
         for index in range(block.rows):
-            yield block.labels | {name: block.columns[name][index] for name in sweep.COLUMNS}
+            yield block.labels | {name: block.columns[name][index] for name in blocks.COLUMNS}
 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 7)
 
 
 def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = (*sweep.HEADS, "batch", "context", "gamma")
+    names = (*grid.HEADS, "batch", "context", "gamma")
     points = itertools.product(*map(QUESTION.axis, names))
     rows = list(rows_of(QUESTION))
     queries = [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points]
-    sizes = [block.rows for block in sweep.blocks(QUESTION)]
+    sizes = [block.rows for block in blocks.blocks(QUESTION)]
     assert sizes[:3] == [6, 6, 6], "of at most 7, in threes"
-    monkeypatch.setattr(sweep, "BLOCK_ROWS", 2)
-    assert {block.rows for block in sweep.blocks(QUESTION)} == {3}
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 2)
+    assert {block.rows for block in blocks.blocks(QUESTION)} == {3}
     assert QUESTION.rows == 2 * 2 * 2 * 2 * 3 * 3
     assert len(rows) == QUESTION.rows
     assert len(queries) == QUESTION.rows
@@ -61,10 +61,10 @@ def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -
         for step in ("target", "draft", "verify"):
             expected[f"{step}_s"] = alone[f"{step}_step"]["predicted_s"]
         expected |= alone["acceptance"] | alone["memory"]
-        for name in sweep.COLUMNS:
+        for name in blocks.COLUMNS:
             value = expected[name] if name in expected else alone[name]
             assert row[name] == pytest.approx(float(value), rel=1e-12), (name, query)
-        for name in set(sweep.LABELS) - {"alpha"}:
+        for name in set(blocks.LABELS) - {"alpha"}:
             assert row[name] == alone["query"][name]
 
 
@@ -105,12 +105,12 @@ def test_a_dataset_has_each_row_at_its_place(
 ) -> None:
     """Also where every context is a case of its own, because its acceptance is looked up."""
     monkeypatch.setitem(sys.modules, "xarray", SimpleNamespace(Dataset=Dataset))
-    grid = replace(QUESTION, model="llama-3.1-8b", **changes)
-    data: Any = pm.sweep(grid).to_xarray()
-    assert data.coordinates["alpha"] == [0.8 if grid.alpha else "published"]
+    question = replace(QUESTION, model="llama-3.1-8b", **changes)
+    data: Any = pm.sweep(question).to_xarray()
+    assert data.coordinates["alpha"] == [0.8 if question.alpha else "published"]
     assert data.coordinates["gamma"][-1] == "auto"
-    for place in itertools.product(*map(data.coordinates.get, sweep.AXES)):
-        point = dict(zip(sweep.AXES, place, strict=True))
+    for place in itertools.product(*map(data.coordinates.get, grid.AXES)):
+        point = dict(zip(grid.AXES, place, strict=True))
         asked = point | {"alpha": None if point["alpha"] == "published" else point["alpha"]}
         row = pm.sweep(replace(QUESTION, **asked)).as_dict()["rows"][0]
         for name in ("speedup", "tpot_s", "max_batch", "gamma_optimal"):
@@ -147,7 +147,7 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
     rows = list(rows_of(replace(question, context="4000,8000")))
     rates = [(row["context_tokens"], row["alpha"]) for row in rows]
     assert rates == [(4000, 0.84), (4000, 0.84), (8000, 0.83), (8000, 0.83)]
-    refused("was measured at", list, sweep.blocks(replace(question, context="4000,1m")))
+    refused("was measured at", list, blocks.blocks(replace(question, context="4000,1m")))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -195,7 +195,7 @@ def test_figures_are_spelt_to_thirteen_digits_of_the_least(values, whole, spelt)
 
 def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: None) -> None:
     """Also of many blocks; a CSV file holds 13 digits."""
-    frame = pm.sweep(QUESTION).to_frame()[[*sweep.LABELS, *sweep.COLUMNS]]
+    frame = pm.sweep(QUESTION).to_frame()[[*blocks.LABELS, *blocks.COLUMNS]]
     assert frame["gamma"].dtype == np.int64
     assert frame["fits"].dtype == np.bool_
     for path, read in ((tmp_path / "grid.csv", pd.read_csv), (tmp_path / "grid.parquet", pd.read_parquet)):

@@ -1,33 +1,17 @@
-"""Answers a grid of questions in blocks, with constant memory. The outer loop runs over cases, the inner
-arrays over batch x context x gamma.
-"""
+"""The answers of a grid: as rows, as a table of pandas, or over its axes."""
 
-import itertools
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, escaped, plain
-from perfmodel.answers.declaration import argument, asks, listed, question
-from perfmodel.answers.point.verdict import verdicts
-from perfmodel.answers.question import Options, Query, arguments as arg, doubts, resolve, slowing
-from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
+from perfmodel.answers.declaration import asks
+from perfmodel.answers.grid.blocks import COLUMNS, Block, blocks, is_time, verdicts_of
+from perfmodel.answers.grid.grid import AXES, HEADS, Grid
 from perfmodel.errors import InputError, library, refuse, unknown_name
 from perfmodel.operations import Array
 from perfmodel.parse import parse_text
-from perfmodel.speculation import (
-    Scenario,
-    Workload,
-    capacity,
-    interval_ends,
-    is_measured,
-    log_error,
-    log_middle,
-    predict,
-)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,189 +19,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 10_000_000
 """Largest number of rows of a sweep that is held in memory."""
-BLOCK_ROWS = 2**16
-MAX_CASES = 10_000
-LABELS = (
-    "model",
-    "hardware",
-    "tp",
-    "draft",
-    "draft_tp",
-    "draft_kv",
-    "weights",
-    "kv_dtype",
-    "calibration",
-    "alpha",
-)
-WHOLE = ("batch", "context_tokens", "gamma", "gamma_optimal", "fits", "max_batch", "ar_max_batch")
-COLUMNS = (
-    "batch",
-    "context_tokens",
-    "gamma",
-    "target_s",
-    "draft_s",
-    "verify_s",
-    "overhead_s",
-    "tokens_per_iteration",
-    "speedup",
-    "tpot_s",
-    "ar_tpot_s",
-    "throughput_tokens_per_s",
-    "ar_throughput_tokens_per_s",
-    "gamma_optimal",
-    "speedup_at_gamma_optimal",
-    "fits",
-    "max_batch",
-    "ar_max_batch",
-)
-HEADS = ("model", "hardware", "tp", "draft_kv", "alpha")
-AXES = (*HEADS, "batch", "context", "gamma")
-Column = Array
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Consecutive rows of one case: the values that they share, and one array per column."""
-
-    labels: dict[str, str | int | float | None]
-    columns: dict[str, Column]
-    scenario: Scenario
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.columns["batch"].size
-
-    def typed(self) -> dict[str, Any]:
-        """The columns; whole numbers have an integer type."""
-        return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
-
-
-@question
-class Grid(Options):
-    """Every combination of the lists, with all other arguments fixed. A gamma of None is the best one at each
-    point.
-    """
-
-    model: Annotated[Words, listed(arg.Model)]  # type: ignore[assignment]  # several
-    hardware: Annotated[Words, listed(arg.Hardware)]  # type: ignore[assignment]
-    batch: Annotated[Wholes, listed(arg.Batch)]
-    context: Annotated[Wholes, listed(arg.Context)]
-    gamma: Annotated[Lengths, listed(arg.Gamma)] = argument(default="auto")
-    tp: Annotated[Wholes, listed(arg.TP)] = argument(default=1)
-    draft_kv: Annotated[MaybeWords, listed(arg.DraftKV)] = argument(default=None)
-    alpha: Annotated[MaybeReals, listed(arg.Alpha)] = argument(default=None)
-
-    def check(self) -> None:
-        super().check()
-        if self.tokens_per_iteration is not None and len(self.axis("gamma")) > 1:
-            raise InputError(
-                "--tokens-per-iteration: needs one --gamma N, the draft length at which it was measured"
-            )
-
-    def axis(self, name: str) -> tuple[Any, ...]:
-        """The values of one of `AXES`."""
-        given = getattr(self, name)
-        return given if isinstance(given, tuple) else (given,)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of the whole grid."""
-        return math.prod(len(self.axis(name)) for name in AXES)
-
-    @property
-    def looks_up(self) -> bool:
-        """Whether the acceptance is looked up. A published acceptance belongs to one context."""
-        asked = self.axis("alpha") == (None,) and self.tokens_per_iteration is None
-        return asked and any(gamma != 0 for gamma in self.axis("gamma"))
-
-    def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
-        """The questions that differ in more than batch, context and gamma, each with its contexts and
-        resolved names.
-
-        A looked-up acceptance belongs to one context, so each context then becomes its own case. Raises
-        InputError for too many cases, or for an impossible one.
-        """
-        every = self.axis("context")
-        gammas = self.axis("gamma")
-        Workload.of(self.axis("batch"), 1)
-        Workload.of(1, every)
-        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in gammas])
-        # a gamma that makes `resolve` look the acceptance up where any row needs it
-        longest = max(gammas, key=lambda g: math.inf if g is None else g)
-        point = {"batch": self.axis("batch")[0], "gamma": longest}
-        together = [(context,) for context in every] if self.looks_up else [every]
-        for number, (*head, contexts) in enumerate(itertools.product(*map(self.axis, HEADS), together)):
-            if number == MAX_CASES:
-                raise InputError(
-                    f"sweep: at most {MAX_CASES} combinations of all lists but batch, context and "
-                    "gamma (without --alpha each context counts, because its acceptance is looked up)"
-                )
-            query = self.query(**point, context=contexts[0], **dict(zip(HEADS, head, strict=True)))
-            yield query, contexts, resolve(query)
-
-    def doubts(self) -> tuple[str, ...]:
-        """Warnings about a batch of one sequence at the longest context of each case, each once."""
-        cases = ((query, s, max(contexts), query.gamma) for query, contexts, s in self.resolved())
-        doubts_of_cases = (doubts(query, s, 1.0, c, 1 if g is None else g) for query, s, c, g in cases)
-        return tuple(dict.fromkeys(note for notes in doubts_of_cases for note in notes))
-
-
-def blocks(grid: Grid) -> Iterator[Block]:
-    """The grid's rows in blocks of at most about `BLOCK_ROWS`. Raises InputError."""
-    for query, contexts, scenario in grid.resolved():
-        labels = _labels(query, scenario)
-        batches = np.asarray(grid.axis("batch"), float)
-        lengths = np.asarray(contexts, float)
-        gammas = grid.axis("gamma")
-        pairs = len(batches) * len(contexts)
-        step = max(BLOCK_ROWS // len(gammas), 1)
-        for start in range(0, pairs, step):
-            index = np.arange(start, min(start + step, pairs))
-            batch = batches[index // len(contexts)]
-            context = lengths[index % len(contexts)]
-            columns = _columns(scenario, query, batch[:, None], context[:, None], gammas)
-            yield Block(labels, columns, scenario)
-
-
-def _columns(
-    scenario: Scenario, query: Query, batch: Column, context: Column, gammas: tuple[int | None, ...]
-) -> dict[str, Column]:
-    gamma = np.array([[0 if g is None else g for g in gammas]])
-    max_gamma = query.max_gamma
-    if None in gammas:
-        best = predict(scenario, Workload.of(batch, context), max_gamma).gamma_optimal
-        gamma = np.where([[g is None for g in gammas]], best, gamma)
-    p = predict(scenario, Workload.of(batch, context, gamma), max_gamma)
-    room = capacity.memory_of(scenario, batch, context, gamma, query.memory_fraction)
-    columns: dict[str, Any] = {"batch": batch, "context_tokens": context, "gamma": gamma}
-    columns |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
-    columns |= {name: getattr(p, name) for name in COLUMNS if name not in columns}
-    shape = (batch.shape[0], gamma.shape[1])
-    return {name: np.broadcast_to(np.asarray(columns[name], np.float64), shape).ravel() for name in COLUMNS}
-
-
-def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | None]:
-    known = scenario.acceptance
-    alpha = 0.0 if known is None else known.alpha
-    draft = scenario.draft
-    return {
-        "model": scenario.target.name,
-        "hardware": scenario.machine.gpu.label,
-        "tp": query.tp,
-        "draft": draft.name,
-        "draft_tp": draft.tensor_parallel,
-        "draft_kv": draft.kv.label(),
-        "weights": scenario.precision.weights.name,
-        "kv_dtype": scenario.precision.kv.name,
-        "calibration": scenario.machine.calibration.name,
-        "alpha": None if alpha is None else float(alpha),
-    }
-
-
-def is_time(column: str) -> bool:
-    """Whether a column holds seconds."""
-    return column.endswith("_s") and not column.endswith("_per_s")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -242,7 +43,7 @@ class Sweep(Answer):
         for block in self.blocks:
             alpha = block.labels["alpha"]
             labels: dict[str, Any] = block.labels | {"alpha": np.nan if alpha is None else alpha}
-            columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | _verdicts(block)
+            columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | verdicts_of(block)
             frames.append(library("pandas").DataFrame(labels | columns, index=range(block.rows)))
         return library("pandas").concat(frames, ignore_index=True)
 
@@ -285,9 +86,11 @@ class Sweep(Answer):
         """
         if parse_text(figure, "figure") not in COLUMNS:
             raise unknown_name("figure", "figure", figure, COLUMNS)
-        if not (rows := [row for row in self.as_dict()["rows"] if row["fits"]]):
+        rows = [row for row in self.as_dict()["rows"] if row["fits"]]
+        if not rows:
             raise InputError("best: nothing of this sweep fits in memory")
-        return dict((min if is_time(figure) else max)(rows, key=lambda row: row[figure]))
+        best = min if is_time(figure) else max
+        return dict(best(rows, key=lambda row: row[figure]))
 
     def as_dict(self) -> dict[str, Any]:
         rows = []
@@ -320,26 +123,3 @@ def sweep(grid: Grid) -> Sweep:
             grid.rows,
         )
     return Sweep(grid, tuple(blocks(grid)))
-
-
-def _verdicts(block: Block) -> dict[str, Any]:
-    """Both ends of the speedup's interval, and the verdict. The ends are NaN where the calibration states no
-    error.
-    """
-    c = block.columns
-    error = np.full(block.rows, np.nan)
-    for gamma in np.unique(c["gamma"]):
-        rows = c["gamma"] == gamma
-        batch = c["batch"][rows]
-        context = c["context_tokens"][rows]
-        errors = log_error(block.scenario, batch, context, np.array([int(gamma)]))
-        if not gamma:
-            error[rows] = 0.0
-        elif errors is not None:
-            error[rows] = errors[..., 0]
-    low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"], log_middle(block.scenario))
-    contexts, at = np.unique(c["context_tokens"], return_inverse=True)
-    slow = np.array([slowing(block.scenario, float(context)) is not None for context in contexts])[at]
-    measured = is_measured(block.scenario)
-    word = verdicts(c["speedup"], low, high, c["gamma"], c["fits"], measured, slow)
-    return {"speedup_low": low, "speedup_high": high, "verdict": word}

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.grid.sweep import COLUMNS, LABELS, WHOLE, Block, Grid, blocks
+from perfmodel.answers.grid.blocks import COLUMNS, LABELS, WHOLE, Block, blocks
+from perfmodel.answers.grid.grid import Grid
 from perfmodel.errors import InputError, library
 from perfmodel.operations import Array
 from perfmodel.writing import destination, no_formula, write

@@ -1,0 +1,169 @@
+"""The rows of a grid in blocks, with constant memory: the outer loop runs over cases, the inner arrays over
+batch x context x gamma.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.grid.grid import Grid
+from perfmodel.answers.point.verdict import verdicts
+from perfmodel.answers.question import Query, slowing
+from perfmodel.operations import Array
+from perfmodel.speculation import (
+    Scenario,
+    Workload,
+    capacity,
+    interval_ends,
+    is_measured,
+    log_error,
+    log_middle,
+    predict,
+)
+
+BLOCK_ROWS = 2**16
+"""Most rows of a block, but for one pair of batch and context with more draft lengths."""
+LABELS = (
+    "model",
+    "hardware",
+    "tp",
+    "draft",
+    "draft_tp",
+    "draft_kv",
+    "weights",
+    "kv_dtype",
+    "calibration",
+    "alpha",
+)
+"""Columns with one value per case."""
+WHOLE = ("batch", "context_tokens", "gamma", "gamma_optimal", "fits", "max_batch", "ar_max_batch")
+"""Columns of whole numbers."""
+COLUMNS = (
+    "batch",
+    "context_tokens",
+    "gamma",
+    "target_s",
+    "draft_s",
+    "verify_s",
+    "overhead_s",
+    "tokens_per_iteration",
+    "speedup",
+    "tpot_s",
+    "ar_tpot_s",
+    "throughput_tokens_per_s",
+    "ar_throughput_tokens_per_s",
+    "gamma_optimal",
+    "speedup_at_gamma_optimal",
+    "fits",
+    "max_batch",
+    "ar_max_batch",
+)
+"""Columns with one value per row, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive rows of one case: the values that they share, and one array per column."""
+
+    labels: dict[str, str | int | float | None]
+    columns: dict[str, Array]
+    scenario: Scenario
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.columns["batch"].size
+
+    def typed(self) -> dict[str, Any]:
+        """The columns; whole numbers have an integer type."""
+        return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
+
+
+def blocks(grid: Grid) -> Iterator[Block]:
+    """The grid's rows in blocks of at most about `BLOCK_ROWS`. Raises InputError."""
+    for query, contexts, scenario in grid.resolved():
+        labels = _labels(query, scenario)
+        batches = np.asarray(grid.axis("batch"), float)
+        lengths = np.asarray(contexts, float)
+        gammas = grid.axis("gamma")
+        pairs = len(batches) * len(contexts)
+        step = max(BLOCK_ROWS // len(gammas), 1)
+        for start in range(0, pairs, step):
+            index = np.arange(start, min(start + step, pairs))
+            batch = batches[index // len(contexts)]
+            context = lengths[index % len(contexts)]
+            columns = _columns(scenario, query, batch[:, None], context[:, None], gammas)
+            yield Block(labels, columns, scenario)
+
+
+def _columns(
+    scenario: Scenario, query: Query, batch: Array, context: Array, gammas: tuple[int | None, ...]
+) -> dict[str, Array]:
+    """Each of `COLUMNS` over the pairs of batch and context times the draft lengths, in order.
+
+    batch, context: columns of one value per pair, [pairs, 1]. gammas: None is the best at each point.
+    """
+    gamma = np.array([[0 if g is None else g for g in gammas]])
+    max_gamma = query.max_gamma
+    if None in gammas:
+        best = predict(scenario, Workload.of(batch, context), max_gamma).gamma_optimal
+        gamma = np.where([[g is None for g in gammas]], best, gamma)
+    prediction = predict(scenario, Workload.of(batch, context, gamma), max_gamma)
+    room = capacity.memory_of(scenario, batch, context, gamma, query.memory_fraction)
+    columns: dict[str, Any] = {"batch": batch, "context_tokens": context, "gamma": gamma}
+    columns |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
+    columns |= {name: getattr(prediction, name) for name in COLUMNS if name not in columns}
+    shape = (batch.shape[0], gamma.shape[1])
+    return {name: np.broadcast_to(np.asarray(columns[name], np.float64), shape).ravel() for name in COLUMNS}
+
+
+def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | None]:
+    """Each of `LABELS`, with names resolved. alpha: None for an acceptance by position."""
+    acceptance = scenario.acceptance
+    alpha = 0.0 if acceptance is None else acceptance.alpha
+    draft = scenario.draft
+    return {
+        "model": scenario.target.name,
+        "hardware": scenario.machine.gpu.label,
+        "tp": query.tp,
+        "draft": draft.name,
+        "draft_tp": draft.tensor_parallel,
+        "draft_kv": draft.kv.label(),
+        "weights": scenario.precision.weights.name,
+        "kv_dtype": scenario.precision.kv.name,
+        "calibration": scenario.machine.calibration.name,
+        "alpha": None if alpha is None else float(alpha),
+    }
+
+
+def is_time(column: str) -> bool:
+    """Whether a column holds seconds."""
+    return column.endswith("_s") and not column.endswith("_per_s")
+
+
+def verdicts_of(block: Block) -> dict[str, Any]:
+    """Both ends of the speedup's interval, and the verdict. The ends are NaN where the calibration states no
+    error.
+    """
+    columns = block.columns
+    error = np.full(block.rows, np.nan)
+    for gamma in np.unique(columns["gamma"]):
+        rows = columns["gamma"] == gamma
+        batch = columns["batch"][rows]
+        context = columns["context_tokens"][rows]
+        errors = log_error(block.scenario, batch, context, np.array([int(gamma)]))
+        if not gamma:
+            error[rows] = 0.0
+        elif errors is not None:
+            error[rows] = errors[..., 0]
+    low, high = interval_ends(
+        columns["speedup"], error, columns["tokens_per_iteration"], log_middle(block.scenario)
+    )
+    contexts, row_context = np.unique(columns["context_tokens"], return_inverse=True)
+    slowed = [slowing(block.scenario, float(context)) is not None for context in contexts]
+    slow = np.array(slowed)[row_context]
+    measured = is_measured(block.scenario)
+    verdict = verdicts(columns["speedup"], low, high, columns["gamma"], columns["fits"], measured, slow)
+    return {"speedup_low": low, "speedup_high": high, "verdict": verdict}

@@ -1,0 +1,92 @@
+"""The question of a sweep: every combination of lists."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from perfmodel.answers.declaration import argument, listed, question
+from perfmodel.answers.question import Options, Query, arguments as arg, doubts, resolve
+from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
+from perfmodel.errors import InputError
+from perfmodel.speculation import Scenario, Workload
+
+MAX_CASES = 10_000
+"""Most combinations of lists other than batch, context and gamma: each is priced on its own."""
+HEADS = ("model", "hardware", "tp", "draft_kv", "alpha")
+"""Lists whose combinations are cases."""
+AXES = (*HEADS, "batch", "context", "gamma")
+"""All lists, in the order of the rows."""
+
+
+@question
+class Grid(Options):
+    """Every combination of the lists, with all other arguments fixed. A gamma of None is the best one at each
+    point.
+    """
+
+    model: Annotated[Words, listed(arg.Model)]  # type: ignore[assignment]  # several
+    hardware: Annotated[Words, listed(arg.Hardware)]  # type: ignore[assignment]
+    batch: Annotated[Wholes, listed(arg.Batch)]
+    context: Annotated[Wholes, listed(arg.Context)]
+    gamma: Annotated[Lengths, listed(arg.Gamma)] = argument(default="auto")
+    tp: Annotated[Wholes, listed(arg.TP)] = argument(default=1)
+    draft_kv: Annotated[MaybeWords, listed(arg.DraftKV)] = argument(default=None)
+    alpha: Annotated[MaybeReals, listed(arg.Alpha)] = argument(default=None)
+
+    def check(self) -> None:
+        super().check()
+        if self.tokens_per_iteration is not None and len(self.axis("gamma")) > 1:
+            raise InputError(
+                "--tokens-per-iteration: needs one --gamma N, the draft length at which it was measured"
+            )
+
+    def axis(self, name: str) -> tuple[Any, ...]:
+        """The values of one of `AXES`."""
+        values = getattr(self, name)
+        return values if isinstance(values, tuple) else (values,)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the whole grid."""
+        return math.prod(len(self.axis(name)) for name in AXES)
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the acceptance is looked up. A published acceptance belongs to one context."""
+        is_open = self.axis("alpha") == (None,) and self.tokens_per_iteration is None
+        return is_open and any(gamma != 0 for gamma in self.axis("gamma"))
+
+    def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
+        """The questions that differ in more than batch, context and gamma, each with its contexts and
+        resolved names.
+
+        A looked-up acceptance belongs to one context, so each context then becomes its own case. Raises
+        InputError for too many cases, or for an impossible one.
+        """
+        every = self.axis("context")
+        gammas = self.axis("gamma")
+        Workload.of(self.axis("batch"), 1)
+        Workload.of(1, every)
+        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in gammas])
+        # a gamma that makes `resolve` look the acceptance up where any row needs it
+        longest = max(gammas, key=lambda g: math.inf if g is None else g)
+        point = {"batch": self.axis("batch")[0], "gamma": longest}
+        together = [(context,) for context in every] if self.looks_up else [every]
+        cases = itertools.product(*map(self.axis, HEADS), together)
+        for number, (*head, contexts) in enumerate(cases):
+            if number == MAX_CASES:
+                raise InputError(
+                    f"sweep: at most {MAX_CASES} combinations of all lists but batch, context and "
+                    "gamma (without --alpha each context counts, because its acceptance is looked up)"
+                )
+            query = self.query(**point, context=contexts[0], **dict(zip(HEADS, head, strict=True)))
+            yield query, contexts, resolve(query)
+
+    def doubts(self) -> tuple[str, ...]:
+        """Warnings about a batch of one sequence at the longest context of each case, each once."""
+        notes: dict[str, None] = {}
+        for query, contexts, scenario in self.resolved():
+            gamma = 1 if query.gamma is None else query.gamma
+            notes |= dict.fromkeys(doubts(query, scenario, 1.0, max(contexts), gamma))
+        return tuple(notes)
