@@ -165,12 +165,16 @@ def _real(given: Any) -> float | None:
 
 
 def _number(given: Any, flag: str, noun: str, whole: object) -> float:
+    """A finite number, or a text such as ``0.8`` or ``80%``. whole: the value that a refusal (InputError)
+    quotes, of which the given one may be a part.
+    """
     if not isinstance(given, str):
         if (number := _real(given)) is None:
             raise refuse(flag, None, f"a finite {noun}", whole)
         return float(number)
     try:
-        value = float(given.strip().removesuffix("%")) / (100 if given.strip().endswith("%") else 1)
+        text = given.strip()
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise refuse(flag, None, f"a {noun}", whole) from None
     if not math.isfinite(value):
@@ -179,21 +183,21 @@ def _number(given: Any, flag: str, noun: str, whole: object) -> float:
 
 
 def _range(part: str, flag: str, least: int) -> list[int]:
+    """The numbers of ``LOW..HIGH``, ``LOW..HIGH+STEP`` or ``LOW..HIGHxFACTOR``, or one number.
+
+    least: the smallest allowed one. Raises InputError for a range that falls or is too long.
+    """
     if not (match := _RANGE.fullmatch(part.strip().lower())):
         return [parse_count(part, flag, least, _ALLOWED)]
     low = parse_count(match[1], flag, least, _ALLOWED)
     high = parse_count(match[2], flag, least, _ALLOWED)
-    if match[3]:
-        step = parse_count(match[4], flag, 2 if match[3] == "x" else 1)
-    else:
-        step = 1
-    if (
-        high < low
-        or (match[3] == "x" and low < 1)
-        or (match[3] != "x" and (high - low) // step >= MAX_VALUES)
-    ):
+    multiplies = match[3] == "x"
+    step = parse_count(match[4], flag, 2 if multiplies else 1) if match[3] else 1
+    never_ends = multiplies and low < 1
+    is_too_long = not multiplies and (high - low) // step >= MAX_VALUES
+    if high < low or never_ends or is_too_long:
         raise refuse(flag, None, f"a rising range of at most {MAX_VALUES} values", part)
-    if match[3] != "x":
+    if not multiplies:
         return list(range(low, high + 1, step))
     values = [low]
     while values[-1] * step <= high:

@@ -110,16 +110,16 @@ def app_of(catalogue: Catalogue) -> App:
     ) -> None:
         if not all(names):
             raise InputError(f"check: must be given the name or path of a {catalogue.noun}, given ''")
-        found = [
+        checked = [
             {"name": name, "faults": catalogue.faults(catalogue.load(name, argument))}
             for name in names or catalogue.names()
         ]
         if json:
-            output.print_json({"schema_version": SCHEMA_VERSION, "rows": found})
+            output.print_json({"schema_version": SCHEMA_VERSION, "rows": checked})
         else:
-            for row in found:
+            for row in checked:
                 click.echo(f"{row['name']}: {'; '.join(row['faults']) or 'ok'}")
-        if any(row["faults"] for row in found):
+        if any(row["faults"] for row in checked):
             raise click.exceptions.Exit(1)
 
     return app

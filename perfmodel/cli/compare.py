@@ -21,6 +21,7 @@ COLUMNS = (
 
 
 def _print(answers: Sequence[Comparison]) -> None:
+    """For each answer the bytes and times of both, and from which context speculation moves fewer bytes."""
     for a in answers:
         q = a.query
         m = int(a.query.gamma or 0) + 1
@@ -65,10 +66,10 @@ def _separate_drafter(a: Apart) -> None:
         "separate drafter, overlapped": a.while_verifying,
     }
     rows = []
-    for label, way in layouts.items():
-        if way is not None:
-            point = (str(way.batch), str(way.gamma))
-            rows.append((label, f"{way.tokens_per_s:,.0f}", seconds(way.tpot_s), *point))
+    for label, layout in layouts.items():
+        if layout is not None:
+            point = (str(layout.batch), str(layout.gamma))
+            rows.append((label, f"{layout.tokens_per_s:,.0f}", seconds(layout.tpot_s), *point))
     say(f"With {a.draft_devices} x {a.draft_hardware} in addition:", "bold")
     table(("layout", "tokens/s", "TPOT", "batch", "gamma"), rows)
     if a.while_verifying is None:

@@ -25,6 +25,7 @@ COLUMNS = (
 
 
 def _row(a: Hierarchy) -> tuple[str, ...]:
+    """One cell for each of `COLUMNS`."""
     alone = a.middle_alone
     counts = (f"{a.inner_rounds:.2f}", f"{a.drafted:.2f}", f"{a.tokens_per_iteration:.2f}")
     return (

@@ -10,6 +10,7 @@ from perfmodel.speculation import ContextLengths
 
 
 def _print(answers: Sequence[Inflection]) -> None:
+    """Two rows per answer: with the calibration, and with the ideal one."""
     rows = []
     for a in answers:
         if a.calibration != "ideal":

@@ -15,6 +15,7 @@ GAIN = 1.0005
 
 
 def _print(a: Schedule) -> None:
+    """The tables of draft lengths, the gain of each, the lines for engines, and warnings."""
     tables = a.tables if a.does_not_fit is None else ()
     say(f"{a.model} on {a.tp} x {a.hardware}; {draft_in_words(a.draft, a.draft_kv)}", "bold")
     rows = []

@@ -192,14 +192,16 @@ def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> 
         yield linear("index_k", indexer.layers, (hidden, indexer.key_columns), precision)
 
 
-def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:
+def _recurrent(recurrent: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:
     """The projections of recurrent layers. Devices share the value heads. They also share key heads (groups)
     down to one per device, and replicate them beyond that.
     """
-    keys = 2 * part.num_key_heads * part.key_head_dim
-    key_share = 2 * math.ceil(part.num_key_heads / n) * part.key_head_dim
-    yield linear("state_in", part.layers, (hidden, (part.projected - keys) / n + key_share), precision)
-    yield linear("state_out", part.layers, (part.inner / n, hidden), precision)
+    keys = 2 * recurrent.num_key_heads * recurrent.key_head_dim
+    key_share = 2 * math.ceil(recurrent.num_key_heads / n) * recurrent.key_head_dim
+    yield linear(
+        "state_in", recurrent.layers, (hidden, (recurrent.projected - keys) / n + key_share), precision
+    )
+    yield linear("state_out", recurrent.layers, (recurrent.inner / n, hidden), precision)
 
 
 def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:

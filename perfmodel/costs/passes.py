@@ -153,16 +153,16 @@ def host_launches(shard: Shard, query: Floats, varying: bool = False) -> Op:
 
 def core(ops: list[Op]) -> list[Op]:
     """Linear and attention ops without activation traffic, as in the closed forms of docs/model.md."""
-    bare = list[Op]()
+    plain = list[Op]()
     for op in ops:
         cost = op.cost.replace(activation_bytes=0.0)
         if isinstance(op, GemmOp):
-            bare.append(GemmOp(op.name, op.kernels, cost, op.compute))
+            plain.append(GemmOp(op.name, op.kernels, cost, op.compute))
         elif isinstance(op, AttentionOp | StateOp):
-            bare.append(AttentionOp(op.name, op.kernels, cost, op.compute, query=op.query))
+            plain.append(AttentionOp(op.name, op.kernels, cost, op.compute, query=op.query))
         elif isinstance(op, CacheOp):
-            bare.append(AttentionOp(op.name, op.kernels, cost, op.compute))
-    return bare
+            plain.append(AttentionOp(op.name, op.kernels, cost, op.compute))
+    return plain
 
 
 def cache_upkeep(shard: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
@@ -174,17 +174,22 @@ def cache_upkeep(shard: Shard, batch: Floats, context: Floats, kv: KVMethod) -> 
 
 
 def _dense(op: Linear, tokens: Floats, stacked: bool = False) -> Op:
+    """The op of a dense projection over this many rows. stacked: whether it stands for several."""
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
     kind = StackedGemmsOp if stacked else GemmOp
     return kind.of_format(op.name, op.kernels, cost, op.form, op.columns, tokens)
 
 
 def _small(op: Small, tokens: Floats) -> Op:
+    """The op of an elementwise kernel over this many rows."""
     cost = Cost(activation_bytes=op.activation_bytes_per_token * tokens)
     return SmallOp(op.name, op.kernels, cost, of_experts=op.of_experts)
 
 
 def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
+    """The op of the routed experts. tokens: rows of all groups. routed: tokens that are routed independently,
+    which touch the experts whose weights are read.
+    """
     touched = e.fullest(routed)
     cost = Cost(
         e.flops_per_token * tokens,

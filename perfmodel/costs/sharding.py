@@ -97,6 +97,10 @@ def shard(
 
 
 def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
+    """The groups of attention layers that read the cache alike. n: devices that share the heads.
+
+    In order: layers that read all of it, layers that read chosen tokens, compressed caches, windows.
+    """
     full = model.num_attention_layers - model.num_sliding_layers
     dense = model.indexer.dense_layers if model.indexer else full
     groups = []
@@ -105,18 +109,20 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
     if full - dense:
         chosen = _span(model, n, precision, "chosen" if dense else "full", full - dense, None)
         groups.append(chosen.replace(topk=model.indexer.topk if model.indexer else None))
-    if model.mla and (bare := model.mla.unrotated_layers):
+    unrotated_layers = model.mla.unrotated_layers if model.mla else 0
+    if model.mla and unrotated_layers:
         latent = groups[0].layout.replace(
             head_dim=model.mla.kv_lora_rank, values_per_token=model.mla.kv_lora_rank
         )
-        rotated = groups[0].replace(layers=groups[0].layers - bare)
-        groups = [rotated, groups[0].replace(name="unrotated", layers=bare, layout=latent), *groups[1:]]
+        rotated = groups[0].replace(layers=groups[0].layers - unrotated_layers)
+        unrotated = groups[0].replace(name="unrotated", layers=unrotated_layers, layout=latent)
+        groups = [rotated, unrotated, *groups[1:]]
     if groups and model.shared_kv_layers:
         groups[0] = groups[0].replace(shared=model.shared_kv_layers)
-    for part in model.compressed:
-        topk = model.indexer.topk if model.indexer and part.chosen else None
-        every = _span(model, n, precision, f"every {part.stride}", part.layers, None)
-        groups.append(every.replace(topk=topk, stride=part.stride, activation_bytes_per_token=0.0))
+    for cache in model.compressed:
+        topk = model.indexer.topk if model.indexer and cache.chosen else None
+        every = _span(model, n, precision, f"every {cache.stride}", cache.layers, None)
+        groups.append(every.replace(topk=topk, stride=cache.stride, activation_bytes_per_token=0.0))
     if model.num_sliding_layers:
         slides = _span(
             model,
@@ -177,22 +183,23 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
     """The recurrent states. Devices share the heads of the state; the convolution's keys are replicated like
     their projections.
     """
-    part = model.linear_attention
-    if part is None:
+    recurrent = model.linear_attention
+    if recurrent is None:
         return None
-    keys = 2 * part.num_key_heads * part.key_head_dim
-    key_heads = math.ceil(part.num_key_heads / n)
-    convolved = (part.convolved - keys) / n + 2 * key_heads * part.key_head_dim
-    values = part.state_values / n
-    value_bytes = 4.0 if part.state_dtype == "fp32" else 2.0
-    each = values * value_bytes + convolved * (part.conv_kernel - 1) * act
+    layers = recurrent.layers
+    keys = 2 * recurrent.num_key_heads * recurrent.key_head_dim
+    key_heads = math.ceil(recurrent.num_key_heads / n)
+    convolved = (recurrent.convolved - keys) / n + 2 * key_heads * recurrent.key_head_dim
+    values = recurrent.state_values / n
+    value_bytes = 4.0 if recurrent.state_dtype == "fp32" else 2.0
+    layer_bytes = values * value_bytes + convolved * (recurrent.conv_kernel - 1) * act
     return States(
-        name=part.kind,
-        layers=part.layers,
-        bytes_per_sequence=part.layers * each,
-        flops_per_token=part.layers * part.flops_per_value * values,
-        activation_bytes_per_token=part.layers * (convolved + 2 * part.inner / n) * act,
-        bytes_per_input=part.layers * convolved * act,
+        name=recurrent.kind,
+        layers=layers,
+        bytes_per_sequence=layers * layer_bytes,
+        flops_per_token=layers * recurrent.flops_per_value * values,
+        activation_bytes_per_token=layers * (convolved + 2 * recurrent.inner / n) * act,
+        bytes_per_input=layers * convolved * act,
     )
 
 
@@ -210,6 +217,9 @@ def _smalls(
     act: float,
     exchanges: bool,
 ) -> list[Small]:
+    """The elementwise kernels of a pass, in the order of `forward`. n: devices that share their widths. act:
+    bytes of an activation value. Each reads its input and writes its output once.
+    """
     layers = model.num_attention_layers
     hidden = model.hidden_size
     plain = [a for a in attentions if a.stride == 1]
@@ -237,10 +247,10 @@ def _smalls(
         routed = model.num_moe_layers
         score_bytes = routed * model.moe.num_experts * act
         smalls.append(Small("routing", 2 * routed, score_bytes, True, groups > 1 and not exchanges))
-    part = model.linear_attention
-    if part:
-        convolved_bytes = part.layers * 2 * part.convolved * groups / n * act
-        normed_bytes = part.layers * 3 * part.inner * groups / n * act
-        smalls.append(Small("convolution", part.layers, convolved_bytes))
-        smalls.append(Small("state norm", part.layers, normed_bytes))
+    recurrent = model.linear_attention
+    if recurrent:
+        convolved_bytes = recurrent.layers * 2 * recurrent.convolved * groups / n * act
+        normed_bytes = recurrent.layers * 3 * recurrent.inner * groups / n * act
+        smalls.append(Small("convolution", recurrent.layers, convolved_bytes))
+        smalls.append(Small("state norm", recurrent.layers, normed_bytes))
     return smalls

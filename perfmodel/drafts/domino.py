@@ -43,6 +43,10 @@ class Domino(DFlash):
         return super().own_weight_bytes(shard) + sum(float(op.cost.weight_bytes) for op in own)
 
     def _corrections(self, shard: costs.Shard, batch: Floats, steps: Floats, pool: int) -> list[Op]:
+        """The three products by which each drafted token corrects the logits of the next.
+
+        pool: the tokens whose logits are corrected; 0 for the whole vocabulary.
+        """
         whole = shard.tensor_parallel
         inputs = shard.model.hidden_size + self.gru
         sizes = {

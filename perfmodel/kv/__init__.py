@@ -65,6 +65,7 @@ def _types(name: str) -> dict[str, Any]:
 
 
 def _resolve(name: str, flag: str) -> type[KVMethod]:
+    """The method of a name or an alias. Raises InputError that names `flag`."""
     plain = re.sub(r"[-_\s]", "", name)
     if plain in names():
         return method(plain)

@@ -143,6 +143,7 @@ def _outside(name: str, taken_s: float, limit: str) -> OpRow:
 
 
 def _row(machine: Machine, op: Op) -> OpRow:
+    """The counts of an op, its roofline bound and its predicted time."""
     c = op.cost
     moved = float(c.bytes)
     intensity = float(c.flops) / moved if moved else None

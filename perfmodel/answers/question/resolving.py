@@ -139,54 +139,23 @@ def _published(query: Query, target: ModelSpec, draft: Draft, context: float) ->
 
 
 def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
-    """The scenario of a question without its acceptance. looked_up: whether that is the question's."""
+    """The scenario of a question without its acceptance. looked_up: whether that is looked up for a draft
+    that the question may leave open. Raises InputError for parts that do not fit together.
+    """
     target = named.target
     gpu = named.gpu
-    tp = query.tp
+    engine = engine_of(named.calibration)
     precision = named.precision(query)
-    stated = named.stated_weights(query)
-    draft_kv_type = precision.kv
-    if query.draft_kv_dtype is not None:
-        draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
-    ep = query.ep
-    dp = query.dp
-    check_groups(target, tp, ep, dp, query.redundant_experts)
-    check_engine_groups(engine_of(named.calibration), ep, dp)
-    placed = place(query, gpu, named.calibration, target, tp, ep, dp)
-    check_engine(named.calibration, gpu, target, precision, tp, ep, dp, query.calibration)
-    check_backend(query.attention_backend, named.calibration, gpu, target)
-    if tp > 1 and (query.layer_split > 1 or gpu.in_turn):
-        raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
+    placed = _placed(query, named, precision)
     if looked_up:
         query = with_draft(query, named)
-    draft_precision = Precision(precision.weights, draft_kv_type)
-    draft = make_draft(
-        "self" if query.draft is None else query.draft,
-        target,
-        draft_precision,
-        tp,
-        parse_kv(draft_kv(query)),
-        tensor_parallel=query.draft_tp,
-        weights=query.draft_weights,
-        own_on=gpu.peak if named.draft_keeps_format(query) else None,
-    )
-    check_head(query.draft, target)
-    check_vocabulary(engine_of(named.calibration), draft, target)
-    if query.draft_tp is None:
-        allowed = largest_degree(draft.model, tp // dp) * dp
-        if allowed != tp:
-            draft = replace(draft, tensor_parallel=allowed)
-    attends = draft.tensor_parallel // dp if draft.tensor_parallel == tp else draft.tensor_parallel
-    check_tensor_parallel(draft.model, attends, "--draft-tp")
-    if draft.tensor_parallel > tp:
-        raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
-    for flag, given, weights, model in (
-        ("--weights", stated, precision.weights, target),
+    draft = _draft(query, named, precision)
+    for flag, stated, weights, model in (
+        ("--weights", named.stated_weights(query), precision.weights, target),
         ("--draft-weights", query.draft_weights, draft.precision.weights, draft.model),
     ):
-        check_parts(flag, given, model)
+        check_parts(flag, stated, model)
         gpu.check_peaks(weights.computes, query.hardware, flag)
-    server = _server(query, gpu, named.calibration)
     return Scenario(
         target=target,
         machine=_machine(query, named, placed),
@@ -196,12 +165,63 @@ def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
         topk_reuse=query.topk_reuse,
         state_rollback=query.state_rollback,  # type: ignore[arg-type]  # checked when the question was made
         context_std=float(query.context_std),
-        expert_parallel=ep,
-        data_parallel=dp,
+        expert_parallel=query.ep,
+        data_parallel=query.dp,
         layout=placed.layout,
         power_limit_w=modelled_power_limit(gpu, query.power_limit),
-        account=account_of(engine_of(named.calibration), server),
+        account=account_of(engine, _server(query, gpu, named.calibration)),
     )
+
+
+def _placed(query: Query, named: Named, precision: Precision) -> Placed:
+    """The links and the layout. Raises InputError for degrees, an engine or a backend that do not fit the
+    model or each other.
+    """
+    target = named.target
+    gpu = named.gpu
+    calibration = named.calibration
+    tp = query.tp
+    check_groups(target, tp, query.ep, query.dp, query.redundant_experts)
+    check_engine_groups(engine_of(calibration), query.ep, query.dp)
+    placed = place(query, gpu, calibration, target, tp, query.ep, query.dp)
+    check_engine(calibration, gpu, target, precision, tp, query.ep, query.dp, query.calibration)
+    check_backend(query.attention_backend, calibration, gpu, target)
+    if tp > 1 and (query.layer_split > 1 or gpu.in_turn):
+        raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
+    return placed
+
+
+def _draft(query: Query, named: Named, precision: Precision) -> Draft:
+    """The draft with its formats and its degree. Raises InputError if it does not fit the target."""
+    target = named.target
+    tp = query.tp
+    dp = query.dp
+    engine = engine_of(named.calibration)
+    cache = precision.kv
+    if query.draft_kv_dtype is not None:
+        cache = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
+    draft = make_draft(
+        "self" if query.draft is None else query.draft,
+        target,
+        Precision(precision.weights, cache),
+        tp,
+        parse_kv(draft_kv(query)),
+        tensor_parallel=query.draft_tp,
+        weights=query.draft_weights,
+        own_on=named.gpu.peak if named.draft_keeps_format(query) else None,
+    )
+    check_head(query.draft, target)
+    check_vocabulary(engine, draft, target)
+    if query.draft_tp is None:
+        allowed = largest_degree(draft.model, tp // dp) * dp
+        if allowed != tp:
+            draft = replace(draft, tensor_parallel=allowed)
+    degree = draft.tensor_parallel
+    attention_degree = degree // dp if degree == tp else degree
+    check_tensor_parallel(draft.model, attention_degree, "--draft-tp")
+    if degree > tp:
+        raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", degree)
+    return draft
 
 
 def _machine(query: Query, named: Named, placed: Placed) -> Machine:

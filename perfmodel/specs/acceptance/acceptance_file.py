@@ -88,6 +88,7 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
 
 
 def _rows(path: Path) -> tuple[AcceptanceRow, ...]:
+    """The rows of a file, each with its source. Raises InputError for two rows about the same."""
     parsed = files.parse(AcceptanceFile, files.read_mapping(path), str(path))
     rows: dict[object, AcceptanceRow] = {}
     for number, row in enumerate(parsed.rows):

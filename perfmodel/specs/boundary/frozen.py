@@ -69,6 +69,7 @@ def annotations(struct: type[Struct]) -> dict[str, Any]:
 
 
 def _plain(value: Any, exclude_defaults: bool, exclude_none: bool) -> Any:
+    """A record as mappings and lists of plain values, as a file states it."""
     if isinstance(value, Struct):
         left_out = defaults(type(value)) if exclude_defaults else {}
         values = {name: getattr(value, name) for name in value.__struct_fields__}

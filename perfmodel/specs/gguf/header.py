@@ -93,6 +93,7 @@ class _Cursor:
         return one_line(self.data[start : start + size].decode("utf-8", "replace"))
 
     def value(self, type_number: int) -> Any:
+        """The value at the cursor. type_number: that of GGUF's specification (ggml, docs/gguf.md)."""
         if type_number == _STRING:
             return self.text()
         if type_number == _ARRAY:
@@ -102,6 +103,7 @@ class _Cursor:
         return self.number(_CODES[type_number])
 
     def array(self) -> list[Any] | None:
+        """The items of a list; None if it is longer than `MOST_KEPT`, as are vocabularies."""
         type_number = self.number("I")
         count = self.count(MOST_ITEMS, "items of a list")
         if type_number == _ARRAY:
@@ -126,6 +128,7 @@ class _Cursor:
         self.skip(at - self.at)
 
     def tensor(self) -> Tensor:
+        """Shape and format of a tensor; its offset in the file is skipped."""
         dimensions = self.number("I")
         if not 1 <= dimensions <= 4:
             raise self.bad(f"tensors of 1 to 4 dimensions, given {dimensions}")
@@ -152,6 +155,7 @@ def read_header(path: Path) -> Header:
 
 
 def _read(path: Path) -> Header:
+    """The header of one file. Raises InputError with the place of a fault."""
     cursor = _Cursor(path, read_head(path, MOST_BYTES))
     if cursor.data[:4] != b"GGUF":
         raise cursor.bad("it does not begin with GGUF")

@@ -46,6 +46,10 @@ def from_gguf(path: Path) -> tuple[ModelSpec, list[str]]:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
+    """The model of a file. changed, size: time in ns and bytes, with which a changed file is read again.
+
+    Raises InputError if the tensors have another number of parameters than the shape that was read.
+    """
     reader = _Reader(path, read_header(path))
     spec = files.parse(ModelSpec, reader.fields(), str(path))
     counted = sum(tensor.values for tensor in reader.counted)

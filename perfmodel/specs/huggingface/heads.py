@@ -112,6 +112,7 @@ def _kind(data: dict[str, Any]) -> str | None:
 
 
 def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
+    """The head of a config.json. Raises InputError for a kind that is not modelled."""
     if kind == "dflare":
         raise keys.bad(
             "architectures",

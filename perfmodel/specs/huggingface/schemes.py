@@ -125,6 +125,7 @@ def _quark(q: Keys) -> Scheme:
 
 
 def _quark_format(part: Keys) -> str:
+    """Format of AMD Quark's layers, from the types of weights and inputs. Raises InputError for another."""
     weight = part.mapping("weight")
     inputs = part.mapping("input_tensors")
     if weight is None:

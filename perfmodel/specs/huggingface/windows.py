@@ -71,6 +71,7 @@ def windowed(keys: Keys, layers: int, windows: Windows) -> Fields:
 
 
 def _slides_but_every(keys: Keys, layers: int, windows: Windows) -> Fields:
+    """Layers that slide, except every n-th one, by a pattern or a period of the file."""
     names = ("sliding_window_pattern", "_sliding_window_pattern")
     name = next((name for name in names if keys.data.get(name) is not None), names[0])
     pattern = keys.data.get(name)
