@@ -23,32 +23,19 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from perfmodel.validate.decoder.triton_attention import (
-    MERGED,
-    ROW_TILE,
-    _combine,
-    _split,
-    launch,
-    tile_of,
-)
-from perfmodel.validate.decoder.triton_pointwise import (
-    BLOCK,
-    EXPERT_BLOCK,
-    _add_norm,
-    _copy_tokens,
-    _expert_rows,
-    _rotate,
-    _silu_mul,
-)
+from perfmodel.validate.decoder.kernels.best import SEARCHED, WARPS as SEARCH_WARPS, _best
+from perfmodel.validate.decoder.kernels.combine import MERGED, _combine
+from perfmodel.validate.decoder.kernels.copy_tokens import _copy_tokens
+from perfmodel.validate.decoder.kernels.expert_rows import BLOCK_K, BLOCK_M, _expert_rows
+from perfmodel.validate.decoder.kernels.norm import _add_norm
+from perfmodel.validate.decoder.kernels.page_scores import _page_scores
+from perfmodel.validate.decoder.kernels.rotate import _rotate
+from perfmodel.validate.decoder.kernels.silu import BLOCK, _silu_mul
+from perfmodel.validate.decoder.kernels.split_kv import _split
+from perfmodel.validate.decoder.kernels.token_scores import _token_scores
+from perfmodel.validate.decoder.triton_attention import ROW_TILE, launch, tile_of
 from perfmodel.validate.decoder.triton_product import SUMMED, _add_parts, _few_rows, product_launch
-from perfmodel.validate.decoder.triton_selection import (
-    SEARCH_WARPS,
-    SEARCHED,
-    TILE,
-    _best,
-    _page_scores,
-    _token_scores,
-)
+from perfmodel.validate.decoder.triton_selection import TILE
 from perfmodel.validate.decoder.tuning import Tuning
 
 PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
@@ -135,7 +122,7 @@ def cases() -> Iterator[Case]:
     yield Case(_rotate, "into cache and scratch", rotated | {"NORM": False, "CACHED": True}, 1)
     yield Case(_rotate, "with head norms", rotated | {"NORM": True, "CACHED": True}, 1)
     yield Case(_copy_tokens, "a commit", {"BATCH": 24, "HEADS": 8, "D": 128, "BLOCK": 128}, 1)
-    experts = {"K": 2048, "M": 1536, "BLOCK_M": EXPERT_BLOCK[0], "BLOCK_K": EXPERT_BLOCK[1]}
+    experts = {"K": 2048, "M": 1536, "BLOCK_M": BLOCK_M, "BLOCK_K": BLOCK_K}
     yield Case(_expert_rows, "experts of Qwen3-30B-A3B", experts, 4)
     for rows in (5, 24, 64, 100):
         sizes, parts = product_launch(rows, 4096, 4096)

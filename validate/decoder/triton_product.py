@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from perfmodel.validate.decoder.kernels.fp8_rows import rows_to_fp8
 from perfmodel.validate.decoder.triton_attention import tile_of
-from perfmodel.validate.decoder.triton_pointwise import rows_to_fp8
 
 MAX_ROWS = 128
 """Most rows. The library's product fills the device from about as many on."""
@@ -39,9 +39,16 @@ def _few_rows(  # type: ignore[no-untyped-def]
     INPUTS: tl.constexpr,
     BIAS: tl.constexpr,
 ):
-    """Program (outputs, part): the scaled product over PART inputs, and in the first part the bias.
+    """Program (tile of outputs, part of the inputs): TILE outputs of all rows, over PART inputs, scaled; the
+    first part adds the bias.
 
-    The sum over tiles is kept outside the matrix instruction, which has fewer bits than float32 for it.
+    - x: [rows, K] fp8, contiguous, and x_scale: [rows].
+    - codes: the matrix, [N, K] fp8, contiguous, and scale: [N].
+    - bias: [N], read if BIAS.
+    - out: [parts, rows, N].
+
+    PAD: at least `rows`. INPUTS: of a tile. The sum over tiles is kept outside the matrix instruction, which
+    has fewer bits than float32 for it.
     """
     part = tl.program_id(1)
     first = tl.program_id(0).to(tl.int64) * TILE
@@ -68,7 +75,7 @@ def _few_rows(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Program (stretch): the sum of all parts."""
+    """Program (stretch): BLOCK values of out [count], each the sum over parts [PARTS, count]."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     inside = at < count

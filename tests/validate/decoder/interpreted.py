@@ -25,8 +25,9 @@ from perfmodel.validate.decoder import (
     make_decoder,
 )
 from perfmodel.validate.decoder.fp8 import FP8, by_row, to_fp8
+from perfmodel.validate.decoder.kernels.fp8_rows import rows_to_fp8
 from perfmodel.validate.decoder.pointwise import Pointwise
-from perfmodel.validate.decoder.triton_pointwise import Fused, rows_to_fp8
+from perfmodel.validate.decoder.triton_pointwise import Fused
 from perfmodel.validate.decoder.triton_product import scaled_product
 from tests.validate.decoder.test_attention import check, inputs
 from tests.validate.tiny_model import tiny_spec

@@ -40,7 +40,7 @@ COMPILED = """
 import sys
 sys.path[:0] = [{root!r}, {root!r} + "/benchmarks"]
 import kernels
-from perfmodel.validate.decoder.triton_attention import _split
+from perfmodel.validate.decoder.kernels.split_kv import _split
 from perfmodel.validate.decoder.triton_product import _few_rows
 for case in kernels.cases():
     for capability, most in kernels.SHARED_BYTES.items():

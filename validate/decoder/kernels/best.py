@@ -1,0 +1,113 @@
+"""The units (pages or tokens) with the largest scores."""
+
+import triton
+import triton.language as tl
+
+from perfmodel.validate.decoder.kernels.split_kv import UNSEEN
+
+SEARCHED = 8192
+"""Most scores per step of the search."""
+WARPS = 16
+LEAST = tl.constexpr(-(2**31))
+"""The least of the integers among which `_best` searches."""
+
+
+@triton.jit
+def _ordered(vote_at, t, units):  # type: ignore[no-untyped-def]
+    """Integers [t] with the order of the votes, which are floats; the least one beyond the end."""
+    bits = tl.load(vote_at + t, mask=t < units).to(tl.int32, bitcast=True)
+    return tl.where(t < units, tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), LEAST)
+
+
+@triton.jit
+def _vote(  # type: ignore[no-untyped-def]
+    score_at, vote_at, lse_at, length, pair, units, tiles, ROWS: tl.constexpr, PAD: tl.constexpr
+):
+    """Store each unit's vote: the sum of its attention weights over all rows; -1 beyond the length."""
+    rows = tl.arange(0, PAD)
+    top = tl.full((PAD,), UNSEEN, tl.float32)
+    total = tl.zeros((PAD,), tl.float32)
+    for tile in range(tiles):
+        lse = tl.load(lse_at + (pair * tiles + tile) * ROWS + rows, mask=rows < ROWS, other=UNSEEN)
+        higher = tl.maximum(top, lse)
+        total = total * tl.exp(top - higher) + tl.exp(lse - higher)
+        top = higher
+    whole = top + tl.log(total)
+    for start in range(0, units, 64):
+        t = start + tl.arange(0, 64)
+        there = (rows < ROWS)[:, None] & (t < length)[None, :]
+        score = tl.load(
+            score_at + (pair * ROWS + rows[:, None]) * units + t[None, :], mask=there, other=UNSEEN
+        )
+        vote = tl.sum(tl.where(there, tl.exp(score - whole[:, None]), 0.0), axis=0)
+        tl.store(vote_at + pair * units + t, tl.where(t < length, vote, -1.0), mask=t < units)
+
+
+@triton.jit
+def _threshold(vote_at, units, COUNT: tl.constexpr, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The largest integer that COUNT units reach, found two of its bits at a time.
+
+    Each step counts the units that reach three values. The counts are added in one sum, 21 bits each.
+    """
+    low = tl.full((), LEAST, tl.int64)
+    for done in range(0, 32, 2):
+        step = tl.full((), 1, tl.int64) << (30 - done)
+        reach = tl.zeros((), tl.int64)
+        for start in range(0, units, TILE):
+            key = _ordered(vote_at, start + tl.arange(0, TILE), units)
+            counts = tl.zeros((TILE,), tl.int64)
+            for nth in tl.static_range(1, 4):
+                counts += (key >= (low + nth * step).to(tl.int32)).to(tl.int64) << 21 * (nth - 1)
+            reach += tl.sum(counts, axis=0)
+        for nth in tl.static_range(3):
+            low += tl.where(((reach >> 21 * nth) & 0x1FFFFF) >= COUNT, step, 0)
+    return low.to(tl.int32)
+
+
+@triton.jit
+def _best(  # type: ignore[no-untyped-def]
+    score_at,
+    vote_at,
+    lse_at,
+    lengths_at,
+    index_at,
+    units,
+    tiles,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PAD: tl.constexpr,
+    COUNT: tl.constexpr,
+    TILE: tl.constexpr,
+    VOTES: tl.constexpr,
+):
+    """Program (sequence x KV head): the COUNT units with the largest votes in rising order, the first of
+    equals.
+
+    - vote: [sequences x HEADS, units] float32. If VOTES, it is computed here and stored first.
+    - score: [sequences x HEADS, ROWS, units] and lse: [sequences x HEADS, tiles, ROWS], of `_token_scores`;
+      lengths: [sequences], cached tokens. The three are read if VOTES.
+    - index: [sequences x HEADS, COUNT] int32, the numbers of the units.
+
+    TILE: votes that are read at a time. PAD: at least ROWS.
+    """
+    pair = tl.program_id(0).to(tl.int64)
+    if VOTES:
+        length = tl.load(lengths_at + pair // HEADS).to(tl.int32)
+        _vote(score_at, vote_at, lse_at, length, pair, units, tiles, ROWS, PAD)
+        tl.debug_barrier()
+    vote_at = vote_at + pair * units
+    low = _threshold(vote_at, units, COUNT, TILE)
+    above = tl.zeros((), tl.int32)
+    index_at = index_at + pair * COUNT
+    for start in range(0, units, TILE):
+        above += tl.sum((_ordered(vote_at, start + tl.arange(0, TILE), units) > low).to(tl.int32), axis=0)
+    taken = tl.zeros((), tl.int32)
+    equal = tl.zeros((), tl.int32)
+    for start in range(0, units, TILE):
+        t = start + tl.arange(0, TILE)
+        key = _ordered(vote_at, t, units)
+        same = (key == low).to(tl.int32)
+        take = ((key > low) | ((same != 0) & (equal + tl.cumsum(same, axis=0) <= COUNT - above))).to(tl.int32)
+        tl.store(index_at + (taken + tl.cumsum(take, axis=0) - 1), t, mask=take != 0)
+        taken += tl.sum(take, axis=0)
+        equal += tl.sum(same, axis=0)

@@ -1,0 +1,36 @@
+"""The gated activation: SiLU of one half, times the other."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 1024
+"""Values of a program."""
+WARPS = 4
+
+
+@triton.jit
+def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Program (row, stretch): BLOCK values of SiLU(gate), rounded to the output's type, times up.
+
+    - gate_up: [rows, 2 x INNER], contiguous: gate, then up.
+    - out: [rows, INNER].
+    """
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < INNER
+    gate = tl.load(gate_up_at + row * 2 * INNER + at, mask=inside).to(tl.float32)
+    up = tl.load(gate_up_at + row * 2 * INNER + INNER + at, mask=inside).to(tl.float32)
+    gated = (gate / (1.0 + tl.exp(-gate))).to(out_at.dtype.element_ty).to(tl.float32)
+    tl.store(out_at + row * INNER + at, (gated * up).to(out_at.dtype.element_ty), mask=inside)
+
+
+def silu_mul(gate_up: Tensor) -> Tensor:
+    """See `Pointwise.silu_mul`."""
+    inner = gate_up.shape[-1] // 2
+    gate_up = gate_up.contiguous()
+    out = gate_up.new_empty(*gate_up.shape[:-1], inner)
+    _silu_mul[(out.numel() // inner, triton.cdiv(inner, BLOCK))](
+        gate_up, out, INNER=inner, BLOCK=BLOCK, num_warps=WARPS
+    )
+    return out
