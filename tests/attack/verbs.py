@@ -89,7 +89,7 @@ WORK = (
     "studies.engines.make",
     "cli.accuracy.write_all",
     "cli.calibrate.write_all",
-    "cli.measure.write",
+    "cli.report.write",
 )
 """Calls of perfmodel.validate with which minutes of work begin, or which write into the source tree: a
 command that gets as far has accepted all its options, and ends there. What such work leaves behind the suite

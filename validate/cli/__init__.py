@@ -8,7 +8,9 @@ from perfmodel.validate.cli.check import check
 from perfmodel.validate.cli.compare import compare
 from perfmodel.validate.cli.engine import engine
 from perfmodel.validate.cli.generate import generate
-from perfmodel.validate.cli.measure import finish, measure, microbench, plans, report, run
+from perfmodel.validate.cli.measure import finish, measure, microbench, plans
+from perfmodel.validate.cli.report import report
+from perfmodel.validate.cli.run import run
 
 app = App("Measure, calibrate and compare predictions with measurements.")
 for verb, example in {

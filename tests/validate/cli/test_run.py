@@ -12,7 +12,7 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
-from perfmodel.validate.cli.measure import closing
+from perfmodel.validate.cli.run import closing
 from perfmodel.validate.records import RESULTS, Record, code_version, latest, records
 from tests.validate.programs import write_program
 from tests.validate.tiny_plan import BLOCK, measured, with_rows, write_plan

@@ -1,0 +1,140 @@
+"""Timing of a plan's kernels and points for a command: it warns, times, prints and reads the record."""
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+
+from perfmodel.cli.output import table
+from perfmodel.specs import load_gpu
+from perfmodel.validate.accuracy import report as page
+from perfmodel.validate.accuracy.compare import calibration_of, compare_record
+from perfmodel.validate.harness.estimate import check as check_plan, fitting
+from perfmodel.validate.records import Plan, Record, load_plan, machine_folder, read_record
+
+BUSY_SHARE = 0.15
+"""Share of busy CPUs before a measurement above which a warning is given."""
+SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
+"""Figures that the terminal shows; `report` has them all."""
+
+
+def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
+    """The plan with the command line's changes. With `known` False, the device file is not read, because it
+    is yet to be measured.
+    """
+    plan = load_plan(name)
+    if hardware is not None and known:
+        load_gpu(hardware)
+    changes = {"hardware": hardware, "threads": threads}
+    return plan.replace(**{key: value for key, value in changes.items() if value is not None})
+
+
+def time_kernels(
+    plan: Plan,
+    machine: str,
+    resume: bool,
+    results: Path,
+    only: tuple[str, ...] = (),
+    minutes: float | None = None,
+) -> Record | None:
+    """The record of a plan's kernels; None on ranks other than 0."""
+    from perfmodel.validate.harness.micro.run import run_micro
+
+    run = partial(run_micro, plan, machine, resume=resume, results=results, only=only)
+    return _record(plan, minutes, run)
+
+
+def time_points(
+    plan: Plan,
+    machine: str,
+    calibration: str | None,
+    resume: bool,
+    results: Path,
+    hardware: str | None = None,
+    minutes: float | None = None,
+) -> Record | None:
+    """The record of a plan's points, printed with predictions; None on ranks other than 0.
+
+    hardware: the device of the predictions, if it was measured and differs from the plan's.
+    """
+    from perfmodel.validate.harness.measure import run_plan
+
+    folder = machine_folder(machine, results)
+    device = hardware or plan.hardware
+    check_plan(plan.replace(hardware=device), calibration)
+    header = {"hardware": _recorded_name(device, folder)}
+    if calibration:
+        header["calibration"] = _recorded_name(calibration, folder)
+    if plan.device == "cuda":
+        plan = _fitting(plan, calibration)
+    run = partial(run_plan, plan, machine, resume=resume, results=results, header=header)
+    record = _record(plan, minutes, run)
+    if record is not None:
+        _show_record(record, calibration)
+        if len(record.rows) < len(plan.runs()):
+            click.echo(
+                f"stopped after {len(record.rows)} of {len(plan.runs())} rows: --minutes {minutes:g}",
+                err=True,
+            )
+        click.echo(f"record: {record.path}")
+    return record
+
+
+def failed(record: Record | None) -> int:
+    """Exit status of a measurement: 1 if a row of the record failed."""
+    return int(record is not None and any(row.status == "failed" for row in record.rows))
+
+
+def _fitting(plan: Plan, calibration: str | None) -> Plan:
+    """The plan with the points that fit its device; says how many do not."""
+    fits = fitting(plan, calibration)
+    left_out = len(plan.points()) - len(fits.points())
+    if left_out:
+        click.echo(f"{left_out} points do not fit {plan.hardware} and are left out", err=True)
+    return fits
+
+
+def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
+    """The record of a run; None on ranks other than 0. Warns first if the machine is busy.
+
+    measured: times until a `deadline` of the monotonic clock, and returns the path of the record.
+    """
+    from perfmodel.validate.harness.environment import busy_share
+
+    busy = busy_share() if plan.device == "cpu" else 0.0
+    if busy > BUSY_SHARE:
+        effect = "the times will be of them too" if plan.threads != 1 else "the clock leaves their turns out"
+        click.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: {effect}", err=True)
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    try:
+        path = measured(deadline=deadline)
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted: every finished row is kept; go on with --resume", err=True)
+        raise
+    return read_record(path) if path else None
+
+
+def _recorded_name(name: str, folder: Path) -> str:
+    """The name that a record keeps for a file: without the path in the record's own folder; other names
+    unchanged.
+    """
+    path = Path(name)
+    if path.is_file() and path.resolve().parent == folder.resolve():
+        return path.name
+    return name
+
+
+def _show_record(record: Record, calibration: str | None) -> None:
+    """Predicted and measured times of a record, and its faults."""
+    used = calibration_of(record, None, calibration)
+    cells = compare_record(record, used)
+    click.echo(f"{record.name}: predicted with {used.name} / measured / error")
+    table(*page.point_table(cells, SHOWN))
+    table(*page.error_table(cells, SHOWN))
+    for line in page.below_bounds(cells):
+        click.echo(f"WARNING: {line}", err=True)
+    for row in record.failures():
+        click.echo(f"{row.key}: {row.status}: {row.error}")
