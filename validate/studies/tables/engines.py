@@ -1,0 +1,51 @@
+"""Tables of serving engines: steps and ratios of the rows to which their constants are fitted."""
+
+from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
+from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.tables.cells import (
+    INTERVAL_HEAD,
+    Record,
+    Rows,
+    coverage_cells,
+    figures,
+    right_of_all,
+)
+
+
+def engines(record: Record) -> Rows:
+    """Step times by engine and by held-out group."""
+    names = ["groups", "rows", "mean error %", "of groups %", "bias %", "worst %"]
+    yield ["T_T, held out", *names, *INTERVAL_HEAD]
+    for relation, fold in STEP_FOLDS.items():
+        by_engine = record["engines"]["steps"][relation]
+        for engine, title in ENGINES.items():
+            if errors := by_engine.get(engine):
+                cells = figures(errors, "groups", "rows", "mape", "groups_mape", "bias", "worst")
+                yield [f"{title}, by {fold.words}", *cells, *coverage_cells(errors)]
+
+
+def engine_cells(record: Record) -> Rows:
+    """Step times by engine, device and model. Each degree is predicted without its rows."""
+    yield ["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"]
+    for name, errors in sorted(record["engines"]["cells"].items()):
+        engine, model, device = name.split(" ")
+        cells = figures(errors, "groups", "rows", "groups_mape", "bias", "worst")
+        yield [f"{ENGINES[engine]}, {device}, {model}", *cells]
+
+
+def engine_ratios(record: Record) -> Rows:
+    """The ratio of an iteration to a baseline step, and the correct side of 1 of the speedup."""
+    yield [
+        *("iteration/step, held out", "rows", "mean error %", "bias %", "worst %"),
+        *(*INTERVAL_HEAD, "correct verdict", "certain but wrong"),
+    ]
+    engines = record["engines"]
+    for by, fold in RATIO_FOLDS.items():
+        for engine, title in ENGINES.items():
+            errors = engines["ratios"][by].get(engine)
+            if errors is None:
+                continue
+            side = engines["sides"][by][engine]
+            cells = figures(errors, "rows", "mape", "bias", "worst")
+            wrong = f"{side['sure_and_wrong']} of {side['sure']}"
+            yield [f"{title}, by {fold.words}", *cells, *coverage_cells(errors), right_of_all(side), wrong]

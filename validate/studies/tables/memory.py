@@ -1,0 +1,30 @@
+"""The table of KV tokens: what the account of memory predicts, and what engines logged."""
+
+from perfmodel.validate.studies.memory import FAR as FAR_TOKENS, NEAR as NEAR_TOKENS
+from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.tables.cells import Record, Rows, figures, percent
+
+MEMORY_MODES = {"shipped": "as shipped", "held_out": "its source left out"}
+"""Numbers of the account -> their words."""
+
+
+def memory(record: Record) -> Rows:
+    """KV tokens by engine, as shipped and with fitted numbers from other sources."""
+    near = f"share of logs within {percent(NEAR_TOKENS, 0)} %, %"
+    far = f"share of logs within {percent(FAR_TOKENS, 0)} %, %"
+    yield [
+        "KV tokens",
+        "logs",
+        "sources",
+        "median error %",
+        "bias %",
+        near,
+        far,
+        "error that 90 % of logs do not exceed, %",
+    ]
+    for engine, logs in record.get("memory", {}).items():
+        counts = figures(logs, "rows", "sources")
+        title = ENGINES.get(engine, engine)
+        for mode, words in MEMORY_MODES.items():
+            cells = figures(logs[mode], "median", "bias", "near", "far", "p90", digits=0)
+            yield [f"{title}, {words}", *counts, *cells]

@@ -1,0 +1,80 @@
+"""Tables of public runs: errors of sources left out, coverage of intervals, and choices."""
+
+from typing import Any
+
+from perfmodel.specs import COVERAGE
+from perfmodel.validate.studies.tables.cells import Record, Rows, figures, percent
+
+FIGURE_HEADINGS = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
+"""Figure of a public run -> its heading."""
+OF_STEPS = ("device", "model", "new", "data")
+"""Prefixes of parts that are shown for steps only."""
+CLASS_HEADINGS = {
+    "step own": "step, kernels or steps of the device itself",
+    "step borrowed": "step, kernels of another device",
+    "step llamacpp": "step, llama.cpp",
+    "step other_engine": "step, constants of another engine",
+    "step mlx": "step, MLX",
+    "speedup known": "speedup, kind of draft measured in the engine",
+    "speedup new": "speedup, kind of draft never measured in the engine",
+    "speedup llamacpp": "speedup, llama.cpp",
+    "speedup other_engine": "speedup, constants of another engine",
+    "speedup mlx": "speedup, MLX's own kernels",
+    "speedup mlx-dspark": "speedup, mlx-dspark",
+}
+"""Figure and class of an error -> its heading."""
+
+
+def sources(record: Record, by_draft: bool = False) -> Rows:
+    """The headline: held-out sources, by engine and by the data of other sources."""
+    yield [
+        *("whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"),
+        *("in 90% interval %", "in it, as shipped %", "its ± % (median)", "worst source %"),
+    ]
+    names = "rows", "sources", "error", "macro", "shipped", "inside", "inside_shipped", "width"
+    for figure, heading in FIGURE_HEADINGS.items():
+        for name, errors in record["sources"][figure].items():
+            if name.startswith("draft") != by_draft or not _is_shown(figure, name):
+                continue
+            worst = errors["worst"]
+            worst_source = f"{percent(worst['error'], 0)} ({worst['source']})"
+            yield [f"{heading}, {name}", *figures(errors, *names, digits=0), worst_source]
+
+
+def _is_shown(figure: str, part: str) -> bool:
+    """Whether a part of the rows of a figure has a line of its own."""
+    return figure == "step" or not part.startswith(OF_STEPS)
+
+
+def coverage(record: Record) -> Rows:
+    """Intervals by class: each source is judged by a width that was fitted without it."""
+    yield [
+        *("class", "rows", "sources", "mean error %", "± %", "± over error"),
+        *(f"in {COVERAGE:.0%} interval %", "of sources %"),
+        *("rows with those left out by judgement", "in it %"),
+    ]
+    for figure, classes in record["sources"]["coverage"].items():
+        for name, covered in classes.items():
+            heading = CLASS_HEADINGS[f"{figure} {name}"]
+            errors = figures(covered, "rows", "sources", "error", "width", digits=0)
+            inside = figures(covered, "inside", "inside_sources", "all_rows", "inside_all", digits=0)
+            yield [heading, *errors, f"{covered['ratio']:.1f}", *inside]
+
+
+def choices(record: Record) -> Rows:
+    """What was chosen with the sources in sight."""
+    yield ["choice", "value"]
+    chosen = record["sources"]["choices"]
+    yield ["sources in sight", ", ".join(chosen["sources"])]
+    for name, value in chosen["choices"].items():
+        yield [name.replace("_", " "), _in_words(value)]
+
+
+def _in_words(value: Any) -> str:
+    """A choice as one cell."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_in_words(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        are_names = not value or isinstance(value[0], str)
+        return ", ".join(value) if are_names else " ".join(map(_in_words, value))
+    return f"{value:g}"

@@ -1,0 +1,34 @@
+"""Tables of served runs: their times under load, by study and by held-out group."""
+
+from perfmodel.specs import COVERAGE
+from perfmodel.validate.studies.tables.cells import Record, Rows, figures, percent
+from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
+
+SERVED_HEAD = (
+    *("runs", "sources", *(f"{name} %" for name in SERVED.values()), "TPOT bias %", "growth of TPOT %"),
+    *(f"in {COVERAGE:.0%} interval %: TPOT", "throughput", "TTFT", "correct verdict"),
+)
+
+
+def traffic(record: Record) -> Rows:
+    """The table of the short page: by study and by engine, with its draft length held out."""
+    yield ["a served run, its draft length left out", *SERVED_HEAD]
+    yield from _served(record["traffic"]["length"])
+
+
+def served_runs(record: Record) -> Rows:
+    """All served runs, by study and by held-out group."""
+    yield ["served runs", *SERVED_HEAD]
+    for by, fold in record["traffic"].items():
+        yield from _served(fold, f"; {by} left out")
+
+
+def _served(fold: Record, words: str = "") -> Rows:
+    lines = {**fold["studies"], **fold["engines"], "all": fold["all"]}
+    for name, errors in lines.items():
+        counts = figures(errors, "rows", "sources")
+        means = figures(errors["mape"], *SERVED)
+        growth = figures(errors, "growth")
+        inside = figures(errors["inside"], *errors["inside"], digits=0)
+        verdicts = f"{errors['right']} of {errors['asked']}" if errors["asked"] else "-"
+        yield [name + words, *counts, *means, percent(errors["bias"]), *growth, *inside, verdicts]
