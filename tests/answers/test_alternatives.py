@@ -110,3 +110,19 @@ def test_a_model_that_no_node_holds_gets_the_fewest_nodes() -> None:
     alone = traffic("kimi-k2", "h100", tp=24, dp=24, ep=24, draft="eagle3", **load)
     row = next(row for row in alone.rows if row.gamma == p.gamma)
     assert p.tpot_s == pytest.approx(row.tpot_s.mean)
+
+
+def test_smaller_weights_are_tried_on_every_kind_of_device() -> None:
+    """The best kind with FP8 weights need not be the best one without."""
+    question = {"model": "llama-3.3-70b", "context": 8192, "gpus": 8, "draft": ["ngram"]}
+    answer = advise(hardware="h100,h200", price=(2.5, 3.5), **question)
+    named = alternative(answer, "With --weights fp8 ")
+    kinds = {"h100": 2.5, "h200": 3.5}
+    costs = {
+        kind: advise(hardware=kind, price=price, weights="fp8", **question).chosen.cost_per_million_tokens
+        for kind, price in kinds.items()
+    }
+    assert f" on {min(costs, key=costs.get)}, " in named.text
+    gain = answer.chosen.cost_per_million_tokens / min(costs.values())
+    assert f"{gain:.2f} times as good" in named.text
+    assert "-FP8 " in named.line

@@ -61,7 +61,10 @@ class Move(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A switch of the server, and the speedup with it at the best draft length."""
+    """A switch of the server, and the speedup with it at the best draft length.
+
+    switch: in the words of the command line. changes: the changed argument of the question, by its name.
+    """
 
     switch: str
     gamma: int

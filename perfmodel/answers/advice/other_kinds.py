@@ -1,0 +1,52 @@
+"""The choice among several kinds of device, and FP8 weights on each of them."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from perfmodel.answers.advice.advice import Advice
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.at_batches import at_batches
+from perfmodel.answers.advice.ranking import ALIKE
+from perfmodel.answers.advice.smaller_weights import SMALLER, may_be_smaller
+from perfmodel.answers.advice.under_load import under_load
+from perfmodel.errors import InputError
+
+
+def of_one_kind(question: AdviseQuery) -> Advice:
+    """The answer for one kind of device."""
+    return under_load(question) if question.has_load else at_batches(question)
+
+
+def cost_of(answer: Advice) -> float:
+    """Sorts the answers for several kinds of device, the best first: by price, else by the objective."""
+    p = answer.chosen
+    assert p is not None
+    if answer.objective.name == "latency":
+        return p.tpot_s
+    if p.cost_per_million_tokens is not None:
+        return p.cost_per_million_tokens
+    return 1.0 / p.throughput_tokens_per_s_per_device
+
+
+def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: Advice) -> tuple[Alternative, ...]:
+    """The best choice with FP8 weights on any kind of device; none where it is hardly better."""
+    answers = []
+    for question in kinds:
+        if may_be_smaller(question):
+            with suppress(InputError):
+                answers.append(of_one_kind(replace(question, weights=SMALLER)))
+    feasible = [a for a in answers if a.chosen is not None]
+    if not feasible:
+        return ()
+    smaller = min(feasible, key=cost_of)
+    gain = cost_of(best) / cost_of(smaller)
+    p = smaller.chosen
+    if gain <= 1.0 + ALIKE or p is None:
+        return ()
+    draft = f"{p.draft}, gamma {p.gamma}" if p.gamma else "no draft"
+    text = f"With --weights {SMALLER} {gain:.2f} times as good: {p.layout} on {p.hardware}, {draft}"
+    word = "" if smaller.calibration is None else smaller.calibration.stack.partition(" ")[0]
+    line = None if smaller.serve is None else smaller.serve.lines.get(word)
+    return (Alternative(f"{text}, batch {p.batch}", p.replicas, line),)
