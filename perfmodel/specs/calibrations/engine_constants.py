@@ -74,7 +74,12 @@ class EngineConstants(Frozen):
 
     gemm_efficiency: Annotated[
         Curves | None,
-        Declared("linear", "param_load", "factor", "share of the roofline that GEMMs reach, for both shares"),
+        Declared(
+            "linear",
+            "param_load",
+            "factor",
+            "share of the roofline that GEMMs reach, both in loading and in computing",
+        ),
     ] = None
     gemm_factor: Annotated[
         Constant, Declared("linear", "param_load", "factor", "multiplies `gemm_efficiency`")
