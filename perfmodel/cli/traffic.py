@@ -6,13 +6,11 @@ from perfmodel.answers.load.draft_limits import DraftLimits
 from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.mixed_classes import ClassRow
 from perfmodel.answers.load.offload import Offload
-from perfmodel.answers.load.pools import Pools
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.rollout import RolloutRow
 from perfmodel.answers.load.traffic import Traffic, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow, saturation_note
-from perfmodel.answers.load.two_pools import PoolRow
 from perfmodel.answers.text import (
     NONE,
     clients,
@@ -25,6 +23,7 @@ from perfmodel.answers.text import (
 from perfmodel.cli.commands import Json, command, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
+from perfmodel.cli.traffic_pools import say_pools, share_text
 from perfmodel.queueing.policies import in_words
 
 COLUMNS = (
@@ -65,44 +64,6 @@ def app(question: TrafficQuery, json: Json = False) -> None:
     show(traffic(question), json, _print)
 
 
-POOLS = (
-    "load",
-    "draft tokens",
-    Column("decode batch", spare=3),
-    "TPOT",
-    Column("p99", spare=2),
-    "TTFT",
-    "p99",
-    Column("queue", spare=5),
-    Column("prefill", spare=5),
-    Column("transfer", spare=4),
-    Column("step", spare=6),
-    "P used",
-    "D used",
-    "SLO",
-    "tokens/s/GPU",
-)
-
-
-def _pools(a: Pools) -> None:
-    """The answer about two pools."""
-    say(a.sentence, "bold")
-    table(POOLS, [_pool_cells(row) for row in a.rows])
-    if a.best.tpot_interval is not None:
-        low, high = map(seconds, a.best.tpot_interval)
-        say(f"90 % interval of TPOT with {in_words(a.best.gamma)}: {low} to {high}")
-    say(f"{a.transfer_bytes / 1e6:.3g} MB of cache on a device for each prompt; link: {a.transfer_source}")
-    if a.prefix_hit_rate is not None:
-        say(f"{a.prefix_hit_rate:.0%} of the prompt tokens are found in the caches of the prefill pool")
-    prefill, decode = a.best_split[a.best.gamma]
-    sizes = [each.partition("x")[2] for each in (a.prefill, a.decode)]
-    gpus = a.prefill_gpus + a.decode_gpus
-    say(f"highest rate of {gpus} GPUs: --prefill {prefill}x{sizes[0]} --decode {decode}x{sizes[1]}")
-    for note in a.notes:
-        say(note)
-    say("the same GPUs as one pool in the decode layout, each server with its share of the load:", "bold")
-
-
 def _offload(a: Offload) -> str:
     """Reading from a tier against computing again."""
     kept = f"{a.bytes_per_token:,.0f} bytes per token on a device"
@@ -111,20 +72,9 @@ def _offload(a: Offload) -> str:
     return f"{a.sentence}; {kept}; {a.source}"
 
 
-def _pool_cells(row: PoolRow) -> tuple[str, ...]:
-    load = f"{row.request_rate:.3g}/s" if row.clients is None else clients(round(row.clients))
-    first = (row.ttft_s, row.ttft_p99_s)
-    parts = (row.queue_s, row.prefill_s, row.transfer_s, row.first_step_s)
-    times = map(seconds, (row.tpot_s, row.tpot_p99_s, *first, *parts))
-    used = (f"{row.prefill_used:.0%}", f"{row.decode_used:.0%}")
-    batch = f"{row.decode_batch:.1f}"
-    rate = f"{row.output_tokens_per_s_per_gpu:.0f}" + (" (saturated)" if row.saturated else "")
-    return (load, str(row.gamma), batch, *times, *used, _share(row.slo_share), rate)
-
-
 def _print(a: Traffic) -> None:
     if a.pools is not None:
-        _pools(a.pools)
+        say_pools(a.pools)
     names_draft = a.drafts or a.verdict == "unknown_acceptance"
     drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if names_draft else ""
     say(f"{a.model} on {devices(a.hardware, a.tp)}{drafting}", "bold")
@@ -232,12 +182,8 @@ def _cells(row: TrafficRow) -> tuple[str, ...]:
     first = (_time(row.ttft_s, "mean"), _time(row.ttft_s, "p99"))
     each = tuple(_time(row.tpot_s, name) for name in ("mean", "p50", "p90", "p99"))
     whole = (_time(row.e2e_s, "mean"), f"{row.output_tokens_per_s:,.0f}")
-    shares = (_share(row.slo_share), _share(row.prefix_hit_rate), _share(row.kv_share))
+    shares = (share_text(row.slo_share), share_text(row.prefix_hit_rate), share_text(row.kv_share))
     return (*load, *first, *each, *whole, *shares, _replicas(row))
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{share:.0%}"
 
 
 def _replicas(row: TrafficRow) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.load.pools import Pools
-from perfmodel.answers.load.two_pools import PoolRow
+from perfmodel.answers.load.pool_row import PoolRow
+from perfmodel.answers.load.pools_answer import Pools
 from perfmodel.errors import InputError
 
 ASKED: dict[str, Any] = {

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.load.pool_question import Instances
-from perfmodel.answers.load.two_pools import Prompts, TwoPools
+from perfmodel.answers.load.pool_state import Prompts
+from perfmodel.answers.load.two_pools import TwoPools
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.steps import StepTimes
 

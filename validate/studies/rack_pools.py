@@ -4,8 +4,9 @@ per second, and the ratio of the pools.
 
 from typing import Any
 
+from perfmodel.answers.load.pool_prices import prompting_of, prompts_of
 from perfmodel.answers.load.pool_question import Instances
-from perfmodel.answers.load.pools import pools_of, prompting_of, prompts_of
+from perfmodel.answers.load.pools import pools_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.speculation import Workload, predict
 from perfmodel.validate.studies.rack_rows import (

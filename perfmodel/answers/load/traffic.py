@@ -14,7 +14,9 @@ from perfmodel.answers.load.fewer_seats import of_default, of_seats
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
 from perfmodel.answers.load.mixed_classes import ClassRow
 from perfmodel.answers.load.offload import Offload, offload_of
-from perfmodel.answers.load.pools import Pools, one_server, pools_of, tier_of_prefill
+from perfmodel.answers.load.pools import pools_of
+from perfmodel.answers.load.pools_answer import Pools
+from perfmodel.answers.load.pools_as_one import one_server, tier_of_prefill
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.rollout import AgedServer, RolloutRow, rollouts
 from perfmodel.answers.load.rows_by_load import Priced, choices_of, completed, replica_of

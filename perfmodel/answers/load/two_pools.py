@@ -5,18 +5,19 @@ answer requests (Little's law), a prefill instance is a queue with one server (K
 arrivals). TTFT = queue + prompt + transfer of the caches + first decode step.
 """
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from perfmodel.answers.load.pool_question import Instances
+from perfmodel.answers.load.pool_row import PoolRow
+from perfmodel.answers.load.pool_state import PoolState, PoolTimes, Prompts
 from perfmodel.answers.load.slo import slo_share
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.moments import Moments, sometimes, uniform
 from perfmodel.queueing.per_token import per_token
-from perfmodel.queueing.served_load import whole_answer
 from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 60
@@ -24,93 +25,6 @@ MOST_USED = 0.999
 """Share of a pool's capacity up to which a queue has a length."""
 FIXED = Moments(0.0)
 ONCE = np.ones(1)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolRow:
-    """One load and draft length. Rates are of all devices; batches of one decode instance.
-
-    queue_s, prefill_s, transfer_s, first_step_s: parts of the mean TTFT. prefill_used, decode_used: load over
-    capacity. limits: the pool with the smaller capacity. saturated: more requests arrive than a pool serves;
-    the rate is then the capacity. slo_share: share of requests within all limits, None without limits.
-    tpot_interval: 90 % interval of the mean TPOT, None where no error is known.
-    """
-
-    request_rate: float
-    clients: float | None
-    gamma: int
-    decode_batch: float
-    decode_batch_per_gpu: float
-    tpot_s: float
-    tpot_p90_s: float
-    tpot_p99_s: float
-    ttft_s: float
-    ttft_p90_s: float
-    ttft_p99_s: float
-    queue_s: float
-    prefill_s: float
-    transfer_s: float
-    first_step_s: float
-    prefill_used: float
-    decode_used: float
-    limits: str
-    saturated: bool
-    slo_share: float | None
-    output_tokens_per_s: float
-    output_tokens_per_s_per_gpu: float
-    tpot_interval: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Prompts:
-    """Prompts on one prefill instance. alone_s: of one prompt alone. each_s: of a prompt in full passes. cv:
-    coefficient of variation of the tokens that are read. hit_rate: share of prompt tokens that a prefix cache
-    holds; None without one.
-    """
-
-    alone_s: float
-    each_s: float
-    cv: float = 0.0
-    hit_rate: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PoolTimes:
-    """Times of a request over requests, in seconds."""
-
-    ttft: Moments
-    tpot: Moments
-    lengths: Lengths
-
-    @property
-    def e2e(self) -> Moments:
-        """Time to the last token."""
-        return whole_answer(self.lengths, self.ttft, self.tpot)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolState:
-    """Both pools at a rate of all requests. batch: decoding requests of one instance. step_s: its iteration.
-    used: load of the prefill pool over its capacity. waiting_s: of clients in front of full pools.
-    """
-
-    rate: float
-    batch: float
-    step_s: float
-    tpot_s: float
-    ttft_s: float
-    queue_s: float
-    used: float
-    waiting_s: float = 0.0
-
-    def between(self, other: "PoolState", share: float) -> "PoolState":
-        """A share of the way to another state."""
-        ends = zip(astuple(self), astuple(other), strict=True)
-        return PoolState(*(low + share * (high - low) for low, high in ends))
-
-    def waited(self, seconds: float) -> "PoolState":
-        """The state with a wait in front of the pools."""
-        return replace(self, ttft_s=self.ttft_s + seconds, waiting_s=seconds)
 
 
 @dataclass(frozen=True)

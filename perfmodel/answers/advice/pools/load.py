@@ -19,8 +19,9 @@ from perfmodel.answers.advice.pools.pairs import (
 from perfmodel.answers.advice.pools.servers import PoolServer, servers_for
 from perfmodel.answers.advice.servers_needed import HEADROOM, OUT_OF_STEP
 from perfmodel.answers.load.pool_question import Instances
+from perfmodel.answers.load.pool_row import PoolRow
 from perfmodel.answers.load.slo import SHARE_WANTED
-from perfmodel.answers.load.two_pools import PoolRow, TwoPools
+from perfmodel.answers.load.two_pools import TwoPools
 from perfmodel.answers.text import clients, request_rate
 from perfmodel.operations import Array
 from perfmodel.queueing.closed_form import mean_tpot_s

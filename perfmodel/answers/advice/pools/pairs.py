@@ -13,7 +13,7 @@ import numpy as np
 
 from perfmodel.answers.advice.pools.instances import Drafting, Instance
 from perfmodel.answers.advice.servers_needed import HEADROOM
-from perfmodel.answers.load.pools import two_pools
+from perfmodel.answers.load.pool_prices import two_pools
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.two_pools import TwoPools
 from perfmodel.queueing.steps import StepTimes

@@ -9,8 +9,8 @@ import numpy as np
 
 from perfmodel.answers.advice.pools.instances import Drafting, Instance
 from perfmodel.answers.advice.servers_needed import HEADROOM
+from perfmodel.answers.load.pool_prices import limits_of
 from perfmodel.answers.load.pool_question import Instances
-from perfmodel.answers.load.pools import limits_of
 from perfmodel.answers.load.slo import SHARE_WANTED, slo_share
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array

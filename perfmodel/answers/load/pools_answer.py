@@ -1,0 +1,48 @@
+"""The answer about two pools, and its best row in words."""
+
+from dataclasses import dataclass
+
+from perfmodel.answers.load.pool_row import PoolRow
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Two pools. ratio: prefill devices for each decode device at which both are full, by draft length.
+    transfer_bytes: cache of a prompt on one decode device. best_split: by draft length, the instances of both
+    pools of these sizes that serve the highest rate on as many devices. prefix_hit_rate: share of prompt
+    tokens that the caches of the prefill pool hold; None without any.
+    """
+
+    prefill: str
+    decode: str
+    prefill_gpus: int
+    decode_gpus: int
+    rows: tuple[PoolRow, ...]
+    ratio: dict[int, float]
+    best_split: dict[int, tuple[int, int]]
+    transfer_bytes: float
+    transfer_source: str
+    prefix_hit_rate: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def best(self) -> PoolRow:
+        """The row of the most output tokens per second at the last load; at equal rates that of the least
+        time per token.
+        """
+        last = [row for row in self.rows if row.clients == self.rows[-1].clients]
+        lengths = len(self.ratio)
+        return max(last[-lengths:], key=lambda row: (round(row.output_tokens_per_s, 6), -row.tpot_s))
+
+    @property
+    def sentence(self) -> str:
+        """The best row and the ratio of the pools in words."""
+        row = self.best
+        plain = self.ratio[0]
+        drafted = self.ratio[row.gamma]
+        drafting = f"gamma {row.gamma}" if row.gamma else "no draft"
+        each = f"{row.output_tokens_per_s_per_gpu:.0f} tokens/s per GPU, limited by {row.limits}"
+        needed = f"{plain:.2f} prefill GPUs per decode GPU"
+        ratios = f"{needed} without a draft, {drafted:.2f} with it" if row.gamma else needed
+        where = f"Prefill {self.prefill}, decode {self.decode}"
+        return f"{where}: {drafting}, {each}; full pools need {ratios}"
