@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.costs.experts import Experts
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.kinds.attention import AttentionOp
 from perfmodel.costs.kinds.experts import ExpertsOp
@@ -34,25 +33,6 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
     attention = count(graphs, batch=3.0, query=3.0)["attention (full)"]
     assert attention.work_items == 3 * 8
     assert attention.padded_items == 4 * 8
-
-
-def experts(popularity: float) -> Experts:
-    return Experts(WEIGHT_FORMATS["bf16"], 1, 2, 128, 4, 0.0, 0.0, 0.0, 0.0, 0.0, popularity, 1)
-
-
-def test_popular_experts_are_touched_less() -> None:
-    """4 of 128: at a = 1 the b is 1/31, so that t tokens touch 128 t / (31 + t); even ones 128 (1 -
-    (31/32)^t).
-    """
-    tokens = np.array([1.0, 31.0, 93.0])
-    evenly = 128 * (1 - (31 / 32) ** tokens)
-    b = 1 / ((32 / 31) ** 0.5 - 1)
-    assert experts(1.0).touched(tokens) == pytest.approx([4, 64, 96])
-    expected = 128 * (1 - (1 + tokens / b) ** -2)
-    assert experts(2.0).touched(tokens) == pytest.approx(expected)
-    assert experts(0.0).touched(tokens) == pytest.approx(evenly)
-    assert experts(1e9).touched(tokens) == pytest.approx(evenly, rel=1e-6)
-    assert experts(1e9).touched(tokens) == pytest.approx(experts(0.0).touched(tokens), rel=1e-6)
 
 
 def test_expert_kernels_add_loading_to_computing() -> None:

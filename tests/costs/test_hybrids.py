@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from perfmodel.costs import shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
+from perfmodel.specs import load_model
 from perfmodel.specs.huggingface import from_config
 from perfmodel.speculation import memory_of
-from tests.costs.machines import count, device_shard
+from tests.costs.machines import BF16, count, device_shard, tiny
 from tests.specs.configs import sizes
 from tests.speculation import scenarios
 
@@ -301,3 +303,27 @@ def test_layers_that_read_the_cache_of_another_by_hand() -> None:
     assert weights["qkv (shared) (sliding)"] == 5 * 64 * 8 * 16 * 2
     assert spec.intermediate_size == 96 * 18 // 12  # the last 6 are twice as wide
     assert spec.table_params == 12 * 101 * 8
+
+
+def test_devices_share_the_side_of_a_further_projection_that_its_family_splits() -> None:
+    """Jamba's projections of the state: one has its inputs on both devices, the other its outputs."""
+    sides = ("inputs", "outputs", "none")
+    size = {"inputs": 96, "outputs": 40, "layers": 2}
+    projections = [{"name": f"state_{side}", "split": side} | size for side in sides]
+    model = tiny(projections=projections)
+    linears = shard(model, 2, BF16).linears
+    columns = {one.name: one.columns for one in linears}
+    weights = {one.name: one.weight_bytes for one in linears}
+    assert [columns[f"state_{side}"] for side in sides] == [80, 40, 80]
+    half = 2 * 2 * 96 * 40 / 2
+    assert [weights[f"state_{side}"] for side in sides] == [half, half, 2 * half]
+
+
+def test_layers_of_a_latent_without_rotation_read_the_latent_alone() -> None:
+    """DeepSeek-V3 with 15 of its 61 layers without the 64 rotated values beside the latent of 512."""
+    model = load_model("deepseek-v3")
+    assert model.mla
+    mixed = model.replace(mla=model.mla.replace(unrotated_layers=15))
+    rotated, unrotated = shard(mixed, 1, BF16).attentions
+    assert [rotated.layers, rotated.layout.values_per_token] == [46, 576]
+    assert [unrotated.layers, unrotated.layout.values_per_token] == [15, 512]
