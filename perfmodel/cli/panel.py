@@ -94,6 +94,8 @@ def several(answers: Sequence[WhatIf], queries: Sequence[Query] = ()) -> None:
     """
     say(_subject(answers[0].query), "bold")
     table(COLUMNS, [_cells(a) for a in answers])
+    if typical := next((a.typical for a in answers if a.typical is not None), None):
+        say(f"a speedup from low to high is that {typical.of_its_kind}; not decided until measured")
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
     for a, query in zip(answers[:MOST_VERSIONED], queries, strict=False):
         if older := _older_version(a, query):
@@ -116,7 +118,8 @@ def _cells(a: WhatIf) -> tuple[str, ...]:
     if a.gamma_optimal is not None:
         best_gamma = f"{a.gamma_optimal} ({ratio_text(a.speedup_at_gamma_optimal)})"
     point = (f"{q.batch}", context_text(q.context), f"{q.gamma}")
-    verdict = (CELLS[a.verdict], ratio_text(a.speedup))
+    speedup = a.typical.range if a.typical is not None else ratio_text(a.speedup)
+    verdict = (CELLS[a.verdict], speedup)
     pace = (seconds(a.ar_tpot_s), seconds(a.tpot_s), throughput)
     return (*point, *verdict, *pace, best_gamma, fit(a.memory.fits, a.memory.max_batch))
 

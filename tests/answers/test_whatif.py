@@ -11,6 +11,7 @@ import pytest
 from perfmodel.answers.point.inflection import InflectionQuery, inflection
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
+from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library
@@ -205,6 +206,11 @@ def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays
             assert whatif(unknown, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9
     alpha = f"{a.break_even_alpha:.2f}"
     assert a.headline() == f"Undecided: {a.typical.sentence}; pays from alpha {alpha} (gamma {gamma})"
+
+
+def test_a_narrow_range_of_a_typical_draft_has_more_digits() -> None:
+    assert TypicalGain("dspark", (0.48, 0.84), (1.0, 1.012), "").range == "1.00x to 1.01x"
+    assert TypicalGain("dspark", (0.48, 0.84), (1.0, 1.1), "").range == "1.0x to 1.1x"
 
 
 def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() -> None:

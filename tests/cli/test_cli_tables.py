@@ -136,6 +136,16 @@ def test_a_table_says_that_an_older_version_has_another_verdict(capsys) -> None:
     assert "version at batch 1, context 500, gamma 3: SGLang 0.5.13, the newest fitted; 0.5.5: 0.7" in out
 
 
+def test_a_table_without_an_acceptance_has_the_range_of_a_typical_draft(capsys) -> None:
+    out = run(
+        capsys, *shlex.split("whatif -m qwen3-next-80b-a3b --hardware h200 --tp 2 -b 1,32 -c 4k --draft mtp")
+    )
+    ranges = re.findall(r"unknown +(\d\.\dx to \d\.\dx) ", out)
+    assert len(ranges) == 2
+    assert ranges[0] != ranges[1]
+    assert "a speedup from low to high is that with a typical mtp draft (first token accepted at" in out
+
+
 def test_a_simpler_layout_that_is_nearly_as_good_is_named(capsys) -> None:
     command = "advise -m qwen3-235b-a22b-2507 --hardware 4xh200 --weights fp8-block -c 32k --max-tpot-ms 25"
     text = run(capsys, *shlex.split(command))

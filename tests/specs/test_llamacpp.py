@@ -103,6 +103,21 @@ def test_a_repository_is_its_base_model_in_the_mix_of_the_file(
     assert not is_gguf(official)
 
 
+@pytest.mark.parametrize(
+    "placed",
+    [
+        {"cpu_moe": 18, "host_bandwidth": 50},
+        {"gpu_layers": 30, "host_bandwidth": 50},
+        {"layer_split": 2},
+    ],
+)
+def test_a_placement_that_only_llama_cpp_has_names_the_engine(placed: dict[str, float]) -> None:
+    question = ("gpt-oss-120b", "rtx-pro-6000", 1, 4096, 0)
+    named = whatif(*question, engine="llamacpp", **placed)  # type: ignore[arg-type]
+    assert whatif(*question, **placed).ar_tpot_s == named.ar_tpot_s  # type: ignore[arg-type]
+    assert whatif(*question).ar_tpot_s != whatif(*question, engine="llamacpp").ar_tpot_s
+
+
 def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
     """gpt-oss-120b: 4 of 128 experts a token in each of 36 layers, 3 matrices of 2880 x 2880 at 4.25 bits."""
     layer = 128 * 3 * 2880**2 * 4.25 / 8

@@ -41,8 +41,7 @@ class Named(Immutable):
         calibration = calibration_of(
             gpu, question.engine, question.calibration, **_kind_of_file(question, target)
         )
-        shares = question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None
-        if shares or gpu.in_turn:
+        if _in_turn(question) or gpu.in_turn:
             gpu = _shared(question, gpu, engine_of(calibration))
         conversion = conversion_of(calibration)
         if conversion is not None and not file:
@@ -100,11 +99,16 @@ class Named(Immutable):
         )
 
 
+def _in_turn(question: CommonOptions) -> bool:
+    """Whether devices, or a device and the host, compute in turn, as llama.cpp alone lets them."""
+    return question.layer_split > 1 or question.cpu_moe > 0 or question.gpu_layers is not None
+
+
 def _kind_of_file(question: CommonOptions, target: ModelSpec) -> dict[str, bool]:
-    """Whether the weights of a question are a GGUF file, or a checkpoint of MLX."""
+    """Whether the weights of a question are a GGUF file, also by its placement, or a checkpoint of MLX."""
     format_word = (question.weights or target.weights).partition(",")[0].lower()
     served_as_file = is_gguf(question.model) or ollama_tag(question.model)
-    gguf = served_as_file or (question.weights and of_mix(format_word))
+    gguf = served_as_file or (question.weights and of_mix(format_word)) or _in_turn(question)
     return {"gguf": bool(gguf), "mlx": of_bits(format_word) is not None}
 
 

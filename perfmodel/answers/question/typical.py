@@ -68,19 +68,27 @@ class TypicalGain:
     @property
     def text(self) -> str:
         """``1.3x to 2.2x with a typical eagle3 draft (first token accepted at 0.62 to 0.83)``."""
-        low, high = self.speedups
-        return f"{low:.1f}x to {high:.1f}x {self._with}"
+        return f"{self.range} {self.of_its_kind}"
+
+    @property
+    def range(self) -> str:
+        """``1.3x to 2.2x``, or with more digits where both would be the same."""
+        low, high = (f"{speedup:.1f}x" for speedup in self.speedups)
+        if low == high:
+            low, high = (f"{speedup:.2f}x" for speedup in self.speedups)
+        return f"{low} to {high}"
 
     @property
     def sentence(self) -> str:
         """``likely 1.3x to 2.2x with a typical eagle3 draft (...); not decided until measured``."""
         likely = f"likely {self.text}"
         if self.speedups[1] <= 1.0:
-            likely = f"no draft length is likely to pay {self._with}"
+            likely = f"no draft length is likely to pay {self.of_its_kind}"
         return f"{likely}; not decided until measured"
 
     @property
-    def _with(self) -> str:
+    def of_its_kind(self) -> str:
+        """``with a typical eagle3 draft (first token accepted at 0.62 to 0.83)``."""
         low, high = self.first_rates
         return f"with a typical {self.draft} draft (first token accepted at {low:.2f} to {high:.2f})"
 
