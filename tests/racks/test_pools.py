@@ -265,3 +265,11 @@ def test_the_interval_of_tpot_is_that_of_one_pool_where_no_request_meets_another
     assert busy is not None
     assert calm[1] / calm[0] == pytest.approx(high / low, rel=2e-3)
     assert busy[1] / busy[0] > 1.1 * high / low
+
+
+def test_a_draft_of_the_decode_pool_alone_sends_no_cache_of_the_other_draft() -> None:
+    """A look-up sends the target's cache only; the prefill pool's MTP module has one layer more."""
+    alike = pools(request_rate=2)
+    other = pools(request_rate=2, decode_draft="ngram", gamma=3)
+    without = pools(request_rate=2, decode_draft="none", prefill_draft="none")
+    assert other.transfer_bytes == without.transfer_bytes < alike.transfer_bytes

@@ -151,7 +151,6 @@ def sent_bytes(question: TrafficQuery, decoding: Scenario, drafts: bool) -> floa
     """Cache of a prompt on one decode device, with that of the draft if both pools have it."""
     tokens = question.lengths.input_mean
     kept = float(decoding.target_shard.stored_kv_bytes(tokens))
-    same = question.decode_draft in ("run", "none", question.draft)
-    if same and runs_draft(question, drafts):
+    if runs_draft(question, drafts):
         kept += float(draft_stored_bytes(decoding.draft_shard, decoding.draft, tokens))
     return kept
