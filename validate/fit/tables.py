@@ -33,6 +33,7 @@ TEXT = {
     "mla_dtype",
     "model",
     "moe_dtype",
+    "nccl_dtype",
     "op_name",
 }
 """Columns that hold words; every other column holds numbers."""

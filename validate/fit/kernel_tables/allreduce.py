@@ -1,16 +1,17 @@
 """All-reduces: the seconds of a message of each size, by number of devices."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
 
-MESSAGES = (16384, 65536, 262144, 1048576, 8388608, 67108864)
+MESSAGES = tuple(4**n for n in range(7, 14))
 """Message bytes at which times are taken."""
 
 
 def allreduce_knots(tables: Tables) -> dict[int, list[tuple[float, float]]]:
     """By number of devices: (message bytes, seconds) of the fastest kernel of any engine and version at each
-    knot. Sizes are in values.
+    knot.
 
     Over PCIe the versions were measured on servers that differ up to tenfold; the fastest has peer access.
     """
@@ -19,9 +20,9 @@ def allreduce_knots(tables: Tables) -> dict[int, list[tuple[float, float]]]:
     for engine, name in (*sources, ("nccl", "nccl_perf")):
         for version in tables.versions("comm", engine, name):
             calls = _allreduce_calls(tables.read("comm", engine, version, name))
-            columns = (calls[c].tolist() for c in ("num_gpus", "message_size", "seconds"))
-            for devices, values, seconds in zip(*columns, strict=True):
-                size = 2.0 * values
+            sizes = calls["message_size"] * _bytes_per_value(calls)
+            columns = (calls["num_gpus"].tolist(), sizes.tolist(), calls["seconds"].tolist())
+            for devices, size, seconds in zip(*columns, strict=True):
                 by_size = fastest.setdefault(int(devices), {})
                 by_size[size] = min(seconds, by_size.get(size, seconds))
     return {devices: _message_knots(by_size) for devices, by_size in sorted(fastest.items())}
@@ -34,6 +35,13 @@ def _allreduce_calls(table: Table) -> Table:
     if "kernel_source" in table:
         keep &= np.char.find(table["kernel_source"].astype(str), "eager") < 0
     return where(table, keep)
+
+
+def _bytes_per_value(calls: Table) -> NDArray[np.float64]:
+    """Bytes of the values in which the tables count a message: of 16 bits, and in NCCL's tables also of 8."""
+    if "nccl_dtype" not in calls:
+        return np.full(len(calls["seconds"]), 2.0)
+    return np.where(calls["nccl_dtype"] == "int8", 1.0, 2.0)
 
 
 def _message_knots(by_size: dict[float, float]) -> list[tuple[float, float]]:
