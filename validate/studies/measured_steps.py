@@ -5,8 +5,8 @@ other constants stay.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class MeasuredStep:
     values: Mapping[str, float]
     off: float = 0.0
     gamma: int = 0
+    _logs: dict[tuple[float, ...], float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.places = [p.place for p in self.constants.parameters if p.place in FREE]
@@ -107,11 +108,20 @@ class MeasuredStep:
         return self._predict(by) - self._predicted_log
 
     def _predict(self, by: Mapping[str, float]) -> float:
-        """Logarithm of the time or ratio if the logarithms of its constants change by `by`."""
+        """Logarithm of the time or ratio if the logarithms of its constants change by `by`.
+        Folds have many in common.
+        """
+        changes = tuple(by.get(place, 0.0) for place in self.places)
+        if changes not in self._logs:
+            self._logs[changes] = self._log_with(changes)
+        return self._logs[changes]
+
+    def _log_with(self, changes: Sequence[float]) -> float:
+        """The same for changes in the order of `places`."""
         values = {**self.values}
-        for place in self.places:
+        for place, change in zip(self.places, changes, strict=True):
             before = values.get(place, FREE[place].expected)
-            values[place] = before * math.exp(by.get(place, 0.0))
+            values[place] = before * math.exp(change)
         s = with_calibration(self.scenario, self.constants.calibration(values))
         if self.is_ratio:
             gains = speedups(s, self.batch, self.context, np.array([self.gamma]))

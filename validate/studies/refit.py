@@ -67,6 +67,8 @@ LONGEST_STEP = 1.5
 """The longest step of a logarithm."""
 STEPS_WITH_SAME_SLOPES = 3
 """Gauss-Newton steps with the same slopes, which take most of the time."""
+SMALL_STEP = 1e-3
+"""Longest step of a logarithm after which a fit ends early."""
 LOG_STEP = 0.02
 """Step of a finite difference, in the logarithm of a constant."""
 
@@ -115,6 +117,8 @@ def refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, flo
         pull = -slopes.T @ weights @ errors + to_neutral
         step = np.linalg.solve(precision, pull)
         changes = changes + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+        if done > EVEN_STEPS and np.abs(step).max() < SMALL_STEP:
+            break
     return dict(zip(places, changes.tolist(), strict=True))
 
 
