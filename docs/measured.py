@@ -11,7 +11,8 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.speculation import inflection_context
-from perfmodel.validate.accuracy.compare import Cell, compare_record
+from perfmodel.validate.accuracy.cells import Cell
+from perfmodel.validate.accuracy.compare import compare_record
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.accuracy.report import error_table, point_table
 from perfmodel.validate.records import Record, load_plan, read_record, records

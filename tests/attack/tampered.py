@@ -12,7 +12,7 @@ from unittest import mock
 from perfmodel.errors import InputError
 from perfmodel.reading import data_folder
 from perfmodel.specs import files
-from perfmodel.validate.accuracy.compare import UNGATED
+from perfmodel.validate.accuracy.sets import UNGATED
 from perfmodel.validate.studies import gate, inputs as module
 from tests.attack import hostile, watch
 

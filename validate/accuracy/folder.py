@@ -12,7 +12,9 @@ from perfmodel.errors import InputError, as_names, one_line
 from perfmodel.reading import read_head
 from perfmodel.specs import Calibration, files, load_calibration, load_gpu
 from perfmodel.speculation import with_calibration
-from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record, error
+from perfmodel.validate.accuracy.cells import Cell
+from perfmodel.validate.accuracy.compare import calibration_of, compare_record
+from perfmodel.validate.accuracy.partitions import error
 from perfmodel.validate.engine.calibrate import speedup_pairs
 from perfmodel.validate.engine.fit import EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record

@@ -9,15 +9,10 @@ from typing import Any
 from perfmodel.errors import InputError
 from perfmodel.specs import Calibration
 from perfmodel.speculation import inflection_context
-from perfmodel.validate.accuracy.compare import (
-    LABELS,
-    Cell,
-    calibration_of,
-    compare_record,
-    error,
-    file_label,
-)
+from perfmodel.validate.accuracy.cells import LABELS, Cell, file_label
+from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.accuracy.markdown import table
+from perfmodel.validate.accuracy.partitions import error
 from perfmodel.validate.fit.counted_points import scenario_of
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.fit.folds import FOLDS

@@ -46,7 +46,7 @@ def accuracy(
 
 def conclude(recorded: dict[str, Any], now: dict[str, Any], json: bool) -> None:
     """Prints what the gate finds, and exits with 1 if a figure or an input is not as recorded."""
-    from perfmodel.validate.accuracy.compare import SETS, gated_sets
+    from perfmodel.validate.accuracy.sets import SETS, gated_sets
     from perfmodel.validate.studies import gate
 
     faults = gate.faults(recorded, now)

@@ -10,7 +10,9 @@ from perfmodel.answers.text import seconds
 from perfmodel.cli.commands import Json, flagged
 from perfmodel.cli.output import Column, print_json, say, table
 from perfmodel.errors import unknown_name
-from perfmodel.validate.accuracy import compare as module
+from perfmodel.validate.accuracy import compare as comparison, partitions as parts
+from perfmodel.validate.accuracy.cells import Cell
+from perfmodel.validate.accuracy.sets import gated_sets, named_sets
 from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Sets
 from perfmodel.validate.records import RESULTS
 from perfmodel.writing import destination
@@ -46,8 +48,8 @@ def compare(
     if plot:
         destination(plot, ".png", ".svg", flag="--plot")
     where = results or RESULTS
-    chosen = module.named_sets(sets, where) if sets else module.gated_sets(where)
-    cells = module.compare(chosen, "held-out" if held_out else "shipped", calibration, where)
+    chosen = named_sets(sets, where) if sets else gated_sets(where)
+    cells = comparison.compare(chosen, "held-out" if held_out else "shipped", calibration, where)
     if row is not None:
         known = dict.fromkeys(c.point.row_id for c in cells)
         if row not in known:
@@ -60,8 +62,8 @@ def compare(
     if json:
         rows = [c.as_dict() for c in cells]
         partitions = {}
-        for name, of_partition in module.partitions(cells).items():
-            partitions[name] = asdict(module.error(of_partition))
+        for name, of_partition in parts.partitions(cells).items():
+            partitions[name] = asdict(parts.error(of_partition))
         return print_json({"schema_version": 2, "rows": rows, "partitions": partitions})
     if row is not None:
         _show_row(cells, held_out)
@@ -69,7 +71,7 @@ def compare(
         show_cells(cells)
 
 
-def _show_row(cells: list[module.Cell], held_out: bool) -> None:
+def _show_row(cells: list[Cell], held_out: bool) -> None:
     p = cells[0].point
     used = cells[0].calibration
     calibration = used
@@ -89,20 +91,20 @@ def _show_row(cells: list[module.Cell], held_out: bool) -> None:
     table(["", "measured", "predicted", "error"], rows)
 
 
-def _value(c: module.Cell, value: float) -> str:
+def _value(c: Cell, value: float) -> str:
     if c.quantity.endswith("_s"):
         return seconds(value)
     return f"{value:.2f}x"
 
 
-def show_cells(cells: list[module.Cell]) -> None:
+def show_cells(cells: list[Cell]) -> None:
     rows = []
-    for name, of_partition in module.partitions(cells, ("",)).items():
-        e = module.error(of_partition)
+    for name, of_partition in parts.partitions(cells, ("",)).items():
+        e = parts.error(of_partition)
         percents = [f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"]
         rows.append([name, f"{e.rows}", *percents])
     table(["partition", "rows", "mean %", "bias %", "worst %"], rows)
-    correct, speedups = module.correct_verdicts(cells)
+    correct, speedups = parts.correct_verdicts(cells)
     if speedups:
         click.echo(f"correct verdict (speedup above or below 1): {correct} of {speedups}")
     broken = [c for c in cells if c.below_bound]
@@ -119,7 +121,7 @@ def show_cells(cells: list[module.Cell]) -> None:
     table(columns, [_row(c) for c in by_error[:LARGEST]])
 
 
-def _row(c: module.Cell) -> list[str]:
+def _row(c: Cell) -> list[str]:
     fields = c.as_dict()
     place = [str(fields[key]) for key in PLACE]
     return [*place, f"{c.measured:.5g}", f"{c.predicted:.5g}", f"{100 * c.error:+.1f}"]

@@ -8,7 +8,8 @@ import click
 from perfmodel.answers.declaration import Argument
 from perfmodel.cli.commands import flagged
 from perfmodel.specs import Calibration, load_gpu
-from perfmodel.validate.accuracy.compare import Cell, compare_record
+from perfmodel.validate.accuracy.cells import Cell
+from perfmodel.validate.accuracy.compare import compare_record
 from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.cli.timing import failed, for_hardware, time_kernels, time_points
 from perfmodel.validate.harness.micro.write import destination_of, write_yaml

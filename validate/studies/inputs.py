@@ -12,7 +12,7 @@ from typing import Any
 from perfmodel.reading import read_bytes
 from perfmodel.specs import files
 from perfmodel.specs.boundary.units import FACTORS
-from perfmodel.validate.accuracy.compare import UNGATED
+from perfmodel.validate.accuracy.sets import UNGATED
 from perfmodel.validate.records import RESULTS
 
 VALIDATE = Path(__file__).parents[1]

@@ -14,16 +14,10 @@ import numpy as np
 from perfmodel.specs import Calibration, Scatter, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import Acceptance, Workload, predict, speedup_interval, speedups
-from perfmodel.validate.accuracy.compare import (
-    Cell,
-    Mode,
-    calibration_for,
-    compare,
-    correct_verdicts,
-    error,
-    gated_sets,
-    partitions,
-)
+from perfmodel.validate.accuracy.cells import Cell
+from perfmodel.validate.accuracy.compare import Mode, calibration_for, compare
+from perfmodel.validate.accuracy.partitions import correct_verdicts, error, partitions
+from perfmodel.validate.accuracy.sets import gated_sets
 from perfmodel.validate.fit.calibrate import other_error, report
 from perfmodel.validate.fit.counted_points import Array, scenario_of
 from perfmodel.validate.fit.errors import Errors

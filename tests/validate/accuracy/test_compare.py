@@ -13,13 +13,17 @@ from perfmodel.answers.question import Query
 from perfmodel.cli import run as perfmodel
 from perfmodel.errors import InputError
 from perfmodel.specs.published import published_points
-from perfmodel.validate.accuracy import compare as module, report
+from perfmodel.validate.accuracy import report
+from perfmodel.validate.accuracy.cells import LABELS, Cell
+from perfmodel.validate.accuracy.compare import compare
+from perfmodel.validate.accuracy.partitions import correct_verdicts, partitions
+from perfmodel.validate.accuracy.sets import SETS, gated_sets, named_sets, own_records
 from perfmodel.validate.cli import app
-from perfmodel.validate.records import Record, read_record, records
+from perfmodel.validate.records import Record, points as own_points, read_record, records
 from perfmodel.validate.records.checksum import stamped
 from tests.validate.tiny_plan import measured
 
-CELL = module.Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
+CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
 
 def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> None:
@@ -36,9 +40,9 @@ def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> 
 
 def test_an_overhead_that_ideal_does_not_have_is_no_error() -> None:
     """Tables of a set and of a machine's page leave the figure out."""
-    cells = module.compare(("magicdec",), calibration="ideal")
+    cells = compare(("magicdec",), calibration="ideal")
     assert {c.predicted for c in cells if c.quantity == "overhead_s"} == {0.0}
-    assert not [name for name in module.partitions(cells) if name.endswith("overhead_s")]
+    assert not [name for name in partitions(cells) if name.endswith("overhead_s")]
     figures = [row[0] for row in report.error_table(cells)[1]]
     assert "speedup" in " ".join(figures)
     assert not [name for name in figures if "overhead" in name]
@@ -64,11 +68,11 @@ def test_command_line(tmp_path) -> None:
 
 def test_own_records_are_compared_like_published_ones() -> None:
     """Predicted is what whatif answers; the baseline is timed twice, and the bound holds for both."""
-    records = module.own_records()
+    records = own_records()
     ((name, record),) = ((name, record) for name, record in records.items() if name.startswith("cpu-1/"))
-    points = module.own_points(record)
-    cells = module.compare((name,))
-    assert {c.quantity for c in cells} == {*module.LABELS} - {"speedup_alpha"}
+    points = own_points(record)
+    cells = compare((name,))
+    assert {c.quantity for c in cells} == {*LABELS} - {"speedup_alpha"}
     assert sum(c.quantity == "ar_tpot_s" for c in cells) == len(points) == 40
     p = points[0]
     query = Query(
@@ -91,8 +95,8 @@ def test_own_records_are_compared_like_published_ones() -> None:
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
 
 
-def cell(measured: float, predicted: float, quantity: str = "speedup", **point: object) -> module.Cell:
-    return module.Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")
+def cell(measured: float, predicted: float, quantity: str = "speedup", **point: object) -> Cell:
+    return Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")
 
 
 def test_inflections_of_a_grid() -> None:
@@ -111,14 +115,14 @@ def test_inflections_of_a_grid() -> None:
 def test_sides_and_bands() -> None:
     speedups = [cell(1.0, 1.1), cell(0.9, 1.0), cell(1.0, 0.99), cell(0.5, 0.4)]
     cells = [*speedups, cell(2.0, 2.0, "sd_tpot_s")]
-    assert module.correct_verdicts(cells) == (2, 4)
+    assert correct_verdicts(cells) == (2, 4)
     at = [cell(1.0, 1.0, context=context) for context in (7999, 8000, 31999, 32000)]
-    by_context = module.partitions(at, ("context",))
+    by_context = partitions(at, ("context",))
     bands = {name.split("/")[2]: len(rows) for name, rows in by_context.items()}
     assert bands == {"context < 8000": 1, "context < 32000": 2, "context >= 32000": 1}
-    assert module.partitions([cell(1.0, 0.0)], ("",)) == {}
+    assert partitions([cell(1.0, 0.0)], ("",)) == {}
     plain = cell(1.0, 1.0, draft=None, draft_kv=None)
-    parts = {name.split("/")[2] for name in module.partitions([plain])}
+    parts = {name.split("/")[2] for name in partitions([plain])}
     assert not any(name.startswith("draft") for name in parts)
 
 
@@ -135,9 +139,9 @@ def of_machine(machine: str, record: Record) -> Record:
 def test_records_of_ones_own_machine_enter_no_gate_of_the_shipped_ones(tmp_path) -> None:
     shipped = measured(tmp_path)
     local = of_machine("local-1", shipped)
-    assert module.gated_sets(tmp_path, bundled=tmp_path) == (*module.SETS, shipped.name)
-    assert module.gated_sets(tmp_path) == (*module.SETS, local.name, shipped.name)
-    assert module.named_sets(["t-1", shipped.name, "magicdec"], tmp_path) == (shipped.name, "magicdec")
+    assert gated_sets(tmp_path, bundled=tmp_path) == (*SETS, shipped.name)
+    assert gated_sets(tmp_path) == (*SETS, local.name, shipped.name)
+    assert named_sets(["t-1", shipped.name, "magicdec"], tmp_path) == (shipped.name, "magicdec")
 
 
 # The page of a machine: regenerated to the same bytes, and stale when a record is added.

@@ -5,7 +5,7 @@ import json
 from perfmodel.cli import run
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.published import published_points
-from perfmodel.validate.accuracy.compare import Cell
+from perfmodel.validate.accuracy.cells import Cell
 from perfmodel.validate.cli.acceptance import as_text, summary
 from perfmodel.validate.cli.compare import show_cells
 from perfmodel.validate.fit.calibrate import report_lines

@@ -1,7 +1,7 @@
 """Tables of research stacks: rows of the fitted calibrations, each predicted without its fold."""
 
 from perfmodel.specs import COVERAGE
-from perfmodel.validate.accuracy.compare import LABELS
+from perfmodel.validate.accuracy.cells import LABELS
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies.tables.cells import Record, Rows, figures, percent, right_of_all
 

@@ -1,0 +1,160 @@
+"""A measured figure next to its prediction, and the physical bound of its time.
+
+Predictions use the measured tokens per iteration, so they test time. ``speedup_alpha`` also models
+acceptance, if a published acceptance row has the same pair, budget and context.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
+from perfmodel.specs import Calibration, find_acceptance
+from perfmodel.specs.published import MeasuredPoint
+from perfmodel.speculation import Acceptance
+from perfmodel.validate.fit.counted_points import Array, PointSet
+
+LABELS = {
+    "target_s": "T_T",
+    "draft_s": "T_D",
+    "verify_s": "T_V",
+    "overhead_s": "overhead",
+    "ar_tpot_s": "baseline TPOT",
+    "sd_tpot_s": "TPOT",
+    "speedup": "speedup",
+    "speedup_alpha": "speedup, acceptance modelled too",
+}
+"""Quantity -> its heading in tables."""
+BOUNDED = {"target_s": "target_s", "draft_s": "draft_s", "verify_s": "verify_s", "ar_tpot_s": "target_s"}
+"""Quantity -> the pass that gives its physical lower bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One measured figure and its prediction.
+
+    fitted: whether the calibration was fitted to this device and stack. lower: the physical bound. binding:
+    whether the working set exceeds the last-level cache, so that the bound holds.
+    """
+
+    point: MeasuredPoint
+    quantity: str
+    measured: float
+    predicted: float
+    calibration: str
+    fitted: bool = False
+    lower: float | None = None
+    binding: bool = False
+
+    @property
+    def error(self) -> float:
+        """Signed relative error."""
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def below_bound(self) -> bool:
+        """Whether the time is faster than physics allows: the measurement, the spec or the count is wrong."""
+        return self.binding and self.lower is not None and self.measured < self.lower
+
+    @property
+    def name(self) -> str:
+        """``set/row/quantity``."""
+        return f"{self.point.set_name}/{self.point.row_id}/{self.quantity}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The cell for JSON."""
+        p = self.point
+        configuration = {
+            "set_name": p.set_name,
+            "row": p.row_id,
+            "quantity": self.quantity,
+            "hardware": file_label(p.hardware),
+            "stack": p.stack,
+            "target": file_label(p.target),
+            "draft": file_label(p.draft or ""),
+            "kv": p.read,
+            "batch": p.batch,
+            "context": p.context,
+            "gamma": p.gamma,
+            "tree": p.widths,
+        }
+        figures = {
+            "calibration": self.calibration,
+            "fitted": self.fitted,
+            "measured": self.measured,
+            "predicted": self.predicted,
+            "lower": self.lower,
+            "binding": self.binding,
+            "error": self.error,
+        }
+        return configuration | figures
+
+
+def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> list[Cell]:
+    """The cells of counted points and their predicted times."""
+    predicted = _predictions(points, times)
+    bounds = _bounds(points)
+    cells = []
+    for i, p in enumerate(points.points):
+        fitted = used.name == f"{p.hardware}.{p.stack}"
+        for quantity in LABELS:
+            measured = getattr(p, quantity.removesuffix("_alpha"))
+            value = float(predicted[quantity][i])
+            if measured is None or np.isnan(value):
+                continue
+            if quantity == "ar_tpot_s" and measured == p.target_s:
+                continue  # a baseline that was timed once is T_T
+            lower, binding = bounds.get((i, BOUNDED.get(quantity, "")), (None, False))
+            cells.append(Cell(p, quantity, measured, value, used.name, fitted, lower, binding))
+    return cells
+
+
+def _predictions(points: PointSet, times: dict[str, Array]) -> dict[str, Array]:
+    """Quantity -> its prediction for each point; NaN if a point lacks what it needs."""
+    iteration_s = points.iteration_s(times)
+    measured_tokens = np.array([p.tokens_per_iteration or np.nan for p in points.points])
+    modelled_tokens = np.array([_modelled_tokens(p) for p in points.points])
+    return times | {
+        "ar_tpot_s": times["target_s"],
+        "sd_tpot_s": iteration_s / measured_tokens,
+        "speedup": points.speedup(times),
+        "speedup_alpha": modelled_tokens * times["target_s"] / iteration_s,
+    }
+
+
+def file_label(name: str) -> str:
+    """The name inside a model or device file; other names unchanged."""
+    return Path(name).stem if name.endswith(".yaml") else name
+
+
+@cache
+def _modelled_tokens(p: MeasuredPoint) -> float:
+    """Tokens per iteration from a published acceptance row; NaN without one."""
+    if p.gamma is None or p.draft is None or p.draft_kv is None:
+        return float("nan")
+    kv = parse_kv(p.draft_kv)
+    try:
+        row = find_acceptance(p.target, p.draft, kv.name, kv.budget, p.context)
+    except InputError:
+        return float("nan")
+    return float(np.asarray(Acceptance.from_row(row).tokens_per_iteration(p.gamma)))
+
+
+def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
+    """(point, quantity) -> its physical lower bound, and whether its working set exceeds the last-level
+    cache.
+    """
+    bounds = {}
+    for group in points.groups:
+        cache = group.scenario.machine.gpu.last_level_cache
+        for quantity in group.passes:
+            lower_s = group.lower_s(quantity)
+            bytes_read = group.bytes_read(quantity)
+            for place, i in enumerate(group.index):
+                exceeds_cache = cache is None or bool(bytes_read[place] > cache.si)
+                bounds[int(i), quantity] = float(lower_s[place]), exceeds_cache
+    return bounds

@@ -1,0 +1,53 @@
+"""Parts of cells: by device, model, draft, KV method and context, and the errors and verdicts in a part."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from perfmodel.specs.published import MeasuredPoint
+from perfmodel.validate.accuracy.cells import Cell, file_label
+from perfmodel.validate.fit.errors import Errors, errors_of, same_side
+
+BANDS = ((8000, "context < 8000"), (32000, "context < 32000"), (10**9, "context >= 32000"))
+PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
+    "": lambda p: "",
+    "model": lambda p: f"/{file_label(p.target)}",
+    "draft": lambda p: f"/draft {file_label(p.draft)}" if p.draft else None,
+    "kv": lambda p: f"/{p.read}" if p.draft_kv else None,
+    "drafted": lambda p: "/trees" if p.widths else None,
+    "context": lambda p: "/" + next(name for end, name in BANDS if p.context < end),
+}
+"""Partitions of the cells of a set and device, each also split by quantity. None: the cell is in no part."""
+
+
+def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
+    """``set/device[/part]/quantity`` -> its cells. A prediction of 0, such as the overhead under ``ideal``,
+    has no error and no part.
+    """
+    cells_by_part: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if not cell.predicted > 0:
+            continue
+        device = f"{cell.point.set_name}/{file_label(cell.point.hardware)}"
+        for partition in by:
+            suffix = PARTITIONS[partition](cell.point)
+            if suffix is not None:
+                name = f"{device}{suffix}/{cell.quantity}"
+                cells_by_part.setdefault(name, []).append(cell)
+    return dict(sorted(cells_by_part.items()))
+
+
+def error(rows: Sequence[Any]) -> Errors:
+    """Errors of figures, each with its `predicted` and `measured`."""
+    predicted = np.array([row.predicted for row in rows])
+    measured = np.array([row.measured for row in rows])
+    errors = errors_of(predicted, measured)
+    assert errors is not None
+    return errors
+
+
+def correct_verdicts(cells: Iterable[Cell]) -> tuple[int, int]:
+    """Number of speedups with the predicted side of 1 equal to the measured one, and the number of all."""
+    correct = [same_side(c.predicted, c.measured) for c in cells if c.quantity == "speedup"]
+    return sum(correct), len(correct)
