@@ -58,6 +58,16 @@ def test_what_reads_a_run_finds_its_calibration(made, capsys) -> None:
     assert run(["validate", "calibrate", "--from-microbench", "t-1", "--hardware", "h100", *folder]) == 0
 
 
+def test_a_report_that_is_not_of_the_records_is_stale(made, capsys) -> None:
+    folder = ["--results", str(made)]
+    page = made / "t-1" / "report.md"
+    assert run(["validate", "report", "t-1", *folder]) == 0
+    page.write_text(page.read_text(encoding="utf-8") + "by hand", encoding="utf-8")
+    assert run(["validate", "report", "t-1", "--check", *folder]) == 1
+    assert "report.md: stale: run perfmodel validate report t-1" in capsys.readouterr().out
+    assert page.read_text(encoding="utf-8").endswith("by hand")
+
+
 def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     """Also where the code lies in somebody else's repository, whose commit says nothing of it."""
     monkeypatch.delenv("PERFMODEL_COMMIT", raising=False)
