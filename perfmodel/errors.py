@@ -82,7 +82,7 @@ def about_file(path: object) -> Iterator[None]:
 
 def one_line(text: str) -> str:
     """The text without line breaks and control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return " ".join("".join([c if c.isprintable() else " " for c in text]).split())
 
 
 def as_names(text: str) -> str:

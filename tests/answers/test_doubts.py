@@ -215,3 +215,13 @@ def test_a_device_without_fixed_costs_has_none_to_move() -> None:
     (read,) = (row for row in rows if row.input == "KV re-read factor of verification")
     answers = [pm.whatif(**question, gamma=3, calibration=calibration, kv_reread=n) for n in (1, 4)]
     assert [read.speedup_low, read.speedup_high] == [one.speedup for one in answers]
+
+
+def test_a_bridge_is_assumed_between_devices_but_not_for_one() -> None:
+    """An RTX 3090's bridge is sold apart and joins two; a third device communicates over PCIe."""
+    model = {"model": "qwen3-4b", "hardware": "rtx-3090", "engine": "vllm"}
+    assert "is assumed between" not in doubts_of("whatif", tp=1, **model)
+    assert "is assumed between the 2 devices" in doubts_of("whatif", tp=2, **model)
+    over_pcie = doubts_of("whatif", tp=4, **model)
+    assert "joins 2 devices: 4 communicate over PCIe" in over_pcie
+    assert "is assumed between" not in over_pcie

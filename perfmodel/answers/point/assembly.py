@@ -82,6 +82,9 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
         *of_power(scenario, batch),
         *_of_states(query, scenario, gamma, memory),
     )
+    ratios = CostRatios(float(prediction.draft_to_target), float(prediction.verify_to_target))
+    cache = kv_cache_of(scenario, gamma, query.memory_fraction)
+    best = best_batch(scenario, context, query.max_gamma, query.memory_fraction)
     figures = {name: np.asarray(getattr(prediction, name)).item() for name in FIGURES}
     return WhatIf(
         query=_resolved(query, scenario, gamma),
@@ -90,7 +93,7 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
         target_step=target_step,
         draft_step=draft_step,
         verify_step=verify_step,
-        cost_ratios=CostRatios(float(prediction.draft_to_target), float(prediction.verify_to_target)),
+        cost_ratios=ratios,
         acceptance=_accepted(scenario, prediction, gamma),
         **figures,
         **intervals,
@@ -98,9 +101,9 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
         **_set_up(scenario, prediction, context),
         **_lengths_and_engine(query, scenario, batch, gamma),
         memory=memory,
-        kv_cache=kv_cache_of(scenario, gamma, query.memory_fraction),
+        kv_cache=cache,
         calibration=Calibrated.of(scenario),
-        best=best_batch(scenario, context, query.max_gamma, query.memory_fraction),
+        best=best,
         **passes.energy(scenario),
         remedies=_remedies(query, scenario, prediction, word),
         warnings=doubts,
