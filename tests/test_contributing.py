@@ -35,7 +35,7 @@ def test_the_page_prints_what_it_shows() -> None:
     tests.
     """
     assert {str(Path(name).parent): Path(name).stem for name in FILES} == ONE_EACH
-    assert "python -m pytest tests/test_contract.py" in TEXT
+    assert "python -m pytest tests/contract" in TEXT
     assert GENERATE.filled(TEXT) == TEXT, "docs/contributing.md: run `make docs` and commit"
 
 
@@ -53,7 +53,7 @@ def test_files_that_break_the_contract_are_caught(tmp_path: Path) -> None:
     ):
         assert FILES[name].count(good) == 1
         (tmp_path / name).write_text(FILES[name].replace(good, bad), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "tests/test_contract.py", "-k", " or ".join(ONE_EACH.values())]
+    command = [sys.executable, "-m", "pytest", "tests/contract", "-k", " or ".join(ONE_EACH.values())]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     failed = re.findall(r"^FAILED [^[]*\[([\w-]*)", done.stdout, re.MULTILINE)
     assert set(ONE_EACH.values()) <= {id for test in failed for id in ONE_EACH.values() if id in test}, (
