@@ -8,11 +8,11 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import acceptance_library, files, short_name
-from tests.answers.test_advise import request
+from tests.answers.advise.questions import question_with
 
 
 def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
-    query = request(
+    query = question_with(
         rate={"self@streamingllm:512": "0.9", "eagle": "0.2"}, context=65536, batch=(1, 4), any_draft=False
     )
     a = advise(query)

@@ -1,0 +1,80 @@
+"""A draft without a known acceptance: its break-even, its likely gain, and the line that measures it."""
+
+from typing import Any
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
+from tests.answers.advise.questions import question_with
+
+UNMEASURED: dict[str, Any] = {
+    "model": "qwen2.5-7b",
+    "batch": (1, 4, 9, 10, 11),
+    "context": 32768,
+    "rate": {},
+    "max_gamma": 6,
+}
+QUESTIONS = {
+    "latency": question_with(**UNMEASURED, objective="latency"),
+    "bounded cost": question_with(**UNMEASURED, objective="cost", price=2.0, max_tpot_ms=20),
+}
+every_question = pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+
+
+@every_question
+def test_without_an_acceptance_nothing_is_decided_and_the_break_even_is_named(question: AdviseQuery) -> None:
+    a = advise(question)
+    assert a.verdict == "unknown_acceptance"
+    assert a.chosen.gamma == 0
+    assert a.headline() == f"Undecided: {a.reason}"
+    assert a.failed  # exit 1
+    alphas = [one.smallest_alpha for one in a.unmeasured]
+    assert alphas == sorted(alphas)
+    bounded = ""
+    if question.max_tpot_ms is not None:
+        bounded = "; these are tokens/s within the bound, where a draft allows larger batches"
+    assert f"not decided until measured{bounded}. Pays from alpha {alphas[0]:.2f} (" in a.reason
+
+
+@every_question
+def test_the_likely_gain_is_that_of_an_advice_with_the_typical_acceptance(question: AdviseQuery) -> None:
+    likely = next(gain for gain in advise(question).likely if gain.draft == "eagle3")
+    decay = acceptance_library().typical.decay("eagle3")
+    for gain, first in zip(likely.speedups, likely.first_rates, strict=True):
+        rates = "/".join(f"{first * decay**j:.12g}" for j in range(5))
+        measured = advise(question, rate={"eagle3": rates})
+        best = measured.gain(measured.option or measured.chosen)
+        assert max(1.0, best or 0.0) == pytest.approx(gain, rel=1e-9)
+
+
+@every_question
+def test_a_draft_pays_just_above_the_named_break_even_and_not_below_it(question: AdviseQuery) -> None:
+    unmeasured = advise(question).unmeasured
+    itself = next(one for one in unmeasured if one.draft == "self")
+    for one in (unmeasured[0], itself):
+        for alpha, pays in ((one.smallest_alpha + 1e-4, True), (one.smallest_alpha - 1e-4, False)):
+            answer = advise(question, rate={f"{one.draft}@{one.draft_kv}": alpha})
+            assert ((answer.option or answer.chosen).gamma > 0) is pays, one
+
+
+def test_a_draft_that_comes_with_the_model_is_named_first() -> None:
+    answer = advise("mimo-v2.5", "b300", context=8192, tp=8, objective="latency", batch=1)
+    assert "no acceptance is known for mimo-v2.5: likely" in answer.reason
+    assert next(gain.draft for gain in answer.likely) == "mtp"
+    _, _, pays = answer.reason.partition("Pays from alpha ")
+    assert pays.split("(")[1].startswith("mtp, gamma ")
+
+
+@pytest.mark.parametrize("load", [{}, {"clients": 16, "gpus": 4, "input_len": 20480, "output_len": 600}])
+def test_a_draft_that_surely_gains_comes_with_a_line_to_measure_it(load: dict[str, int]) -> None:
+    """GLM-4.5-Air has a layer of MTP in its checkpoint, whose acceptance was not published."""
+    place = {} if load else {"tp": 2}
+    answer = advise("glm-4.5-air", "rtx-pro-6000", context=16384, weights="fp8", **place, **load)
+    assert answer.verdict == "unknown_acceptance"
+    assert answer.likely[0].draft == "mtp"
+    assert answer.likely[0].speedups[0] >= 1.1
+    assert "speculative" not in answer.serve.vllm_line
+    assert '"method": "mtp"' in answer.serve_option.vllm_line
+    assert answer.option is None

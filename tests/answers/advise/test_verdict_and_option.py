@@ -1,0 +1,73 @@
+"""How sure an advice is: a doubtful draft is an option, and intervals and break-evens keep the bound."""
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.point.whatif import whatif
+from tests.answers.advise.questions import question_with
+
+
+def test_a_choice_that_is_close_only_at_its_own_batch_says_so() -> None:
+    query = {"model": "qwen3-next-80b-a3b", "hardware": "h200", "tp": (8,), "context": 4096}
+    by_position = "/".join(["0.53"] * 16)
+    a = advise(AdviseQuery(batch=(8, 64), rate={"ngram": by_position}, max_tpot_ms=8, **query))
+    assert a.verdict == "too_close_to_call"
+    assert a.robustness.gain_over_baseline_interval[0] > 1
+    query["tp"] = 8
+    itself = whatif(batch=64, draft="ngram", rate=by_position, gamma=a.chosen.gamma, **query)
+    low, high = itself.speedup_interval
+    assert (
+        f"over the baseline of the same batch {itself.speedup:.2f} times ({low:.2f} to {high:.2f})"
+        in a.reason
+    )
+
+
+def test_the_interval_and_the_break_even_of_a_bounded_choice_keep_the_bound() -> None:
+    """At the least alpha the chosen batch and gamma take just the bound; slower drafts take a smaller
+    batch.
+    """
+    query = question_with(rate={"eagle": "0.7"}, context=32768, batch="1..16", max_tpot_ms=12)
+    a = advise(query)
+    r = a.robustness
+    p = a.chosen
+    assert p.tpot_s * p.tokens_per_iteration / r.smallest_tokens_per_iteration == pytest.approx(0.012)
+    low, high = r.gain_over_baseline_interval
+    assert low < r.gain_over_baseline < high
+    free = advise(query, max_tpot_ms=None).robustness
+    assert free.smallest_alpha < r.smallest_alpha
+    assert free.robust is True
+    assert 1 < free.gain_over_baseline_interval[0] < 2
+
+
+def test_a_draft_that_may_lose_more_than_it_gains_is_an_option() -> None:
+    """The choice has no draft, and both command lines are given; a gain well above its risk is chosen."""
+    doubtful = advise("gpt-oss-120b", "h100", context=8192)
+    assert doubtful.verdict == "too_close_to_call"
+    low, high = doubtful.robustness.gain_over_baseline_interval
+    gain = doubtful.robustness.gain_over_baseline
+    assert low < 1 < gain < min(high, 1 / low)
+    assert doubtful.chosen == doubtful.baseline
+    assert doubtful.option.draft == "eagle3"
+    assert doubtful.option.throughput_tokens_per_s == pytest.approx(
+        gain * doubtful.chosen.throughput_tokens_per_s
+    )
+    assert "speculative" not in doubtful.serve.vllm_line
+    assert '"method": "eagle3"' in doubtful.serve_option.vllm_line
+    assert not any(p.gamma for p in doubtful.layouts)
+    worth = advise("gpt-oss-20b", "rtx-5090", context=16384)
+    low, high = worth.robustness.gain_over_baseline_interval
+    assert worth.verdict == "too_close_to_call"
+    assert low * worth.robustness.gain_over_baseline > 1
+    assert (worth.chosen.draft, worth.option) == ("eagle3", None)
+
+
+def test_a_gain_under_a_bound_is_as_uncertain_as_the_steps_of_both() -> None:
+    """Steps that are all a quarter slower or faster meet a bound as these do one of 20 or 32 ms: the batch of
+    the baseline then differs by more than that of the draft.
+    """
+    question = {"model": "deepseek-v3.2", "hardware": "gb200", "weights": "nvfp4", "draft": ["mtp"]}
+    question |= {"context": 8192, "tp": (4,), "dp": (4,), "ep": (4,)}
+    tight, at, loose = (advise(**question, max_tpot_ms=bound).robustness for bound in (20, 25, 32))
+    low, high = at.gain_over_baseline_interval
+    assert low < loose.gain_over_baseline < at.gain_over_baseline < tight.gain_over_baseline < high

@@ -1,0 +1,87 @@
+"""A model that does not fit: each change that an advice names is one that makes it fit."""
+
+import re
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+
+
+def test_a_degree_that_does_not_run_is_explained() -> None:
+    why = "layouts (tp: experts of minimax-m2 are 1536 wide in blocks of 128, and 8 devices"
+    assert why in advise("minimax-m2", "h200", context=4096, tp=8).reason
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "tp"),
+    [("llama-3.1-8b", "rtx-4090", 1), ("llama-3.1-70b", "rtx-4090", 2), ("deepseek-v3", "h100", 8)],
+)
+def test_what_is_said_to_fit_is_answered_when_asked(model: str, hardware: str, tp: int) -> None:
+    said = advise(model, hardware, context=65_536, tp=tp).reason
+    assert "together" in said  # the sum is printed
+    options = dict(re.findall(r"--(kv-dtype|weights|tp) ([\w-]+)", said))
+    changes = [{name.replace("-", "_"): value} for name, value in options.items()]
+    device = re.search(r"on (?:\d+ x )?([a-z][\w-]+)$", said.partition(";")[2].removesuffix(f"; {said}"))
+    if device:
+        changes.append({"hardware": device[1]})
+    assert changes
+    question = {"model": model, "hardware": hardware, "context": 65_536, "tp": tp, "batch": 1}
+    for change in changes:
+        assert advise(**question | change).chosen is not None, change
+
+
+def test_only_a_machine_that_can_be_had_is_named_for_more_memory() -> None:
+    """Eight superchips of one chip a node are no server; what is named stands in one box."""
+    answer = advise(model="deepseek-v3.2", hardware="h100", gpus=8)
+    assert "gh200" not in answer.reason
+    assert "on 8 x h200-sxm-141gb" in answer.reason
+    assert not any("does not fit in" in text for text in answer.warnings), "the reason tells it"
+
+
+def test_what_would_fit_is_in_the_engines_own_formats() -> None:
+    """GGUF mixes and layers over two cards for llama.cpp; 4-bit floats and a device of its kind for
+    Blackwell.
+    """
+    file = advise("qwen3-32b", "rtx-3090", engine="llamacpp", weights="q8_0").reason
+    assert "with --weights q4_k_m, with --gpu-layers " in file
+    assert ", with --layer-split 2 or on rtx-" in file
+    server = advise("qwen3-32b", "rtx-5090").reason
+    assert "with --weights nvfp4, with --tp 4 or on rtx-pro-6000-96gb" in server
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "flag", "fewer"),
+    [("qwen3.6-35b-a3b", "q4_k_m", "cpu_moe", -1), ("qwen3-32b", "q4_k_m", "gpu_layers", 1)],
+)
+def test_the_fewest_layers_on_the_host_that_make_room_are_named(
+    model: str, weights: str, flag: str, fewer: int
+) -> None:
+    question = {"model": model, "hardware": "rtx-3060", "weights": weights, "context": 4096, "batch": (1,)}
+    match = re.search(
+        rf"with --{flag.replace('_', '-')} (\d+) --host-bandwidth GB/s", advise(**question).reason
+    )
+    assert match is not None
+    number = int(match[1])
+    host = {"host_bandwidth": 60}
+    assert advise(**question, **host, **{flag: number}).chosen is not None
+    assert advise(**question, **host, **{flag: number + fewer}).chosen is None
+
+
+def test_no_smaller_mix_is_named_for_experts_that_stay_in_mxfp4() -> None:
+    """The files of gpt-oss in smaller mixes are hardly smaller; experts on the host make room."""
+    reason = advise("gpt-oss-20b", "rtx-3060", engine="llamacpp", context=16384).reason
+    assert "--weights" not in reason
+    assert "it would fit with --cpu-moe 2" in reason
+
+
+def test_smaller_weights_are_named_where_memory_is_full() -> None:
+    question = {"model": "ernie-4.5-21b-a3b", "hardware": "rtx-a6000", "draft": ["ngram"], "context": 16384}
+    full = advise(**question)
+    named = full.smaller_weights
+    assert named.weights == "fp8"
+    smaller = advise(weights="fp8", **question)
+    assert smaller.baseline.batch == named.batch > full.chosen.batch
+    assert named.gain == pytest.approx(smaller.baseline.objective / full.baseline.objective)
+    assert named.gain > 1.5
+    assert smaller.smaller_weights is None
+    assert advise("llama-3.1-8b", "h100", draft=["ngram"]).smaller_weights is None
