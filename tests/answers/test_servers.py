@@ -119,6 +119,37 @@ def test_no_line_divides_the_blocks_of_a_checkpoint_or_loads_more_than_fits() ->
 
 
 @pytest.mark.parametrize(
+    ("draft", "engine", "told"),
+    [
+        ("eagle3", "sglang", True),
+        ("qwen3-0.6b", "sglang", True),
+        ("ngram", "sglang", False),
+        ("eagle3", "sglang@0.5.6", False),
+    ],
+)
+def test_a_draft_keeps_its_format_beside_a_target_that_sglang_quantises(
+    draft: str, engine: str, told: bool
+) -> None:
+    """Experts of 768 on 8 devices cannot have blocks of 128, so the line serves the BF16 checkpoint."""
+    question = {"hardware": "h100", "tp": 8, "weights": "fp8", "context": 4096, "batch": 2}
+    served = advise(
+        "qwen3-30b-a3b", **question, engine=engine, draft=[draft], rate={draft: "0.9"}, draft_path="a/head"
+    ).serve
+    line = served.lines["sglang"]
+    assert "--quantization fp8" in line
+    assert ("--speculative-draft-model-quantization unquant" in line) == told
+    assert any("quantises the draft with its target" in note for note in served.notes) == ("@" in engine)
+
+
+def test_a_module_of_the_target_is_quantised_with_it() -> None:
+    question = {"hardware": "h100", "weights": "fp8", "context": 4096, "batch": 2, "engine": "sglang"}
+    line = advise("mimo-7b", **question, draft=["mtp"], rate={"mtp": "0.9"}).serve.lines["sglang"]
+    assert "--quantization fp8" in line
+    assert "--speculative-algorithm NEXTN" in line
+    assert "--speculative-draft-model-quantization" not in line
+
+
+@pytest.mark.parametrize(
     ("word", "words"),
     [
         ("vllm", "--tensor-parallel-size 1 --data-parallel-size 8, which multiply"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.answers.advice.longest_request import longest_request
 from perfmodel.answers.advice.servers import ServedFile, ServedTarget, servers
-from perfmodel.answers.advice.servers.base import longest_sequence
+from perfmodel.answers.advice.servers.base import UNQUANTISED, longest_sequence
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, draft_word, published_head
 from perfmodel.answers.question.placement import check_blocks
@@ -31,8 +31,6 @@ from perfmodel.specs.models.model import Checkpoint
 from perfmodel.speculation import Scenario
 from perfmodel.speculation.confidence import best_stop
 
-UNQUANTISED = ("bf16", "fp16", "fp32")
-"""Formats of checkpoints that are not quantised."""
 UNQUANTISED_BYTES = 2.0
 """Bytes of a weight while an engine quantises it."""
 

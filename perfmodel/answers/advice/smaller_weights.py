@@ -6,7 +6,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.prices import price, room
 from perfmodel.answers.advice.ranking import PricedPoint, best_of
-from perfmodel.answers.advice.served_target import UNQUANTISED
+from perfmodel.answers.advice.servers.base import UNQUANTISED
 from perfmodel.errors import InputError
 from perfmodel.specs import load_model
 

@@ -290,6 +290,8 @@ class ServingEngine(Stack):
     """How its processor runs layers; None if it runs none."""
 
     # its kernels and formats
+    draft_quantization: str = ""
+    """The first version with a flag for the format to which a draft is quantised on load, if it needs one."""
     attention: EngineAttention | None = None
     """Its backends; None if they are unknown."""
     kernel_tables: str = ""

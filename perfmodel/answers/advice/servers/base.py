@@ -20,6 +20,8 @@ from perfmodel.speculation.confidence import Stop
 
 ANSWER_TOKENS = 2048
 """Room for the rest of an answer beyond the context of the question, in a served sequence. An assumption."""
+UNQUANTISED = ("bf16", "fp16", "fp32")
+"""Formats of checkpoints that are not quantised."""
 HEAD = "HEAD"
 """Stands for the address of the first node in a line."""
 

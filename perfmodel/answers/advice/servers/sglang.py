@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.servers.base import (
     HEAD,
+    UNQUANTISED,
     ServedTarget,
     Server,
     Setup,
@@ -169,6 +170,8 @@ def _draft_flags(
                 f"SGLang shards a draft like its target: its line drafts on {setup.target.tensor_parallel} "
                 f"devices, not on {draft.tensor_parallel}"
             )
+    if algorithm != "NGRAM":
+        flags["draft-model-quantization"] = _quantization(setup, notes)
     if algorithm not in WITHOUT_STEPS:
         flags |= {"num-steps": tokens, "eagle-topk": 1}
     flags["num-draft-tokens"] = tokens + 1
@@ -177,6 +180,24 @@ def _draft_flags(
     elif algorithm == "DSPARK":  # the block has all verified tokens but the first
         flags["dspark-block-size"] = tokens
     return flags | windowed
+
+
+def _quantization(setup: Setup, notes: list[str]) -> str | None:
+    """What SGLang must be told about the format of the draft: by default it quantises the draft on load with
+    its target.
+    """
+    target = setup.target
+    form = setup.draft.precision.weights.name
+    if not target.on_load or form not in UNQUANTISED:
+        return None
+    since = serving_engines()["sglang"].draft_quantization
+    version = target.version_of("sglang")
+    if version and release(version) < release(since):
+        notes.append(
+            f"SGLang {version} quantises the draft with its target; the prediction is for {form} weights"
+        )
+        return None
+    return "unquant"
 
 
 def _of_nodes(target: ServedTarget) -> dict[str, object]:
