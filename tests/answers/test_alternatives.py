@@ -20,7 +20,7 @@ def alternative(answer: Advice, words: str) -> Alternative:
 @pytest.mark.parametrize(
     "question",
     [
-        {"model": "llama-3.3-70b", "hardware": "h100", "gpus": 8},
+        {"model": "llama-3.3-70b", "hardware": "a100", "gpus": 8},
         {"model": "gpt-oss-120b", "hardware": "2xh100", "clients": 32, "input_len": 2048, "output_len": 800},
         {"model": "llama-3.1-8b", "hardware": "rtx-4090", "context": 65_536},
         {"model": "gemma-3-27b", "hardware": "a100", "context": 16_384, "max_tpot_ms": 30},

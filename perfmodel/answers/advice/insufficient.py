@@ -14,11 +14,13 @@ from perfmodel.answers.advice.one_request import at_batch, without_load
 from perfmodel.answers.advice.other_servers import fewest_gpus, in_fp8, with_fp8_weights
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.served import Served, estimated, replayed
-from perfmodel.answers.advice.servers_needed import most_load
+from perfmodel.answers.advice.servers_needed import STEP, most_load
 from perfmodel.answers.text import clients, request_rate, seconds
 
 NEAREST = 3
 """Servers whose largest load is searched, those with the most requests within the limits."""
+CONFIRMING = 3
+"""Loads of which the largest that a replay confirms is told: that of the closed form, and smaller ones."""
 
 
 def why_insufficient(search: LoadSearch) -> Infeasible:
@@ -71,11 +73,15 @@ def _nearest(search: LoadSearch) -> Alternative:
     nearest = _by_share(search)[:NEAREST]
     loads = [most_load(question, s.candidate, s.row.gamma != 0) for s in nearest]
     most = max(loads)
-    if most and (served := _at_load(question, nearest[loads.index(most)], most)) is not None:
-        load = _load_text(question, most)
-        return started(
-            f"Within the limits these serve about {load}: {served_with_draft(served)}", question, served
-        )
+    best = nearest[loads.index(most)]
+    for load in (most * STEP**fewer for fewer in range(CONFIRMING)):
+        if load and (served := _at_load(question, best, load)) is not None:
+            return started(
+                f"Within the limits these serve about {_load_text(question, load)}: "
+                f"{served_with_draft(served)}",
+                question,
+                served,
+            )
     return started(f"The nearest: {served_with_draft(nearest[0])}", question, nearest[0])
 
 
