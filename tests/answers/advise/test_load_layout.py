@@ -1,0 +1,107 @@
+"""Which layout serves a load: the fewest devices, or the fastest of those that are stated."""
+
+import random
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.servers.base import ANSWER_TOKENS
+from perfmodel.answers.load.traffic import traffic
+from tests.answers.advise.loads import LOAD, advised, row_of
+from tests.sampled import first_fast
+
+
+@pytest.mark.parametrize("seed", first_fast([(seed,) for seed in range(8)]))
+def test_no_layout_asked_by_itself_ends_requests_sooner_than_the_choice(seed: int) -> None:
+    """A random load: no layout of the same GPUs beats the choice by more than 3 %, one that was not replayed
+    included.
+    """
+    draws = random.Random(seed)
+    model, draft = draws.choice((("llama-3.1-8b", "eagle3"), ("gpt-oss-120b", "eagle3"), ("glm-4.6", "mtp")))
+    load = draws.choice(({"request_rate": draws.choice((1, 4))}, {"clients": draws.choice((8, 50))}))
+    asked = {
+        "hardware": draws.choice(("h100", "h200", "b200")),
+        "gpus": draws.choice((4, 8)),
+        "draft": [draft],
+    }
+    asked |= load | {"input_len": draws.choice((500, 4000)), "output_len": draws.choice((100, 600))}
+    found = advise(model, **asked)
+    if found.chosen is None:
+        return
+
+    def request_s(p: Pick) -> float:
+        return p.ttft_s + (asked["output_len"] - 1) * p.tpot_s
+
+    for degrees in {(p.tp, p.dp, p.ep) for p in found.layouts}:
+        tp, dp, ep = ((size,) for size in degrees)
+        alone = advise(model, **asked, tp=tp, dp=dp, ep=ep).chosen
+        if alone is not None:
+            assert request_s(found.chosen) <= 1.03 * request_s(alone)
+
+
+def test_one_server_fewer_does_not_serve_the_load() -> None:
+    answer = advised("llama-3.1-8b", "h100", 20.0)
+    p = answer.chosen
+    assert p.gpus == min(other.gpus for other in answer.layouts)
+    assert p.gpus < answer.baseline.gpus
+    fewer = row_of("llama-3.1-8b", p, p.replicas - 1, request_rate=20.0)
+    assert fewer.ttft_s is None or fewer.slo_share < 0.9
+
+
+def test_a_stated_number_of_gpus_gets_the_layout_with_the_lowest_tpot() -> None:
+    answer = advise("llama-3.1-8b", "8xh100", request_rate=20, **LOAD)
+    assert {p.gpus for p in answer.layouts} == {8}
+    lowest = min(p.tpot_s for p in answer.layouts)
+    assert answer.chosen.tpot_s <= 1.03 * lowest
+    assert (
+        f"--max-num-seqs {answer.chosen.batch} " not in answer.serve.vllm_line
+    )  # of the seats, not the mean
+
+
+def test_clients_without_limits_get_the_stated_devices_and_no_more() -> None:
+    """No limit says how many are enough, so one device is one, and two of a server are two."""
+    load = {"clients": 8, "input_len": 4000, "output_len": 500, "draft": ["ngram"]}
+    assert advise("llama-3.1-8b", "h100", **load).chosen == advise("llama-3.1-8b", "1xh100", **load).chosen
+    assert advise("llama-3.1-8b", "h100", tp=(2,), **load).chosen.layout == "TP 2"
+    assert advise("qwen3-30b-a3b", "h100", dp=(2,), **load).chosen.layout == "DP 2"
+    split = advise("qwen3-8b", "rtx4090", engine="llamacpp", layer_split=2, **load)
+    assert split.chosen.layout == "layers on 2"
+
+
+def test_the_least_rate_is_answered_on_several_servers() -> None:
+    idle = advise("llama-3.1-8b", "8xh100", request_rate=1e-6, input_len=100, output_len=100)
+    assert idle.chosen.gpus == 8
+
+
+def test_the_printed_line_has_room_for_one_sequence_and_its_draft() -> None:
+    """Llama-3.3-70B in 4 bits nearly fills two RTX 3090, and a draft's 1.4 GB on each come on top."""
+    answer = advise("llama-3.3-70b", "2xrtx-3090", weights="awq", objective="latency", context=4096)
+    assert answer.chosen.gamma
+    cache = answer.chosen.kv_cache
+    assert cache.baseline_kv_tokens > 4096 + ANSWER_TOKENS > cache.kv_tokens
+    assert cache.max_concurrency >= 1
+    assert f"--max-model-len {cache.max_model_len} " in answer.serve.vllm_line
+
+
+def test_clients_get_the_layout_that_answers_the_most_requests() -> None:
+    """Few seats have a low TPOT, but clients wait for them: the end of a request counts, TTFT included."""
+    load = {"clients": 64, "input_len": 8192, "output_len": 1024}
+    chosen = advise("kimi-k2.5", "8xb200", **load).chosen
+    crowded = advise("kimi-k2.5", "8xb200", tp=(4,), dp=(1,), ep=(1,), **load).chosen
+    assert crowded.tpot_s < chosen.tpot_s
+    assert crowded.ttft_s > 5 * chosen.ttft_s
+    assert crowded.all_servers_tokens_per_s < chosen.all_servers_tokens_per_s
+
+
+def test_a_draft_that_gains_only_at_a_share_of_the_rate_saves_servers() -> None:
+    """One server of 30 requests/s is saturated and drafts nothing; of 15 it serves all with a draft, and
+    without one it does not.
+    """
+    question = {"request_rate": 30, "input_len": 1024, "output_len": 250, "slo": "ttft:500,tpot:20"}
+    found = advise("llama-3.1-8b", "h100", **question)
+    half = traffic("llama-3.1-8b", "h100", draft="eagle3", **question | {"request_rate": 15.0})
+    alone, drafted = half.rows
+    assert alone.slo_share < 0.9 <= drafted.slo_share
+    assert (found.chosen.layout, found.chosen.gamma) == ("2 x TP 1", drafted.gamma)
+    assert found.baseline.layout != "2 x TP 1"

@@ -1,0 +1,103 @@
+"""A load that the stated devices do not serve: the reason, and what would serve it."""
+
+import re
+
+from perfmodel.answers.advice.advise import advise
+from tests.answers.advise.loads import LOAD, alternative
+
+
+def test_a_load_that_is_too_much_says_how_many_gpus_it_takes() -> None:
+    answer = advise("llama-3.1-8b", "2xh100", request_rate=16, **LOAD)
+    assert answer.verdict == "infeasible"
+    assert answer.chosen is None
+    assert "2 GPUs do not serve 16 requests/s of 4000 + 500 tokens" in answer.reason
+    enough = alternative(answer, "4 GPUs suffice: 4 x TP 1, ")
+    assert enough.servers == 4
+    assert enough.line.startswith("vllm serve ")
+    assert advise("llama-3.1-8b", "4xh100", request_rate=16, **LOAD).chosen is not None
+    assert advise("llama-3.1-8b", "3xh100", request_rate=16, **LOAD).chosen is None
+
+
+def test_too_many_clients_are_told_how_many_are_within_the_limits() -> None:
+    many = advise("llama-3.1-8b", "2xh100", clients=400, **LOAD)
+    assert many.verdict == "infeasible"
+    nearest = alternative(many, "Within the limits these serve about ")
+    most = int(re.search(r"about (\d+) clients", nearest.text)[1])
+    assert nearest.line.startswith("vllm serve ")
+    assert advise("llama-3.1-8b", "2xh100", clients=most, **LOAD).verdict != "infeasible"
+    assert advise("llama-3.1-8b", "2xh100", clients=2 * most, **LOAD).verdict == "infeasible"
+
+
+def test_a_cache_in_fp8_is_named_where_memory_holds_too_few_requests() -> None:
+    asked = {"clients": 40, "input_len": 20_000, "output_len": 1000, "draft": ["ngram"]}
+    found = advise("minimax-m2", "4xh100", weights="fp8", **asked)
+    named = alternative(found, "Memory holds ")
+    words = r"Memory holds (\d+) of 40 requests of a server, with --kv-dtype fp8 (\d+),"
+    seats, more = map(int, re.search(words, named.text).groups())
+    assert more > seats
+    assert " --kv-cache-dtype fp8 " in named.line
+    assert f" --max-num-seqs {more} " in f"{named.line} "
+    changed = advise("minimax-m2", "4xh100", weights="fp8", kv_dtype="fp8", **asked)
+    assert not any("--kv-dtype" in each.text for each in changed.alternatives)
+    assert changed.chosen.all_servers_tokens_per_s > found.chosen.all_servers_tokens_per_s
+    roomy = advise("llama-3.1-8b", "h100", gpus=1, clients=8, input_len=500, output_len=100)
+    assert not any("--kv-dtype" in each.text for each in roomy.alternatives)
+
+
+def test_where_nothing_fits_or_no_limit_is_met_the_reason_says_so() -> None:
+    too_large = advise("kimi-k2", "8xh100", request_rate=2, input_len=4000, output_len=500)
+    assert too_large.verdict == "infeasible"
+    assert too_large.reason.startswith("nothing fits: a device would hold")
+    too_fast = advise("llama-3.1-70b", "h100", request_rate=2, input_len=4000, output_len=500, slo="tpot:1")
+    assert too_fast.verdict == "infeasible"
+    assert "no number of servers serves 2 requests/s" in too_fast.reason
+
+
+def test_stated_degrees_that_no_layout_has_are_named_as_the_reason() -> None:
+    dense = advise("llama-3.1-8b", "2xh100", dp=(2,))
+    assert dense.verdict == "infeasible"
+    assert "no layout of these devices has the stated --tp, --dp and --ep" in dense.reason
+
+
+def test_fp8_weights_are_named_if_a_draft_then_serves_the_load() -> None:
+    load = {"request_rate": 12, "input_len": 800, "output_len": 200, "slo": "ttft:800,tpot:30"}
+    short = advise("llama-3.1-8b", "2xl40s", **load)
+    assert short.verdict == "infeasible"
+    assert "-FP8 " in alternative(short, "With --weights fp8 these suffice: ").line
+    assert advise("llama-3.1-8b", "2xl40s", weights="fp8", **load).chosen.draft == "eagle3"
+
+
+def test_a_bound_on_ttft_without_a_load_leaves_slow_layouts_out() -> None:
+    rate = {"eagle3": "0.7/0.6/0.5"}
+    free = advise("llama-3.1-70b", "8xh100", weights="fp8", rate=rate)
+    bound = advise("llama-3.1-70b", "8xh100", weights="fp8", rate=rate, max_ttft_ms=600)
+    assert {p.layout for p in bound.layouts} < {p.layout for p in free.layouts}
+    assert any("a prompt of 8192 tokens alone takes" in skip.reason for skip in bound.skipped)
+
+
+def test_the_gpus_that_a_load_takes_may_be_larger_servers() -> None:
+    """Prompts take too long on two devices; on eight, one server of all reads them within the limit."""
+    load = {"request_rate": 5, "input_len": 1500, "output_len": 64, "slo": "ttft:500"}
+    few = advise("qwen2.5-coder-32b", "2xa100", **load)
+    enough = int(re.match(r"(\d+) GPUs suffice", alternative(few, " GPUs suffice: ").text)[1])
+    assert advise("qwen2.5-coder-32b", f"{enough}xa100", **load).chosen is not None
+    assert enough <= 8
+
+
+def test_a_rate_that_fewer_gpus_serve_names_them() -> None:
+    load = {"request_rate": 100, "input_len": 500, "output_len": 150}
+    eight = advise("llama-3.1-8b", "8xh100", **load)
+    fewer = int(re.match(r"(\d+) GPUs suffice", alternative(eight, " GPUs suffice: ").text)[1])
+    assert advise("llama-3.1-8b", "h100", **load).chosen.gpus == fewer < 8
+    for question in ({"hardware": f"{fewer}xh100"}, {"hardware": "8xh100", "objective": "latency"}):
+        answer = advise("llama-3.1-8b", **question, **load)
+        assert not any("suffice" in each.text for each in answer.alternatives)
+
+
+def test_an_unknown_acceptance_is_said_with_the_typical_gain() -> None:
+    question = {"hardware": "8xh200", "weights": "fp8", "request_rate": 0.5} | LOAD | {"slo": "tpot:100"}
+    reason = advise("llama-3.1-405b", **question).reason
+    assert "no acceptance is known for llama-3.1-405b: likely" in reason
+    stated = {"draft": ["ngram"], "rate": {"ngram": "0.1"}}
+    known = advise("llama-3.1-405b", **question, **stated)
+    assert "no acceptance" not in known.reason
