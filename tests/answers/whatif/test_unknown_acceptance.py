@@ -1,0 +1,89 @@
+"""Where no acceptance is known: the break-even, what a typical draft would give, and no made-up verdict."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question import Query
+from perfmodel.answers.question.typical import TypicalGain
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
+from tests.answers.whatif.questions import UNKNOWN
+
+
+@pytest.mark.parametrize("changes", [{}, {"gamma": 3}, {"engine": "sglang"}])
+def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays(
+    changes: dict[str, object],
+) -> None:
+    unknown = replace(UNKNOWN, **changes)
+    a = whatif(unknown)
+    assert a.verdict == "unknown_acceptance"
+    assert a.speedup is None
+    assert a.tpot_s is None
+    assert a.gamma_optimal is None
+    assert a.acceptance.tokens_per_iteration is None
+    gamma = a.query.gamma
+    at = whatif(unknown, alpha=a.break_even_alpha, gamma=gamma)
+    assert at.speedup == pytest.approx(1)
+    assert a.ar_tpot_s == at.ar_tpot_s
+    assert a.iteration_s == at.iteration_s
+    assert a.memory == at.memory
+    if "gamma" not in changes:  # no other draft length needs less
+        for n in (1, 2, 3, 5, 9):
+            assert whatif(unknown, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9
+    alpha = f"{a.break_even_alpha:.2f}"
+    assert a.headline() == f"Undecided: {a.typical.sentence}; pays from alpha {alpha} (gamma {gamma})"
+
+
+def test_a_narrow_range_of_a_typical_draft_has_more_digits() -> None:
+    assert TypicalGain("dspark", (0.48, 0.84), (1.0, 1.012), "").range == "1.00x to 1.01x"
+    assert TypicalGain("dspark", (0.48, 0.84), (1.0, 1.1), "").range == "1.0x to 1.1x"
+
+
+def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() -> None:
+    a = whatif(UNKNOWN)
+    low, high = a.typical.speedups
+    first_low, first_high = a.typical.first_rates
+    assert 1 < low < high
+    assert 0.5 < first_low < first_high < 0.9
+    assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in a.headline()
+    assert "--target qwen2.5-7b --draft eagle3" in a.typical.measure
+    decay = acceptance_library().typical.decay("eagle3")
+    positions = "/".join(f"{first_high * decay**j:.12g}" for j in range(5))
+    best = max(whatif(UNKNOWN, rate=positions, gamma=n).speedup or 0.0 for n in range(6))
+    assert best == pytest.approx(high)
+
+
+def test_a_draft_kind_with_few_published_results_has_no_typical_gain() -> None:
+    a = whatif(UNKNOWN, model="qwen3-8b", draft="qwen3-0.6b")
+    assert a.verdict == "unknown_acceptance"
+    assert a.typical is None
+    assert "likely" not in a.headline()
+
+
+def test_a_draft_that_would_pay_at_no_acceptance_does_not_pay() -> None:
+    """At batch 200 four draft steps and the verification take 9 baseline steps, more than the 5 tokens there
+    can be.
+    """
+    a = whatif(UNKNOWN, model="qwen3-8b", draft="qwen3-4b", batch=200, context=100, gamma=4)
+    assert a.iteration_s > 5 * a.ar_tpot_s
+    assert a.verdict == "does_not_pay"
+    assert a.speedup is None
+    assert a.break_even_alpha is None
+    assert "(with more memory it would be undecided); " in whatif(UNKNOWN, batch=500).reason
+
+
+def test_an_acceptance_of_the_bundled_model_is_not_that_of_another_model_of_its_shape() -> None:
+    query = Query("llama-3.1-8b", "h100", 4, 8000, draft="self", draft_kv="streamingllm:512")
+    assert whatif(query).speedup is not None
+    other = whatif(replace(query, model="deepseek-r1-distill-llama-8b"))
+    assert other.verdict == "unknown_acceptance"
+    assert "no acceptance is known for deepseek-r1-distill-llama-8b" in other.headline()
+
+
+def test_an_unknown_acceptance_has_no_remedy_and_was_nowhere_measured() -> None:
+    question = {"weights": "mxfp4", "engine": "sglang", "draft": "dspark", "gamma": 7}
+    a = whatif("ling-3.0-flash", "dgx-spark", 1, 8704, **question)
+    assert a.verdict == "unknown_acceptance"
+    assert not a.remedies
+    assert not any("was measured at" in warning for warning in a.warnings)
