@@ -98,21 +98,23 @@ class SGLang(Server):
         cache = self.kv_names.get(target.kv_dtype)
         if cache is None:
             note_missing_cache(self.title, target, backend, notes)
-        return words_of(
-            _of_nodes(target)
-            | self._groups(target.data_parallel, target.version_of(self.word))
-            | {
-                "--ep": several(target.expert_parallel),
-                "--moe-a2a-backend": target.dispatch_of(self.word),
-                "--tp": several(target.tensor_parallel),
-                "--quantization": target.weights if target.on_load else None,
-                "--kv-cache-dtype": cache,
-                "--attention-backend": backend.word if backend else None,
-                "--mem-fraction-static": target.memory_fraction,
-                "--context-length": target.sequence_tokens(table),
-                "--max-running-requests": table.ranges[-1].high,
-            }
-        )
+        experts = {
+            "--ep": several(target.expert_parallel),
+            "--moe-a2a-backend": target.dispatch_of(self.word),
+        }
+        devices = {"--tp": several(target.tensor_parallel)}
+        formats = {
+            "--quantization": target.weights if target.on_load else None,
+            "--kv-cache-dtype": cache,
+        }
+        attention = {"--attention-backend": backend.word if backend else None}
+        memory = {
+            "--mem-fraction-static": target.memory_fraction,
+            "--context-length": target.sequence_tokens(table),
+            "--max-running-requests": table.ranges[-1].high,
+        }
+        groups = self._groups(target.data_parallel, target.version_of(self.word))
+        return words_of(_of_nodes(target) | groups | experts | devices | formats | attention | memory)
 
     def _draft(self, setup: Setup, notes: list[str]) -> DraftWords | None:
         """The words that start the draft; None without such a draft, with the reason in `notes`."""

@@ -88,24 +88,25 @@ class VLLM(Server):
         """Flags of the target that differ from vLLM's defaults. The largest batch is that of the table."""
         backend = named_backend(self.word, target)
         groups = target.data_parallel
-        devices = target.tensor_parallel // groups
-        data_type = "half" if target.half and target.engine == self.word else None
-        return words_of(
-            _of_nodes(target)
-            | {
-                "--data-parallel-size": several(groups),
-                "--enable-expert-parallel": target.expert_parallel > 1,
-                "--all2all-backend": target.dispatch_of(self.word),
-                "--tensor-parallel-size": several(devices),
-                "--dtype": data_type,
-                "--quantization": target.weights if target.on_load else None,
-                "--kv-cache-dtype": self._cache(target, backend, notes),
-                "--attention-backend": backend.word if backend else None,
-                "--gpu-memory-utilization": target.memory_fraction,
-                "--max-model-len": target.sequence_tokens(table),
-                "--max-num-seqs": table.ranges[-1].high,
-            }
-        )
+        half = target.half and target.engine == self.word
+        experts = {
+            "--data-parallel-size": several(groups),
+            "--enable-expert-parallel": target.expert_parallel > 1,
+            "--all2all-backend": target.dispatch_of(self.word),
+        }
+        devices = {"--tensor-parallel-size": several(target.tensor_parallel // groups)}
+        formats = {
+            "--dtype": "half" if half else None,
+            "--quantization": target.weights if target.on_load else None,
+            "--kv-cache-dtype": self._cache(target, backend, notes),
+        }
+        attention = {"--attention-backend": backend.word if backend else None}
+        memory = {
+            "--gpu-memory-utilization": target.memory_fraction,
+            "--max-model-len": target.sequence_tokens(table),
+            "--max-num-seqs": table.ranges[-1].high,
+        }
+        return words_of(_of_nodes(target) | experts | devices | formats | attention | memory)
 
     def _cache(self, target: ServedTarget, backend: Backend | None, notes: list[str]) -> str | None:
         """The engine's word for the KV format; None for its default, with a note if it has no such format."""
