@@ -9,7 +9,7 @@ from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
 from perfmodel.answers.advice.other_servers import fewest_gpus, in_fp8, with_fp8_weights
-from perfmodel.answers.advice.served import Served, estimated
+from perfmodel.answers.advice.served import Served, confirmed, estimated
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
@@ -117,7 +117,10 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
     near = [s for s in _near(decision, chosen) if s.candidate.layout.simplicity < simplicity]
     if not near:
         return None
-    served = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))
+    estimate = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))
+    served = confirmed(question, estimate)
+    if served is None or served.request_s > NEARLY_GOOD * chosen.request_s:
+        return None
     text = f"{_in_short(served)} is simpler to run, for {_longer(served, chosen)} more time per request"
     return started(text, question, served)
 
@@ -130,7 +133,9 @@ def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Al
     sooner = [s for s in _near(decision, chosen) if s.ttft_s < wait_s / SOONER]
     if wait_s < LONG_WAIT_S or not sooner:
         return None
-    served = min(sooner, key=lambda s: s.request_s)
+    served = confirmed(question, min(sooner, key=lambda s: s.request_s))
+    if served is None or served.ttft_s > wait_s / SOONER or served.request_s > NEARLY_GOOD * chosen.request_s:
+        return None
     wait = f"{seconds(served.ttft_s)} instead of {seconds(wait_s)}"
     longer = _longer(served, chosen)
     text = f"{_in_short(served)}: first token after {wait}, for {longer} more time per request"

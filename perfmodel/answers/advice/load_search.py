@@ -11,15 +11,19 @@ from perfmodel.answers.advice.served import Served, estimated, replayed
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.errors import InputError, as_names
 
-MOST_OFF = 1.1
+MOST_OFF = 1.05
 """Factor by which times of the closed form may be longer than those of a replay. For 148 candidates with
 doubts (five models, 0.2 to 12 requests/s) it is at most 1.03, but up to 12 on crowded servers, which are
 always replayed.
 """
+MOST_GPUS_OFF = 1.1
+"""The same of the number of GPUs."""
 LEAST_SHARE = 0.6
 """Share of requests within the limits by the closed form from which a replay may find enough of them. Of the
 same candidates, those with enough have at least 0.93.
 """
+HOPELESS = 0.005
+"""Share below which not even the nearest servers are replayed: the answer says 0 % either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,9 @@ def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -
             sufficient.append(found)
     if estimates and not sufficient:
         nearest = max(range(len(estimates)), key=lambda at: estimates[at].row.slo_share or 0.0)
-        if not _may_suffice(estimates[nearest]):  # all others are replayed
+        share = estimates[nearest].row.slo_share
+        hopeless = share is not None and share < HOPELESS
+        if not hopeless and not _may_suffice(estimates[nearest]):  # all others are replayed
             served[nearest] = replayed(question, estimates[nearest])
     return [found for _, found in sorted(served.items()) if found is not None]
 
@@ -104,15 +110,18 @@ def _may_suffice(estimate: Served) -> bool:
 
 
 def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
-    """Whether a candidate cannot be better than an answer of `traffic`, as far as the closed form may err."""
-    gpus = served.candidate.layout.gpus
-    estimated_gpus = estimate.candidate.layout.gpus
+    """Whether a candidate cannot be chosen beside an answer of `traffic`, as far as the closed form may err.
+    A simpler layout may take a little longer (see `simplest_of_best`).
+    """
+    layout, other = estimate.candidate.layout, served.candidate.layout
     by_tpot = question.objective == "latency"
-    if not by_tpot and estimated_gpus > MOST_OFF * gpus:
+    if not by_tpot and layout.gpus > MOST_GPUS_OFF * other.gpus:
         return True
     if Doubt.CROWDED in estimate.row.doubts:
         return False
-    off = MOST_OFF if estimate.row.doubts else 1.0 + ALIKE
+    off = MOST_OFF if estimate.row.doubts else 1.0
+    if layout.simplicity < other.simplicity:
+        off *= 1.0 + ALIKE
     if by_tpot:
         return estimate.tpot_s > off * served.tpot_s
-    return estimated_gpus >= gpus and estimate.request_s > off * served.request_s
+    return layout.gpus >= other.gpus and estimate.request_s > off * served.request_s

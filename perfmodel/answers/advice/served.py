@@ -21,7 +21,7 @@ from perfmodel.answers.load.rows_by_load import compared
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow
 from perfmodel.speculation import Workload, predict
 
 
@@ -134,6 +134,16 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
         return None
     served = _compared(question, candidate, drafts, replicas, replays=True)
     return served if served is not None and served.pays else None
+
+
+def confirmed(question: AdviseQuery, served: Served) -> Served | None:
+    """The servers as `traffic` answers them, if so far only the closed form did where it does not hold; None
+    if they do not suffice.
+    """
+    found: Served | None = served
+    if served.row.doubts and served.row.made_by is not MadeBy.REPLAY:
+        found = replayed(question, served)
+    return found if found is not None and found.suffices else None
 
 
 def _times(question: AdviseQuery, candidate: Candidate, replicas: int) -> Candidate:
