@@ -12,6 +12,7 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
 
 HALVINGS = 20
+"""Steps of the search for the acceptance whose mean gain is the stated one: a millionth of the range."""
 DRAWN_AT_ONCE = 2_000_000
 """Number of iterations whose gains are drawn together, which keeps memory constant."""
 
@@ -44,23 +45,23 @@ def _iterations(gains: Gains, decoded_bytes: bytes, seed: int) -> NDArray[np.int
     """
     decoded = np.frombuffer(decoded_bytes, np.int64)
     draw = np.random.default_rng([seed, 1])
-    survival = _own_survival(gains, decoded.size, draw)
+    survival = _survival_by_request(gains, decoded.size, draw)
     needed = np.zeros(decoded.size, np.int64)
-    block = max(DRAWN_AT_ONCE // int(decoded.max(initial=1)), 1)
-    for at in range(0, decoded.size, block):
-        part = slice(at, at + block)
-        tokens = decoded[part]
+    requests_at_once = max(DRAWN_AT_ONCE // int(decoded.max(initial=1)), 1)
+    for first in range(0, decoded.size, requests_at_once):
+        together = slice(first, first + requests_at_once)
+        tokens = decoded[together]
         drawn = draw.random((tokens.size, int(tokens.max(initial=1))))
         gained = np.ones(drawn.shape, np.int16)
         for j in range(gains.gamma):
-            gained += drawn < survival[part, j, None]
+            gained += drawn < survival[together, j, None]
         decoded_so_far = np.cumsum(gained, 1, dtype=np.int32)
-        needed[part] = 1 + (decoded_so_far < tokens[:, None]).sum(1)
+        needed[together] = 1 + (decoded_so_far < tokens[:, None]).sum(1)
     needed.setflags(write=False)
     return needed
 
 
-def _own_survival(gains: Gains, count: int, draw: np.random.Generator) -> Array:
+def _survival_by_request(gains: Gains, count: int, draw: np.random.Generator) -> Array:
     """P(at least j drafted tokens are accepted), ``[request, j - 1]``, with a Beta-distributed acceptance of
     each request.
 
@@ -74,13 +75,13 @@ def _own_survival(gains: Gains, count: int, draw: np.random.Generator) -> Array:
         rates = conditional_from_survival(np.array(gains.survival))
     if gains.spread == 0 or alpha == 1:
         return np.tile(np.cumprod(rates), (count, 1))
-    own = draw.beta(*beta_of(alpha, gains.spread), count)[:, None] / alpha
+    relative = draw.beta(*beta_of(alpha, gains.spread), count)[:, None] / alpha
     low = 0.0
     high = 1.0 / alpha
     survival = np.zeros((count, gamma))
     for _ in range(HALVINGS):
         scale = (low + high) / 2.0
-        survival = np.asarray(np.cumprod(np.minimum(rates * own * scale, 1.0), 1), float)
+        survival = np.asarray(np.cumprod(np.minimum(rates * relative * scale, 1.0), 1), float)
         above = 1.0 / np.mean(1.0 / (1.0 + survival.sum(1))) > gained
         low, high = (low, scale) if above else (scale, high)
     return survival

@@ -1,0 +1,43 @@
+"""Passes that decode, with drafts and without, worked out by hand."""
+
+import pytest
+
+from tests.queueing.replay.servers import BY_BATCH, DRAFTS, server
+from tests.queueing.replay.worked_out import WorkedOut, assert_replayed
+
+CASES = {
+    # 100 prompt tokens | 96 beside the 4 that the first verifies | 4 | both 24 | the second's last
+    # two
+    "a drafted pass verifies four tokens and gains two": WorkedOut(
+        DRAFTS,
+        arrive_ms=[0, 0],
+        outputs=[7, 5],
+        first_ms=[70, 160],
+        last_ms=[184, 204],
+        decoding_ms=68 + 22 + 2 * 24 + 20,
+        budget=100,
+    ),
+    # together a token in 12 ms: two for the second's; then alone the first's six of eight in 3 x 15
+    "a draft length by batch drafts only alone": WorkedOut(
+        BY_BATCH,
+        arrive_ms=[0, 0],
+        outputs=[9, 3],
+        first_ms=[115, 115],
+        last_ms=[184, 139],
+        decoding_ms=2 * 24 + 45,
+    ),
+    # a billion tokens, one every 10 ms, are one step of the model
+    "an answer of a billion tokens is decoded to its end": WorkedOut(
+        server([10], room=2e9),
+        arrive_ms=[0],
+        outputs=[10**9 + 1],
+        first_ms=[60],
+        last_ms=[60 + 10**10],
+        decoding_ms=10**10,
+    ),
+}
+
+
+@pytest.mark.parametrize("by_hand", CASES.values(), ids=CASES)
+def test_decoding_takes_the_passes_that_its_tokens_need(by_hand: WorkedOut) -> None:
+    assert_replayed(by_hand)
