@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.reading import data_folder, read_rows
-from perfmodel.specs import ModelSpec, files, hub_id, load_model, short_name
+from perfmodel.specs import ModelSpec, files, hub_id, load_model, served_id, short_name
 from perfmodel.specs.models import model
 from perfmodel.specs.models.model import Variant
 from tests.refusals import refused
@@ -137,6 +137,30 @@ def test_the_ends_of_what_a_model_may_have(key, last, beyond) -> None:
 )
 def test_a_variant_of_a_shape_has_its_own_longest_context(name: str, most: int) -> None:
     assert load_model(name).max_position_embeddings == most
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "official"),
+    [
+        ("nemotron-3-super", "nemotron-3-super-120b-a12b", "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16"),
+        (
+            "nemotron-3-super-120b",
+            "nemotron-3-super-120b-a12b",
+            "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16",
+        ),
+        ("Qwen3.6-35B", "qwen3.5-35b-a3b", "Qwen/Qwen3.6-35B-A3B"),
+        ("gemma-4-26b-it", "gemma-4-26b-a4b", "google/gemma-4-26B-A4B-it"),
+        ("qwen3-30b", "qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B"),
+    ],
+)
+def test_the_sizes_of_a_model_with_experts_may_be_left_out(name: str, model: str, official: str) -> None:
+    assert load_model(name).name == model
+    assert served_id(name) == official
+
+
+@pytest.mark.parametrize("name", ["nemotron-3-nano", "qwen3", "gpt-oss", "llama-3.1", "nemotron-super"])
+def test_a_name_of_several_sizes_or_of_a_dense_model_is_refused(name: str) -> None:
+    refused(f"no model named '{name}'; did you mean", load_model, name)
 
 
 def test_every_variant_is_another_name_of_a_bundled_model() -> None:

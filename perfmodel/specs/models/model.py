@@ -98,7 +98,8 @@ def _variants() -> dict[str, Variant]:
 
 def variant(name: str) -> Variant | None:
     """The variant that a name means; None for the bundled model itself."""
-    return _variants().get(base_name(name))
+    plain = base_name(name)
+    return _variants().get(_with_sizes(plain) or plain)
 
 
 def name_of(name: str, model: ModelSpec) -> str:
@@ -192,9 +193,34 @@ def _plain(name: str) -> str | None:
     if name in aliases():
         return None
     plain = base_name(name)
-    if plain in aliases() or plain in files.bundled_names("models"):
+    if _is_listed(plain):
         return plain
-    return None
+    return _with_sizes(plain)
+
+
+def _is_listed(name: str) -> bool:
+    return name in aliases() or name in files.bundled_names("models")
+
+
+@cache
+def _with_sizes(name: str) -> str | None:
+    """The only listed name of a model with experts that has more than this one only sizes:
+    ``nemotron-3-super-120b-a12b`` for ``nemotron-3-super`` and for ``nemotron-3-super-120b``.
+
+    None if the name is listed itself, or if several models complete it, in whatever size.
+    """
+    if _is_listed(name):
+        return None
+    longer = re.compile(re.escape(name) + r"(?:-\d+(?:\.\d+)?b)?(-a\d+(?:\.\d+)?b)?")
+    listed = {*aliases(), *files.bundled_names("models")}
+    matches = [match for each in listed if (match := longer.fullmatch(each))]
+    if len({_shape_of(match[0]) for match in matches}) != 1:
+        return None
+    return min((match[0] for match in matches if match[1]), default=None)
+
+
+def _shape_of(name: str) -> str:
+    return aliases().get(name, name)
 
 
 def _as_file(base: ModelSpec, mix: str | None) -> ModelSpec:
@@ -232,6 +258,8 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     """
     if (repo := repository(name)) and not exists(name):
         return hub_id(repo[0], flag)
+    if "/" not in name and (longer := _with_sizes(base_name(name))) and not exists(name):
+        return hub_id(longer, flag)
     spec = load_model(name, flag)
     key = files.spelling(name)
     if is_folder(name) or key == spec.name:
