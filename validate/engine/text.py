@@ -30,6 +30,13 @@ _PREFIXES = (
     re.compile(r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \S+ [^\s:]+: ?"),
 )
 """What a quotation, a container, a time or the journal of a system puts before every line."""
+_RECORD = re.compile(
+    r"(?:\(\S+ pid=\d+\) )?(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d"
+    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+)
+"""The start of a line in a log of vLLM or SGLang."""
+NARROWEST, WIDEST = 70, 200
+"""Columns at which people's terminals and editors break lines."""
 
 
 def plain(text: str) -> str:
@@ -39,6 +46,7 @@ def plain(text: str) -> str:
     lines = _FENCE.sub("", _COLOUR.sub("", _out_of_containers(text))).split("\n")
     for prefix in _PREFIXES:
         lines = _unprefixed(lines, prefix)
+    lines = _unwrapped(lines)
     return "\n".join(map(_with_points, dedent("\n".join(lines)).split("\n")))
 
 
@@ -69,6 +77,30 @@ def _unprefixed(lines: list[str], prefix: re.Pattern[str]) -> list[str]:
     if len(names) > 1:
         return lines
     return [prefix.sub("", line, count=1) for line in lines]
+
+
+def _unwrapped(lines: list[str]) -> list[str]:
+    """The whole lines of a log that a terminal broke at its last column, or an editor between two words."""
+    width = max(map(len, lines))
+    if not NARROWEST <= width <= WIDEST:
+        return lines
+    records: list[list[str]] = []
+    for line in lines:
+        of_log = records and _RECORD.match(records[-1][0]) and not _RECORD.match(line)
+        if of_log and _is_full(records[-1][-1], line, width):
+            records[-1].append(line)
+        else:
+            records.append([line])
+    at_words = any(len(part) < width for record in records for part in record[:-1])
+    if at_words:
+        return [" ".join(part.rstrip() for part in record) for record in records]
+    return ["".join(record) for record in records]
+
+
+def _is_full(line: str, after: str, width: int) -> bool:
+    """Whether the first word of the line after this one had no room in it."""
+    word = re.match(r"\S*", after)
+    return bool(word and word[0]) and len(line.rstrip()) + 1 + len(word[0]) > width
 
 
 def _with_points(line: str) -> str:

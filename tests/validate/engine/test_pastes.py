@@ -71,6 +71,8 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("sglang_send_one", {"input": 100, "gamma": 3}, [(1, 100 + 128, 3, 2.844, 2.844 / 212.4)]),
         ("ollama", {}, [(1, 812 + 320, 0, 1.0, 67.9 / 640)]),
         ("guidellm_table", {}, [(1, 1152, 0, 1.0, 0.0121), (8, 1152, 0, 1.0, 0.0188)]),
+        # 512 tokens/s of 8 requests are 64 of each: the rate rises, so it is that of all
+        ("concurrency_table", {"input": 1024}, [(1, 1024.5, 0, 1.0, 1 / 95.2), (8, 1024.5, 0, 1.0, 1 / 64)]),
         (
             "guidellm_table",
             {"gamma": 2, "accepted": 2.0},
@@ -101,6 +103,9 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
             ("18|    0|    0", "18|    0|    3"),
             r"concurrent@1: Err: must be 0 failed requests",
         ),
+        ("concurrency_table", ("", ""), r"-: input: must be stated"),
+        ("concurrency_table", ("512", "64"), r"-: tok/s: must say whether it is of all requests or of one"),
+        ("concurrency_table", ("512", "0"), r"-: tok/s: must be above 0"),
         ("genai_perf", ("Inter Token Latency", "x"), r"-: inter token latency: must be printed"),
         ("genai_perf", ("Request Throughput", "x"), r"-: batch: must be stated, as in --from -,batch=N"),
         ("llama_speculative", ("n_accept ", "x "), r"n_accept: must stand beside n_drafted"),
@@ -136,6 +141,16 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
 def test_what_is_missing_or_impossible_is_one_line(name, change, says) -> None:
     given = GivenFacts(input=9) if change[0].startswith("acc=") else GivenFacts()
     refused(says, read_pasted, "-", sample(name).replace(*change), given)
+
+
+@pytest.mark.parametrize(
+    ("head", "seconds"),
+    [("tok/s per user", 1 / 64), ("total tok/s", 8 / 64), ("Output TPS (aggregate)", 8 / 64)],
+)
+def test_the_head_of_a_table_says_whose_rate_it_has(head: str, seconds: float) -> None:
+    table = sample("concurrency_table").replace("| tok/s |", f"| {head} |").replace("512 tok/s", "64")
+    _, eight = read_pasted("-", table, GivenFacts(input=9))
+    assert eight.seconds == pytest.approx(seconds)
 
 
 def test_a_metric_of_genai_perf_may_go_on_in_the_next_row() -> None:

@@ -2,12 +2,19 @@
 
 import json
 import re
+import textwrap
 
 import pytest
 
 from perfmodel.validate.engine.text import plain
 from tests.validate.engine.pasting import NAMES, pasted, sample
 
+LOG_LINES = (
+    "(APIServer pid=7) INFO 06-01 10:00:00 [loggers.py:87] Engine 000: Avg prompt throughput: 12.0 tokens/s, "
+    "Avg generation throughput: 512.3 tokens/s, Running: 8 reqs, Waiting: 0 reqs, GPU KV cache usage: 3.1%",
+    "[2026-01-11 10:00:01 TP0] Decode batch, #running-req: 8, #token: 9216, token usage: 0.02, "
+    "accept len: 2.43, accept rate: 0.48, cuda graph: True, gen throughput (token/s): 812.10, #queue-req: 0",
+)
 PREFIXES = {
     "a quotation": "> ",
     "a container": "vllm-1  | ",
@@ -40,6 +47,15 @@ def test_what_stands_before_every_line_changes_nothing(name: str, prefix: str) -
     lines = plain(sample(name)).splitlines()
     assert plain("\n".join(f"{prefix}{line}" for line in sample(name).splitlines())).splitlines() == lines
     assert plain(f"```text\n{sample(name)}```").splitlines() == lines
+
+
+@pytest.mark.parametrize("at_words", [False, True])
+@pytest.mark.parametrize("line", LOG_LINES)
+def test_a_log_that_a_terminal_or_an_editor_broke_is_read_as_a_whole(line: str, at_words: bool) -> None:
+    columns = textwrap.wrap(line, 80) if at_words else [line[i : i + 80] for i in range(0, len(line), 80)]
+    assert len(columns) > 2
+    broken = "\n".join(["a line of another program", *columns, *columns])
+    assert plain(broken).splitlines() == ["a line of another program", line, line]
 
 
 def test_lines_in_a_log_file_of_docker_are_those_of_the_program() -> None:
