@@ -184,7 +184,7 @@ def _sentence(error: Any) -> str:
         if here := asked_here(error.option_name):
             text = f"{error.option_name}: a flag of an engine; here: {here}"
         elif what := not_modelled(error.option_name):
-            text = f"{error.option_name}: {what}: not modelled; a server with them is slower than predicted"
+            text = f"{error.option_name}: {what}"
     verb = getattr(getattr(error, "ctx", None), "info_name", "")
     option = getattr(error, "option_name", "")
     if (hint := INSTEAD.get(verb, {}).get(option)) is not None:

@@ -55,6 +55,14 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
         assert str(caught.value).startswith(f"{named[1].replace('-', '_')}: ")
 
 
+def test_an_option_without_graphs_is_answered_with_what_to_do(capsys) -> None:
+    for option in ("--enforce-eager", "--disable-cuda-graph"):
+        assert cli.run(["whatif", option]) == 2
+        told = " ".join(capsys.readouterr().err.split())
+        assert "not modelled; a server with them is slower than predicted; ask without it" in told
+        assert "`validate engine --watch LOG` compares" in told
+
+
 @pytest.mark.parametrize(
     ("option", "names"),
     [

@@ -24,8 +24,19 @@ _WORDS = {
     "cudagraph": _EAGER,
 }
 """Word in an option of an engine -> what it is about."""
+_INSTEAD = {
+    _EAGER: (
+        "ask without it, which answers for the server with its graphs; `validate engine --watch LOG` "
+        "compares the server without them with this answer"
+    )
+}
+"""What to do about an effect, if there is something to do."""
 
 
 def not_modelled(option: str) -> str | None:
-    """What an option is about that no answer counts; None for any other option."""
-    return next((what for word, what in _WORDS.items() if word in option), None)
+    """What an option is about that no answer counts, and what to do instead; None for any other option."""
+    what = next((what for word, what in _WORDS.items() if word in option), None)
+    if what is None:
+        return None
+    instead = f"; {_INSTEAD[what]}" if what in _INSTEAD else ""
+    return f"{what}: not modelled; a server with them is slower than predicted{instead}"
