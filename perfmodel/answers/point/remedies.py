@@ -57,7 +57,9 @@ def _switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
     machine = scenario.machine
     attention = engine_attention().get(engine_of(machine.calibration) or "")
     if attention is not None and query.kv_reread is None:
-        for name in attention.choices(machine.gpu.architecture, machine.gpu.vendor, scenario.target.head):
+        gpu = machine.gpu
+        version = machine.calibration.version
+        for name in attention.choices(gpu.architecture, gpu.vendor, scenario.target.head, version):
             if name != machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv):
                 yield {"attention_backend": name}
     if attention is not None and scenario.precision.kv.name in ("bf16", "fp16"):

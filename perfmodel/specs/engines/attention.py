@@ -136,10 +136,12 @@ class EngineAttention(Frozen):
         worded = ((name, backend.word) for name, backend in self.backends.items() if backend.word)
         return [name for name, own_word in worded if own_word.upper() == word]
 
-    def choices(self, architecture: str, vendor: str, head: Head) -> list[str]:
+    def choices(self, architecture: str, vendor: str, head: Head, version: str = "") -> list[str]:
         """The backends that a user may choose on such a device for such heads; one of those that share the
-        engine's own word, which then decides between them itself.
+        engine's own word, which then decides between them itself. A backend without such a word is only the
+        engine's own choice in a version.
         """
+        by_itself = {self.default(architecture, head, narrow, version) for narrow in (False, True)}
         known = [d for d in self.defaults if architecture.startswith(d.architecture)]
         nearest = max((len(d.architecture) for d in known), default=0)  # Blackwell GB202 is no B200
         own = [d for d in known if len(d.architecture) == nearest]
@@ -154,6 +156,7 @@ class EngineAttention(Frozen):
             portable = set()  # the engine leaves its usual kernels for these heads, which they do not have
         by_word: dict[str, str] = {}
         for name, backend in sorted(self.backends.items(), key=lambda item: item[0] not in usual):
-            if name in usual | portable and backend.runs(architecture, head):
+            to_be_had = backend.word is not None or name in by_itself
+            if name in usual | portable and to_be_had and backend.runs(architecture, head):
                 by_word.setdefault(backend.word or name, name)
         return list(by_word.values())
