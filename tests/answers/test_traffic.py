@@ -33,6 +33,16 @@ def rows(**more):
     return pm.traffic(**ASK | {"alpha": 0.6, "closed_form": True} | more).rows
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"alpha": 0.7}, {"gamma": "0,1,3"}, {"prefix_len": 4096}],
+)
+def test_the_rows_of_a_question_do_not_depend_on_the_one_before(other):
+    first = rows(max_concurrency=8, gamma="0,3")
+    assert rows(max_concurrency=8, **{"gamma": "0,3"} | other) != first
+    assert rows(max_concurrency=8, gamma="0,3") == first
+
+
 def test_a_row_for_each_load_and_length_that_agrees_with_itself():
     closed = pm.traffic(**ASK, alpha=0.6, max_concurrency="4,16", gamma="1", num_prompts=100)
     at = [(row.request_rate, row.concurrency, row.gamma) for row in closed.rows]

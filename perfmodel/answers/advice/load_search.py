@@ -11,9 +11,9 @@ from perfmodel.answers.advice.served import Served, estimated, replayed
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.errors import InputError, as_names
 
-MOST_OFF = 1.05
+MOST_OFF = 1.03
 """Factor by which times of the closed form may be longer than those of a replay. For 148 candidates with
-doubts (five models, 0.2 to 12 requests/s) it is at most 1.03, but up to 12 on crowded servers, which are
+doubts (five models, 0.2 to 12 requests/s) it is at most this, but up to 12 on crowded servers, which are
 always replayed.
 """
 MOST_GPUS_OFF = 1.1

@@ -1,5 +1,6 @@
 """Servers beyond those that a question searches: the fewest GPUs that serve its load, and FP8 weights."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -20,7 +21,8 @@ def fewest_gpus(question: AdviseQuery, most: float, drafts: bool) -> Served | No
     """The fewest GPUs that serve a load whose number of GPUs is open, if they are at most this many; None
     without any. drafts: whether servers with drafts count.
     """
-    enough = [s for s in _estimates(question, drafts) if s.suffices and s.candidate.layout.gpus <= most]
+    estimates = _estimates(question, drafts, most=most)
+    enough = [s for s in estimates if s.suffices and s.candidate.layout.gpus <= most]
     return _first_confirmed(question, enough)
 
 
@@ -35,25 +37,29 @@ def in_fp8(question: AdviseQuery) -> AdviseQuery | None:
 
 
 def _estimates(
-    question: AdviseQuery, drafts: bool, layouts: Iterable[Layout] | None = None
+    question: AdviseQuery, drafts: bool, layouts: Iterable[Layout] | None = None, most: float = math.inf
 ) -> Iterator[Served]:
     """The servers by the closed form; without layouts, all that the question searches, and over several nodes
-    where one is too small.
+    where one is too small. most: GPUs of one server.
     """
     given = None if layouts is None else list(layouts)
-    served = list(_of_layouts(question, drafts, given))
+    served = list(_of_layouts(question, drafts, given, most))
     if given is None and not any(s.suffices for s in served) and (larger := over_nodes(question)):
-        served = list(_of_layouts(question, drafts, larger))
+        served = list(_of_layouts(question, drafts, larger, most))
     yield from served
 
 
-def _of_layouts(question: AdviseQuery, drafts: bool, layouts: list[Layout] | None) -> Iterator[Served]:
+def _of_layouts(
+    question: AdviseQuery, drafts: bool, layouts: list[Layout] | None, most: float
+) -> Iterator[Served]:
     try:
         found = find_candidates(question, layouts)
     except InputError:
         return
     drafted = [c for c in found.drafted if drafts and question.may_choose(c.runs)]
     for candidate in (*found.baselines, *drafted):
+        if candidate.layout.gpus > most:
+            continue
         try:
             served = estimated(question, candidate, candidate in drafted)
         except InputError:
@@ -64,6 +70,8 @@ def _of_layouts(question: AdviseQuery, drafts: bool, layouts: list[Layout] | Non
 
 def _first_confirmed(question: AdviseQuery, estimates: list[Served]) -> Served | None:
     """The best estimate that a replay confirms where the closed form does not hold."""
+    if question.clients is not None:  # of whom as many wait in a replay
+        estimates = [s for s in estimates if not s.queues]
     for estimate in sorted(estimates, key=lambda s: order(s, question))[:CONFIRMED]:
         served = replayed(question, estimate)
         if served is not None and served.suffices and not served.queues:

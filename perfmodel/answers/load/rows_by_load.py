@@ -17,8 +17,11 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.question import Named, Query, resolve, resolve_costs, slowing, usual_draft
 from perfmodel.errors import refuse
+from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.policies import Choice, Fixed, Replica
+from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.pricing import step_times
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation import Scenario, check_draft_length
@@ -232,12 +235,27 @@ def replica_of(question: TrafficQuery, scenario: Scenario, known: bool) -> Repli
     for policy in question.gamma:
         lengths |= set(policy.lengths(longest)) if known else set()
     check_draft_length(scenario.draft, max(lengths))
-    priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
+    priced = _passes(scenario, question.lengths, question.limits, tuple(sorted(lengths)), question.reuse)
     if question.turns > 1:
         priced = [along_turns(question, scenario, t) for t in priced]
     load = question.loop.load(question.loop.values)
     passes = {t.gamma: t for t in priced}
     return Replica(scenario, question.limits, load, passes, question.spread)
+
+
+def _passes(
+    scenario: Scenario, lengths: Lengths, limits: Limits, drafted: tuple[int, ...], reuse: Reuse | None
+) -> list[StepTimes]:
+    """`step_times`, which are the same at every load. A scenario remembers its last ones: `advise` asks about
+    the same server at many loads.
+    """
+    of = scenario.acceptance, lengths, limits, drafted, reuse
+    last = scenario.known.get(_passes)
+    if last is None or last[0] != of:
+        last = of, step_times(scenario, lengths, limits, drafted, reuse=reuse)
+        scenario.known[_passes] = last
+    priced: list[StepTimes] = last[1]
+    return priced
 
 
 def choices_of(question: TrafficQuery, replica: Replica) -> list[Choice]:
