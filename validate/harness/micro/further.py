@@ -23,7 +23,8 @@ from perfmodel.kv.base import KVLayout
 from perfmodel.operations import Array, Cost
 from perfmodel.reading import read_text
 from perfmodel.specs import Calibration, Constant, GPUSpec, Precision, attention_of, weight_format
-from perfmodel.validate.harness.micro.fit import LARGE_WEIGHT, SOFT_RESIDUAL, most_rows, pooled
+from perfmodel.validate.harness.micro.roofline_fit import LARGE_WEIGHT, SOFT_RESIDUAL
+from perfmodel.validate.harness.micro.timed_kernels import most_rows, pooled
 from perfmodel.validate.records import read_record
 from perfmodel.validate.solving import Parameter, Values, estimate, significant
 

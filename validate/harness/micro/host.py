@@ -4,7 +4,7 @@ from typing import Any
 
 from perfmodel.errors import InputError
 from perfmodel.specs import GPUSpec, files
-from perfmodel.validate.harness.micro.fit import pooled
+from perfmodel.validate.harness.micro.timed_kernels import pooled
 from perfmodel.validate.records import KernelRow, Record
 from perfmodel.validate.solving import significant
 

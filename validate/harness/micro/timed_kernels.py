@@ -1,0 +1,88 @@
+"""The kernels of a record as arrays of sizes and seconds, for the fits."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.specs import GPUSpec, Precision
+from perfmodel.validate.records import THREAD_TIME, KernelRow, Plan, Record
+from perfmodel.validate.solving import grouped
+
+LOWER_QUARTILE = 0.25
+WithErrors = dict[str, tuple[float, float]]
+"""Constant -> its value and standard error."""
+
+
+@dataclass(frozen=True)
+class TimedKernels:
+    """The timed kernels of a record by kind, and the device that its constants are shares of."""
+
+    record: Record
+    gpu: GPUSpec
+    by_kind: dict[str, list[KernelRow]]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that was timed."""
+        return self.record.data.plan
+
+    @property
+    def precision(self) -> Precision:
+        """Formats of weights, activations and the cache."""
+        return self.plan.precisions()
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second that the device's vendor states."""
+        return self.gpu.memory_bandwidth_bytes_per_s
+
+    @property
+    def peak(self) -> float:
+        """FLOPs per second that the device's vendor states for products of these weights."""
+        return self.gpu.peak_flops(self.precision.weights.base.compute)
+
+
+def timed_kernels(record: Record, gpu: GPUSpec) -> TimedKernels:
+    """The kernels of a record, each once. Of times of a thread the lower quartile counts."""
+    rows = pooled(record.kernels)
+    if record.data.protocol.timer == THREAD_TIME:
+        rows = [undisturbed(row) for row in rows]
+    return TimedKernels(record, gpu, grouped(rows, lambda row: row.kind))
+
+
+def most_rows(plan: Plan) -> int:
+    """Most rows of a product in any pass of a plan."""
+    return max(point.batch * point.queries[-1] for point in plan.points())
+
+
+def pooled(rows: Iterable[KernelRow]) -> list[KernelRow]:
+    """Each timed kernel once, with the samples of all sweeps."""
+    timed = (row for row in rows if row.status == "ok")
+    by_kernel = grouped(timed, lambda row: (row.kind, *row.at.items()))
+    return [_of_all_sweeps(sweeps) for sweeps in by_kernel.values()]
+
+
+def _of_all_sweeps(sweeps: Sequence[KernelRow]) -> KernelRow:
+    """A kernel with the samples of all its rows."""
+    samples = [seconds for row in sweeps for seconds in row.samples["call_s"]]
+    return sweeps[0].replace(samples={"call_s": tuple(samples)})
+
+
+def undisturbed(row: KernelRow) -> KernelRow:
+    """The kernel with the lower quartile as its time: another process makes a thread's CPU time longer, never
+    shorter, because it empties the caches.
+    """
+    lower = float(np.quantile(row.samples["call_s"], LOWER_QUARTILE))
+    return row.replace(samples={"call_s": (lower,)})
+
+
+def sizes(rows: Sequence[KernelRow], name: str) -> Array:
+    """One size of each kernel, ``[kernel]``."""
+    return np.array([row.at[name] for row in rows], float)
+
+
+def seconds_of(rows: Sequence[KernelRow]) -> Array:
+    """Seconds of each kernel's call, ``[kernel]``."""
+    return np.array([row.call_s for row in rows])
