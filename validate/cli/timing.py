@@ -88,6 +88,17 @@ def failed(record: Record | None) -> int:
     return int(record is not None and any(row.status == "failed" for row in record.rows))
 
 
+def busy_warning(busy: float, threads: int | None) -> str | None:
+    """What other processes do to the times; None while they use little.
+
+    busy: share of the CPUs, 0 to 1. threads: of the plan; a single thread is timed by its own CPU time.
+    """
+    if busy <= BUSY_SHARE:
+        return None
+    effect = "the clock leaves their turns out" if threads == 1 else "the times will be of them too"
+    return f"WARNING: other processes use {busy:.0%} of the CPUs: {effect}"
+
+
 def _fitting(plan: Plan, calibration: str | None) -> Plan:
     """The plan with the points that fit its device; says how many do not."""
     fits = fitting(plan, calibration)
@@ -104,10 +115,8 @@ def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | No
     """
     from perfmodel.validate.harness.environment import busy_share
 
-    busy = busy_share() if plan.device == "cpu" else 0.0
-    if busy > BUSY_SHARE:
-        effect = "the times will be of them too" if plan.threads != 1 else "the clock leaves their turns out"
-        click.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: {effect}", err=True)
+    if plan.device == "cpu" and (warning := busy_warning(busy_share(), plan.threads)):
+        click.echo(warning, err=True)
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     try:
         path = measured(deadline=deadline)

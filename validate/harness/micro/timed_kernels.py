@@ -8,6 +8,7 @@ import numpy as np
 from perfmodel.operations import Array
 from perfmodel.specs import GPUSpec, Precision
 from perfmodel.validate.records import THREAD_TIME, KernelRow, Plan, Record
+from perfmodel.validate.records.schema import RecordedPlan
 from perfmodel.validate.solving import grouped
 
 LOWER_QUARTILE = 0.25
@@ -24,8 +25,8 @@ class TimedKernels:
     by_kind: dict[str, list[KernelRow]]
 
     @property
-    def plan(self) -> Plan:
-        """The plan that was timed."""
+    def plan(self) -> RecordedPlan:
+        """The plan that was timed, with the shapes of its models."""
         return self.record.data.plan
 
     @property
