@@ -99,8 +99,8 @@ def _unwrapped(lines: list[str]) -> list[str]:
 
 def _is_full(line: str, after: str, width: int) -> bool:
     """Whether the first word of the line after this one had no room in it."""
-    word = re.match(r"\S*", after)
-    return bool(word and word[0]) and len(line.rstrip()) + 1 + len(word[0]) > width
+    word = after.split(" ", maxsplit=1)[0]
+    return bool(word) and len(line.rstrip()) + 1 + len(word) > width
 
 
 def _with_points(line: str) -> str:
