@@ -16,6 +16,7 @@ Key = Callable[[MeasuredPoint], tuple[object, ...]]
 
 
 def _context(p: MeasuredPoint) -> int:
+    """The context of the plan, where sequences grew while they were timed."""
     return p.context if p.asked_context is None else p.asked_context
 
 
@@ -41,7 +42,9 @@ time is in both parts.
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Times of every point, predicted by a fit without its fold. `fold`: each point's fold. `fits`: one per
+    """Times of every point, predicted by a fit without its fold.
+
+    times: name of a time -> seconds ``[point]``. fold: number of the fold, ``[point]``. fits: one per
     fold.
     """
 
@@ -74,10 +77,10 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
     times = {name: np.full(len(points.points), np.nan) for name in TIMES}
     fits = []
     for number in np.unique(fold):
-        out = fold == number
-        refit = fit(points, start_of(recipe), recipe.free, ~out, whole_fit(recipe).values)
+        in_fold = fold == number
+        refit = fit(points, start_of(recipe), recipe.free, ~in_fold, whole_fit(recipe).values)
         for name, seconds in points.predict(refit.calibration).items():
-            times[name][out] = seconds[out]
+            times[name][in_fold] = seconds[in_fold]
         fits.append(refit)
     return HeldOut(points, times, fold, tuple(fits))
 
