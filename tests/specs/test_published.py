@@ -69,6 +69,29 @@ def test_public_runs_have_a_source_with_an_address_and_count_only_where_nothing_
     assert sum(row.counts for row in public_runs()) == 953
 
 
+def test_rows_of_public_runs_in_the_tables_of_engines_are_the_same_measurements() -> None:
+    runs = {f"public-{run.id}": run for run in public_runs()}
+    rows = [row for row in engine_decode() if row.id.startswith("public-")]
+    assert {row.source_id for row in rows} == {"NVIDIA/TensorRT-LLM#5929"}
+    for row in rows:
+        run = runs[row.id]
+        assert (row.source_id, row.step_ms, row.context_tokens) == (
+            run.source_id,
+            run.time_ms,
+            run.context_tokens,
+        )
+        for name in (
+            "engine",
+            "engine_version",
+            "model",
+            "hardware",
+            "tensor_parallel",
+            "expert_parallel",
+            "batch",
+        ):
+            assert getattr(row, name) == getattr(run, name), row.id
+
+
 def test_a_source_is_one_repository_thread_or_paper_at_any_commit() -> None:
     sources = (
         "InferenceX run 2026",

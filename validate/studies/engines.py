@@ -32,7 +32,7 @@ from perfmodel.validate.studies.held_out import (
 )
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.published_engines import DecodeRow, engine_speculation, served
+from perfmodel.validate.studies.published_engines import DecodeRow, alike, engine_speculation, served
 from perfmodel.validate.studies.robust import Array
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
@@ -44,7 +44,11 @@ WIDE = 256.0
 """Verified tokens from which a verification counts as wide."""
 RatioFold = Literal["seen", "version", "model", "draft", "context", "width", "transferred"]
 Folds = dict[str, Mapping[Any, Mapping[str, Mapping[str, float]]]]
-"""``step_folds``, ``ratio_folds`` -> relation -> name of a fold -> the constants fitted without it."""
+"""``step_folds``, ``ratio_folds`` -> relation -> name of a fold -> the constants fitted without it. Steps
+have folds by `SOURCE` too.
+"""
+SOURCE = "source"
+"""Name of the folds of steps that leave out all rows of a source."""
 
 
 class Fold(NamedTuple):
@@ -104,7 +108,8 @@ def make() -> tuple[Estimate, Estimate, Folds]:
     steps = rows_of("seen")
     whole, slopes = steps.fit()
     fitted = {by: fold for by, fold in STEP_FOLDS.items() if by not in ("transferred", "maker")}
-    step_folds = {by: refits(steps, fold.key, whole.values, slopes) for by, fold in fitted.items()}
+    keys = {by: fold.key for by, fold in fitted.items()} | {SOURCE: lambda row: row.source_id}
+    step_folds = {by: refits(steps, key, whole.values, slopes) for by, key in keys.items()}
     rows = Iterations(whole.values)
     iteration, slopes = rows.fit()
     ratio_folds = {by: refits(rows, fold.key, iteration.values, slopes) for by, fold in RATIO_FOLDS.items()}
@@ -325,6 +330,13 @@ def _facts(steps: Sequence[DecodeRow], iterations: Sequence[Iteration]) -> dict[
 def recorded() -> dict[str, Any]:
     """``results/engines.json``. Raises InputError if it is missing or malformed."""
     return files.read_mapping(PATH)
+
+
+def steps_without(source: str) -> Values:
+    """The constants of steps, fitted without the rows of a source; those of all rows if it has none."""
+    record = recorded()
+    folds = record["step_folds"][SOURCE]
+    return dict(next((folds[name] for name in folds if alike(name, source)), record["steps"]))
 
 
 @cache

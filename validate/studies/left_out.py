@@ -2,7 +2,8 @@
 
 Data: steps of public runs, and steps of the engines' tables on devices that borrow kernels
 (`measured_steps`). Model: constants that are stated from public runs, fitted again (`refit`). Folds: whole
-sources. Result: the log error of each row.
+sources; if a source has rows in those tables, all constants are fitted without them (`steps_without`).
+Result: the log error of each row.
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.engines import steps_without
 from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.measured_steps import MeasuredStep, on_borrowed_kernels, shipped_values
 from perfmodel.validate.studies.public_runs import Answered
+from perfmodel.validate.studies.published_engines import alike
 from perfmodel.validate.studies.refit import refit
 from perfmodel.validate.studies.robust import Array
 
@@ -29,8 +32,10 @@ def left_out(rows: Sequence[Answered]) -> Array:
     errors = np.empty(len(rows))
     indices_of = grouped(range(len(rows)), lambda i: rows[i].run.source_id)
     for source, indices in indices_of.items():
-        others = [step for step in fitted_to if not alike(step.source, source)]
-        errors[indices] = refitted_errors([steps[i] for i in indices], others)
+        without = {**values, **steps_without(source)}
+        judged = [steps[i].with_values(without) for i in indices]
+        others = [step.with_values(without) for step in fitted_to if not alike(step.source, source)]
+        errors[indices] = refitted_errors(judged, others)
     return errors
 
 
@@ -46,10 +51,3 @@ def refitted_errors(judged: Sequence[MeasuredStep], fitted_to: Sequence[Measured
         error = step.off + step.moved(changes)
         errors.append(of_reciprocal(error) if step.is_ratio else error)
     return errors
-
-
-def alike(source: str, other_source: str) -> bool:
-    """Whether two names are of one source. A thread of a repository is held out together with its
-    dashboard.
-    """
-    return source == other_source or ("InferenceX" in source and "InferenceX" in other_source)

@@ -100,6 +100,8 @@ class MeasuredStep:
 
     def with_values(self, values: Mapping[str, float]) -> "MeasuredStep":
         """The same step or ratio, predicted with other constants."""
+        if values == self.values:
+            return self
         other = replace(self, values=values)
         return replace(other, off=self.off + other._predicted_log - self._predicted_log)
 

@@ -46,6 +46,13 @@ def source_of(source: str) -> str:
     return source.partition(" ")[0].partition("@")[0].rstrip(",")
 
 
+def alike(source: str, other_source: str) -> bool:
+    """Whether two names are of one source. A thread of a repository is held out together with its
+    dashboard.
+    """
+    return source == other_source or ("InferenceX" in source and "InferenceX" in other_source)
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeRow(EngineRow):
     """One baseline step of a batch. context_std_tokens: over the sequences of the batch.

@@ -1,11 +1,11 @@
 """The fit: least squares on logarithms, in which rows of one kind have correlated errors and outliers count
 less.
 
-The error of a row has a part of its kind (a model on an engine and architecture), one of its group in that
-kind (device, degree, version) and its own part; `Parts` separates them. Each part counts by a Cauchy loss,
-because an engine version that was slow on one model must not distort the constants of all. The expectation of
-a parameter is a row too. Errors are linearised in the logarithms of the parameters in every round, so a fit
-without some rows costs little.
+The error of a row has a part of its kind (a model on an engine and architecture, measured by one source), one
+of its group in that kind (device, degree, version) and its own part; `Parts` separates them. Each part counts
+by a Cauchy loss, because an engine version that was slow on one model must not distort the constants of all.
+The expectation of a parameter is a row too. Errors are linearised in the logarithms of the parameters in
+every round, so a fit without some rows costs little.
 """
 
 from abc import ABC, abstractmethod

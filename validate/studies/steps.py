@@ -231,11 +231,11 @@ class DecodeRows(FittedRows[DecodeRow]):
         return StepGroup(constants, scenario, np.array(index), batch, context)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors: of a model on an engine and architecture, of its groups by version, and of
-        rows.
+        """The parts of the errors: of a model on an engine and architecture as one source measured it, of its
+        groups by version, and of rows.
         """
         groups = [served_as(r) for r in self.rows]
-        kinds = [(r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]
+        kinds = [(r.source_id, r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]
         return parts_of(groups, kinds, train, [ErrorSpread()] * len(groups))
 
 

@@ -30,7 +30,7 @@ from perfmodel.speculation import Acceptance, Scenario, with_calibration
 from perfmodel.speculation.accounts import account_of
 from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.studies.engines import recorded
+from perfmodel.validate.studies.engines import recorded, steps_without
 from perfmodel.validate.studies.measured_gaps import gaps
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
 from perfmodel.validate.studies.published_engines import query_of, source_of
@@ -87,19 +87,19 @@ def _default_seats(run: ServedRun) -> int | None:
 def scenario_of(run: ServedRun, by: HeldOutBy) -> Scenario:
     """`shipped` with constants of its engine fitted without the run.
 
-    By study: without its model's steps and its study's ratios. By length: without those of its device, or of
-    that length.
+    By study: without its source's steps and ratios. By length: without those of its device, or of that
+    length.
     """
     record = recorded()
-    step_folds = record["step_folds"]
     ratio_folds = record["ratio_folds"]
     model = f"{run.engine} {run.target}"
     if by is HeldOutBy.STUDY:
-        step = step_folds["model"].get(model)
-        ratio = ratio_folds["model"].get(source_of(str(run.source)))
+        source = source_of(str(run.source))
+        step = steps_without(source)
+        ratio = ratio_folds["model"].get(source)
     else:
         device = f"{run.hardware} {run.tensor_parallel}"
-        step = None if run.gamma else step_folds["seen"].get(f"{model} {device}")
+        step = None if run.gamma else record["step_folds"]["seen"].get(f"{model} {device}")
         server = f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel}"
         ratio = ratio_folds["seen"].get(f"{server} {run.draft} gamma {run.gamma}")
     parameters = (*DECODING, *SPECULATING)

@@ -28,9 +28,9 @@ from perfmodel.speculation.evidence import step_class
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import HeldOutReplay
 from perfmodel.validate.studies.held_out import BORROWED, HeldOutErrors, quantile
-from perfmodel.validate.studies.left_out import alike
 from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.public_runs import PublicRun, spelled_kind, step_query
+from perfmodel.validate.studies.published_engines import alike
 from perfmodel.validate.studies.robust import Array
 
 ONE_SIDE = (1.0 + COVERAGE) / 2.0

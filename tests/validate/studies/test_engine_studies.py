@@ -79,6 +79,20 @@ def test_less_held_out_is_never_less_sure() -> None:
     assert study.no_narrower(wide, narrow) == narrow  # as wide: what was asked for
 
 
+def test_steps_are_predicted_without_their_source() -> None:
+    """A thread of a dashboard is held out with it; a source without rows in the tables taught nothing."""
+    everything = study.recorded()["steps"]
+    assert study.steps_without("QwenLM/Qwen3") == everything
+    assert study.steps_without("NVIDIA/TensorRT-LLM#5929") != everything
+    assert (
+        study.steps_without("SemiAnalysisAI/InferenceX#870")
+        == study.steps_without("InferenceX")
+        != everything
+    )
+    layer = "trtllm.latent_layer_s"
+    assert study.steps_without("InferenceX")[layer] == pytest.approx(everything[layer], rel=0.2)
+
+
 @pytest.mark.slow
 def test_both_files_come_out_as_shipped() -> None:
     """From the constants that ship with their errors: every fold replayed, every error stated anew."""

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from perfmodel.validate.studies.left_out import alike, left_out, refitted_errors
+from perfmodel.validate.studies.left_out import left_out, refitted_errors
 from perfmodel.validate.studies.measured_steps import FREE, MeasuredStep, on_borrowed_kernels
 from perfmodel.validate.studies.public_runs import answers, public_runs
+from perfmodel.validate.studies.published_engines import alike
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts and run.weights != "int4-g128"][:6]
@@ -40,6 +41,14 @@ def test_a_speedup_without_its_source_is_off_the_other_way_than_its_ratio() -> N
     assert ratio.moved({verification: 0.1}) > 0.05
     (without,) = refitted_errors([ratio], [])
     assert without > speedup.off + 0.1
+
+
+def test_a_source_in_the_tables_of_engines_is_predicted_without_its_rows_there() -> None:
+    """Its rows in ``engine_decode.csv`` ask for more time of a latent layer than the other source's."""
+    run = next(run for run in public_runs() if run.id == "f321")
+    (row,) = answers(run)
+    (without,) = left_out([row])
+    assert without < row.off - 0.01
 
 
 def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> None:

@@ -94,6 +94,18 @@ def test_rows_are_predicted_each_in_its_place() -> None:
     assert parts.matrix.sum(axis=1) == pytest.approx(expected)
 
 
+def test_two_sources_of_one_model_have_no_error_in_common() -> None:
+    """DeepSeek-R1 in TensorRT-LLM on B200: no part of an error is of rows of both sources."""
+    of_model = {"engine": "trtllm", "model": "deepseek-r1", "hardware": "b200-sxm-180gb"}
+    rows = rows_with(**of_model)
+    is_thread = np.array([row.source_id == "NVIDIA/TensorRT-LLM#5929" for row in rows])
+    assert 0 < is_thread.sum() < len(rows)
+    matrix = DecodeRows(rows, []).parts(np.ones(len(rows), dtype=bool)).matrix
+    of_thread = matrix[:, is_thread].any(axis=1)
+    of_others = matrix[:, ~is_thread].any(axis=1)
+    assert not np.any(of_thread & of_others)
+
+
 def test_a_group_is_counted_anew_where_experts_are_chosen_otherwise() -> None:
     rows = rows_with(engine="vllm", model="gpt-oss-120b")[:3]
     same = DecodeRows(rows, [POPULAR])
