@@ -77,7 +77,8 @@ def test_advise_leaves_out_what_is_known_to_be_slow() -> None:
     assert answer.chosen.draft != "mtp"
     assert "known defect" in answer.not_run.runs_in
     assert pm.advise(**question, any_draft=True).chosen.draft == "mtp"
-    assert pm.advise(**question, engine="sglang").option.draft == "mtp"
+    without_defect = pm.advise(**question, engine="sglang")
+    assert "mtp" in [server.draft for server in (without_defect.chosen, without_defect.option) if server]
 
 
 @pytest.mark.parametrize(("engine", "gamma"), [("vllm", 0), ("sglang", 3)])
