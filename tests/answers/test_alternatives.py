@@ -64,6 +64,13 @@ def test_a_remedy_has_a_line_with_its_switch_and_its_draft() -> None:
     assert " --attention-backend FLASHINFER " in alternative(answer, "flashinfer").line
 
 
+def test_a_switch_surely_pays_only_if_its_whole_interval_is_above_one() -> None:
+    answer = advise("qwen3-30b-a3b", "rtx-4090", tp=(2,), context=32_768, weights="fp8")
+    (low, _), *_ = [remedy.speedup_interval for remedy in answer.remedies if "flashinfer" in remedy.switch]
+    assert low < 1.0
+    assert " may pay with --attention-backend flashinfer " in alternative(answer, "flashinfer").text
+
+
 def test_a_shorter_draft_has_a_line_with_its_length() -> None:
     answer = advise("llama-3.3-70b", "rtx-pro-6000", weights="nvfp4", context=16_384, tp=2, draft=["eagle3"])
     line = alternative(answer, "A shorter draft").line

@@ -106,7 +106,7 @@ def with_remedies(
         changed = replace(query, **as_asked(remedy.changes))
         point = _drafting(changed, rival, chosen)
         draft = "The draft" if rival is None else f"At batch {rival.batch} the draft"
-        text = f"{draft} pays {remedy.text}"
+        text = f"{draft} {'pays' if remedy.surely_pays else 'may pay'} {remedy.text}"
         yield Alternative(text, 1, None) if point is None else Alternative.of(text, changed, point)
 
 

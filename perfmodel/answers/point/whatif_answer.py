@@ -74,8 +74,12 @@ class Remedy:
 
     def helps(self, enough: float) -> bool:
         """Whether speculation surely pays with the switch, or gains more than `enough`."""
-        surely = self.speedup_interval is not None and self.speedup_interval[0] > 1.0
-        return surely or self.speedup > enough
+        return self.surely_pays or self.speedup > enough
+
+    @property
+    def surely_pays(self) -> bool:
+        """Whether the whole interval of the speedup is above 1."""
+        return self.speedup_interval is not None and self.speedup_interval[0] > 1.0
 
     @property
     def text(self) -> str:
