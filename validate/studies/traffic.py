@@ -95,7 +95,7 @@ def scenario_of(run: ServedRun, by: HeldOutBy) -> Scenario:
     model = f"{run.engine} {run.target}"
     if by is HeldOutBy.STUDY:
         source = source_of(str(run.source))
-        step = steps_without(source)
+        step: Mapping[str, float] | None = steps_without(source)
         ratio = ratio_folds["model"].get(source)
     else:
         device = f"{run.hardware} {run.tensor_parallel}"
