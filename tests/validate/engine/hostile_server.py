@@ -66,7 +66,7 @@ HUGE = b"9" * 400
 DONE = event(b"[DONE]")
 NO_MODEL = "lists no model"
 NOT_WHOLE = "is not whole after"
-NO_ANSWER = "the answer ended after 3, in 3 pieces"
+NO_ANSWER = "the output ended after 3, in 3 pieces"
 BROKEN = "cannot be reached or breaks off"
 MODEL_FAULTS = {
     "models: no JSON": ("must be valid JSON", page(b"<html>")),
@@ -168,7 +168,7 @@ STREAM_FAULTS = {
         lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]),
     ),
     "stream: all at once": ("in 1 pieces", stream(lambda: itertools.islice(tokens(12, 12), 1))),
-    "stream: nothing": ("the answer ended after 0", stream(DONE)),
+    "stream: nothing": ("the output ended after 0", stream(DONE)),
     "stream: an error": ("says out of blocks", stream(three, event({"error": "out of blocks"}))),
     "stream: 500 without end": ("sends more than", forever(b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536)),
     "stream: 500 in red": (

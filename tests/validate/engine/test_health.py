@@ -89,7 +89,7 @@ def test_a_line_of_sglang_without_a_valid_time_has_no_prompts(tmp_path, capsys) 
         ("nothing", {}, "healthy", ""),
         (
             "usual prompts",
-            {"times": 1.5, "prompts": 2500.0},
+            {"times": 1.45, "prompts": 2500.0},
             "healthy",
             "of it; the rest is as long as predicted",
         ),
