@@ -235,23 +235,39 @@ def _worst_source(errors: dict[str, Any]) -> str:
 
 
 def trust() -> str:
-    """Verdicts and draft lengths on sources left out whole (`results/accuracy.json`), and public threads."""
+    """Errors on sources left out whole, verdicts and draft lengths (`results/accuracy.json`), and public
+    threads.
+    """
     record = json.loads((ROOT / "results" / "accuracy.json").read_text(encoding="utf-8"))["sources"]
     side = record["side"]
     lost = record["best_length"]
-    asked = read_published("threads", Thread)
-    sides = sum(thread.same_side for thread in asked)
     rows = [
-        ("verdicts that were right (pays, or does not)", f"{side['right']} of {side['rows']}"),
-        ("certain verdicts that were wrong", f"{side['sure_and_wrong']} of {side['sure']}"),
+        ("time of a baseline step, source left out, engines", _left_out(record["step"]["all"])),
+        ("speedup, source left out, engines", _left_out(record["speedup"]["all"])),
+        ("verdicts that were right, constants as shipped", f"{side['right']} of {side['rows']}"),
+        (
+            "certain verdicts (whole interval on one side of 1.0x) that were wrong",
+            f"{side['sure_and_wrong']} of {side['sure']}",
+        ),
         ("throughput lost with the predicted draft length, engines", _lost(lost["engines"])),
         ("throughput lost with the predicted draft length, llama.cpp", _lost(lost["llamacpp"])),
-        (
-            "[public threads](docs/threads.md), answered before their numbers were read: right side of 1.0",
-            f"{sides} of {len(asked)}",
-        ),
+        ("[public threads](docs/threads.md), answered before their numbers were read", _threads()),
     ]
     return "\n".join(table(["what was tested", "result"], rows, text_columns=range(2))) + "\n"
+
+
+def _left_out(errors: dict[str, Any]) -> str:
+    inside = f"{100 * errors['inside']:.0f} % in the 90 % interval"
+    return f"{100 * errors['error']:.0f} % off, {inside} ({errors['rows']} rows, {errors['sources']} sources)"
+
+
+def _threads() -> str:
+    asked = read_published("threads", Thread)
+    contained = [thread.contained for thread in asked if thread.contained is not None]
+    sides = sum(thread.same_side for thread in asked)
+    return (
+        f"right side of 1.0x: {sides} of {len(asked)}; in the interval: {sum(contained)} of {len(contained)}"
+    )
 
 
 def _lost(sweeps: dict[str, Any]) -> str:
