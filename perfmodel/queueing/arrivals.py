@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from perfmodel.operations import Array
 from perfmodel.queueing.blocks import Shared
 from perfmodel.queueing.load import Lengths
+from perfmodel.uniform import half_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,6 @@ def arrivals(
 
 
 def _lengths(draw: np.random.Generator, mean: float, std: float, count: int) -> NDArray[np.int64]:
-    half = min(np.sqrt(3.0) * std, mean - 1.0)
+    half = min(half_width(std), mean - 1.0)
     tokens = np.floor(draw.uniform(mean - half, mean + half, count) + draw.uniform(0.0, 1.0, count))
     return tokens.astype(np.int64)

@@ -8,6 +8,7 @@ import numpy as np
 
 from perfmodel.operations import Array, Floats
 from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.uniform import half_width, largest_std
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Lengths:
         """Standard deviation of the cached tokens over concurrently decoding requests; at most that of a
         uniform distribution.
         """
-        spread = np.hypot(self.input_std, self.output_mean / np.sqrt(12.0))
-        return float(min(spread, self.context / np.sqrt(3.0)))
+        spread = np.hypot(self.input_std, largest_std(self.output_mean / 2.0))
+        return float(min(spread, largest_std(self.context)))
 
     @property
     def input_cv(self) -> float:
@@ -100,7 +101,7 @@ def whole_passes(mean: Array, cv: float) -> Array:
     mean, cv: mean and coefficient of variation of the prompt's length in passes, which is uniformly
     distributed.
     """
-    half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
+    half = np.maximum(half_width(cv), 1e-6) * mean
 
     def area(x: Array) -> Array:
         """Integral of the rounded-up number from 0."""

@@ -20,6 +20,7 @@ from perfmodel.operations import Array, Floats, Ints
 from perfmodel.specs import ModelSpec, Precision
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.accounts import Account
+from perfmodel.uniform import half_width
 
 Rollback = Literal["keep", "replay"]
 NONE_NEEDED = "none needed at gamma 0"
@@ -156,7 +157,7 @@ class CountedScenario:
         """Expected tokens by which a batch's longest context exceeds the mean, for uniform contexts."""
         if isinstance(self.context_std, float | int) and not self.context_std:
             return 0.0
-        return np.sqrt(3.0) * self.context_std * (batch - 1.0) / (batch + 1.0)
+        return half_width(self.context_std) * (batch - 1.0) / (batch + 1.0)
 
     def kept_states(self, query: Floats) -> Floats:
         """Recurrent states per sequence after a pass over `query` tokens."""

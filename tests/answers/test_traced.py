@@ -1,11 +1,14 @@
 """What a trace leaves to say, and a replay that nobody asked for."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from perfmodel.answers.load import replayed_load, replayed_rows, requests as requests_of
+from perfmodel.answers.load.traced import trace_values
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_rows import Percentiles
 from tests.refusals import refused
@@ -44,6 +47,48 @@ def test_a_burst_is_answered_by_as_many_clients(tmp_path: Path) -> None:
     assert row.concurrency == 2
     assert row.request_rate is None
     assert row.output_tokens_per_s == pytest.approx(row.requests_per_s), "a token each"
+
+
+def values_of(path: str, **stated: Any) -> dict[str, Any]:
+    """What a question takes from its trace."""
+    return trace_values(traffic.question(trace=path, **stated, **ASKED))
+
+
+def test_what_a_question_states_is_not_taken_from_its_trace(tmp_path: Path) -> None:
+    path = trace(tmp_path, (0, 500, 90), (2, 1500, 110))
+    lengths = {"input_len": 1000, "input_std": 500, "output_len": 100, "output_std": 10}
+    assert values_of(path) == {**lengths, "request_rate": (0.5,)}
+    assert values_of(path, output_len=64).keys() == {"input_len", "input_std", "request_rate"}
+    assert values_of(path, input_len=64).keys() == {"output_len", "output_std", "request_rate"}
+    assert values_of(path, request_rate=3) == lengths
+    assert values_of(path, max_concurrency=7) == lengths
+    assert values_of(path, rollout=64) == lengths
+
+
+def test_lengths_of_a_trace_are_spread_at_most_as_if_uniform(tmp_path: Path) -> None:
+    """One prompt in ten is long: its deviation of 3000 around 1100 is cut at 1100 / sqrt(3). An output has
+    two tokens or more, or it would have no TPOT.
+    """
+    rows = [(second, 100, 1) for second in range(9)]
+    values = values_of(trace(tmp_path, *rows, (9, 10_100, 1)))
+    assert values["input_len"] == 1100
+    assert values["input_std"] == pytest.approx(1100 / 3**0.5)
+    assert values["output_len"] == 2
+
+
+def test_a_rate_of_a_trace_has_four_digits_and_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    path = trace(tmp_path, (0, 100, 10), (3, 100, 10))
+    assert values_of(path)["request_rate"] == (0.3333,)
+    assert trace(tmp_path, (0, 100, 10), (1, 100, 10), (2, 100, 10)) == path
+    os.utime(path, (1, 1))
+    assert values_of(path)["request_rate"] == (1.0,)
+
+
+def test_a_request_of_a_trace_may_fill_all_positions_of_the_model(tmp_path: Path) -> None:
+    fits = trace(tmp_path, (0, 100, 10), (1, 131_062, 10))
+    assert traffic(trace=fits, max_concurrency=1, **ASKED).rows
+    one_more = trace(tmp_path, (0, 100, 10), (1, 131_063, 10))
+    refused("1 of 2 requests: .* given 'up to 131073'", traffic, trace=one_more, **ASKED)
 
 
 def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:

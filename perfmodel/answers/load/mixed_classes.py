@@ -18,6 +18,7 @@ from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replayed_requests import ReplayedRequests
 from perfmodel.specs.mix import RequestClass, read_mix
 from perfmodel.speculation import tokens_per_iteration
+from perfmodel.uniform import largest_std
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ def mix_values(question: TrafficQuery) -> dict[str, Any]:
         std = math.sqrt(np.average((means - mean) ** 2 + stds**2, weights=weight))
         if getattr(question, f"{name}_len") is None:
             length = round(mean)
-            from_mix |= {f"{name}_len": length, f"{name}_std": min(std, length / 3**0.5)}
+            from_mix |= {f"{name}_len": length, f"{name}_std": min(std, largest_std(length))}
     known = [c.alpha for c in classes if c.alpha is not None]
     stated = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
     if len(known) == len(classes) and stated == (None,) * 4:

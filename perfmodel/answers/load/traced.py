@@ -14,10 +14,12 @@ from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.trace import read_trace
 from perfmodel.reading import check_regular
 from perfmodel.specs import ModelSpec
+from perfmodel.uniform import largest_std
 
 LEAST_OUTPUT = 1.001
 """Least mean output length of a trace, in tokens: a request needs a second token to have a TPOT."""
 RATE_DIGITS = 4
+"""Significant digits of the rate of a trace."""
 
 
 def trace_of(path: str) -> Arrivals:
@@ -51,22 +53,33 @@ def trace_values(question: TrafficQuery) -> dict[str, Any]:
     if question.trace is None:
         return {}
     trace = trace_of(question.trace)
+    from_trace = _unstated_lengths(question, trace)
+    if question.request_rate is None and question.max_concurrency is None and question.rollout is None:
+        from_trace |= _load_of(question.trace, trace)
+    return from_trace
+
+
+def _unstated_lengths(question: TrafficQuery, trace: Arrivals) -> dict[str, Any]:
+    """Whole mean lengths, and their standard deviations up to that of a uniform distribution."""
     lengths = lengths_of(trace)
     from_trace = dict[str, Any]()
-    means = {"input": round(lengths.input_mean), "output": max(round(lengths.output_mean), 2)}
-    for name, mean in means.items():
-        if getattr(question, f"{name}_len") is None:
-            std = min(getattr(lengths, f"{name}_std"), mean / 3**0.5)
-            from_trace |= {f"{name}_len": mean, f"{name}_std": std}
-    if question.request_rate is None and question.max_concurrency is None and question.rollout is None:
-        rate = rate_of(trace)
-        if rate is None:
-            from_trace["max_concurrency"] = (trace.at_s.size,)
-        else:
-            if not RATES[0] <= rate <= RATES[1]:
-                raise refuse(question.trace, "requests per second", f"{RATES[0]:g} to {RATES[1]:g}", rate)
-            from_trace["request_rate"] = (float(f"{rate:.{RATE_DIGITS}g}"),)
+    if question.input_len is None:
+        mean = round(lengths.input_mean)
+        from_trace |= {"input_len": mean, "input_std": min(lengths.input_std, largest_std(mean))}
+    if question.output_len is None:
+        mean = max(round(lengths.output_mean), 2)
+        from_trace |= {"output_len": mean, "output_std": min(lengths.output_std, largest_std(mean))}
     return from_trace
+
+
+def _load_of(path: str, trace: Arrivals) -> dict[str, tuple[float, ...]]:
+    """The trace's rate; as many clients as requests if all arrive at the same time. Raises InputError."""
+    rate = rate_of(trace)
+    if rate is None:
+        return {"max_concurrency": (trace.at_s.size,)}
+    if not RATES[0] <= rate <= RATES[1]:
+        raise refuse(path, "requests per second", f"{RATES[0]:g} to {RATES[1]:g}", rate)
+    return {"request_rate": (float(f"{rate:.{RATE_DIGITS}g}"),)}
 
 
 def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:

@@ -27,6 +27,7 @@ from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs.engines.serving import PassOrder
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
+from perfmodel.uniform import largest_std
 
 LENGTHS = f"Draft lengths, or policies ({'; '.join(f'{n}: {each.help}' for n, each in policies().items())})"
 
@@ -341,9 +342,8 @@ class TrafficArguments(CommonOptions):
             mean = float(getattr(self, f"{name}_len"))
             if name == "output" and self.rollout is not None:
                 continue  # log-normal, of any deviation
-            self.within(
-                f"{name}_std", 0, mean / 3**0.5, f"from 0 to the mean / sqrt(3) = {mean / 3**0.5:.0f}"
-            )
+            most = largest_std(mean)
+            self.within(f"{name}_std", 0, most, f"from 0 to the mean / sqrt(3) = {most:.0f}")
         if (
             self.tokens_per_iteration is not None
             and sum(policy.tokens not in (None, 0) for policy in self.gamma) != 1

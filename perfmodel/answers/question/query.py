@@ -17,6 +17,7 @@ from perfmodel.speculation import (
     MAX_GAMMA,
     Rollback,
 )
+from perfmodel.uniform import largest_std
 
 
 @options
@@ -306,7 +307,7 @@ class Query(Options):
     def check(self) -> None:
         super().check()
         if self.context_std:
-            most = self.context / 3**0.5
+            most = largest_std(self.context)
             self.within(
                 "context_std",
                 0,
