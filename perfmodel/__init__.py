@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from perfmodel.specs.acceptance.acceptance_rows import published_rows as published_acceptance
     from perfmodel.specs.calibrations.by_engine import load_device as load_gpu
     from perfmodel.specs.calibrations.loading import load_calibration
-    from perfmodel.specs.models.model import load_model
+    from perfmodel.specs.models.loading import load_model
     from perfmodel.specs.published import published_points
 
 if not Path(__file__).with_name("validate").is_dir():  # a clone, where `validate/` lies next to `perfmodel/`
@@ -53,7 +53,7 @@ _PLACES = {
     **{verb: (f"answers.{folder}.{verb}", verb) for folder, verbs in _VERBS.items() for verb in verbs},
     "Query": ("answers.question.query", "Query"),
     "InputError": ("errors", "InputError"),
-    "load_model": ("specs.models.model", "load_model"),
+    "load_model": ("specs.models.loading", "load_model"),
     "load_gpu": ("specs.calibrations.by_engine", "load_device"),
     "load_calibration": ("specs.calibrations.loading", "load_calibration"),
     "published_acceptance": ("specs.acceptance.acceptance_rows", "published_rows"),

@@ -37,7 +37,7 @@ class MTP(Draft):
     @classmethod
     def like_target(cls, target: Weights) -> Weights:
         """The formats that the target's name for the module, else the target's."""
-        if "mtp" in dict(target.own):
+        if "mtp" in target.by_part():
             return Weights(target.of("mtp"))
         return target
 

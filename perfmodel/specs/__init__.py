@@ -45,26 +45,23 @@ from perfmodel.specs.engines.engines import (
 )
 from perfmodel.specs.engines.serving import Defect, serving_engines
 from perfmodel.specs.engines.source_errors import device_class, source_errors
-from perfmodel.specs.models.components import MLA, AttentionHeads, Indexer, LinearAttention, Projection
-from perfmodel.specs.models.formats import (
-    BF16,
-    WEIGHT_FORMATS,
-    Format,
-    Precision,
-    Weights,
-    kv_format,
-    weight_format,
-)
-from perfmodel.specs.models.ggml import in_gguf, is_gguf
-from perfmodel.specs.models.model import (
-    ModelSpec,
+from perfmodel.specs.models.components import (
+    MLA,
+    AttentionHeads,
+    Indexer,
+    LinearAttention,
     MoE,
+    Projection,
     RopeScaling,
-    hub_id,
-    load_model,
-    precision_of,
-    served_id,
 )
+from perfmodel.specs.models.formats import WEIGHT_FORMATS, Format, kv_format
+from perfmodel.specs.models.ggml import in_gguf
+from perfmodel.specs.models.gguf_names import is_gguf
+from perfmodel.specs.models.hub_ids import hub_id, served_id
+from perfmodel.specs.models.loading import load_model
+from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs.models.precision import Precision, precision_of
+from perfmodel.specs.models.weights import BF16, Weights, weight_format
 
 __all__ = [
     "acceptance_library",

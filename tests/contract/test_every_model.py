@@ -8,14 +8,14 @@ from perfmodel.errors import InputError
 from perfmodel.specs import files, load_model
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.families import family_of, rows
-from perfmodel.specs.models import model
+from perfmodel.specs.models.names import load_bundled
 
 MODELS = files.bundled_names("models")
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_the_name_of_its_file_and_a_source_and_answers(name: str) -> None:
-    spec = model.load_bundled(name)
+    spec = load_bundled(name)
     assert spec.name == name
     assert spec.hf_id
     assert spec.published.total_b
@@ -30,7 +30,7 @@ def test_a_model_has_the_name_of_its_file_and_a_source_and_answers(name: str) ->
 def test_an_alias_names_one_model() -> None:
     seen: list[str] = list(MODELS)
     for name in MODELS:
-        spec = model.load_bundled(name)
+        spec = load_bundled(name)
         seen += [alias.lower() for alias in (*spec.aliases, spec.hf_id or "")]
         assert all(load_model(alias).name == spec.name for alias in (*spec.aliases, spec.hf_id or ""))
     assert len(seen) == len(set(seen))

@@ -8,8 +8,8 @@ from itertools import dropwhile
 import pytest
 
 from perfmodel.specs import load_model
+from perfmodel.specs.models.checkpoint_rows import listed_checkpoints
 from perfmodel.specs.models.checkpoints import main_format
-from perfmodel.specs.models.model import listed_checkpoints
 from tests.engine.flags import vocabularies
 from tests.engine.questions import QUESTIONS, Printed, printed
 

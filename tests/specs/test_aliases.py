@@ -7,9 +7,9 @@ import re
 import pytest
 
 from perfmodel import InputError, whatif
-from perfmodel.specs import files, load_gpu, load_model, short_name
+from perfmodel.specs import files, hub_id, load_gpu, load_model, short_name
 from perfmodel.specs.devices import loading
-from perfmodel.specs.models import model
+from perfmodel.specs.models import names
 
 DEVICES = {
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
@@ -83,7 +83,7 @@ def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
     for pasted, name in DEVICES.items():
         assert load_gpu(pasted) == load_gpu(f"  {pasted.upper()} ") == loading.load_bundled(name)
     for pasted, name in MODELS.items():
-        bundled = model.load_bundled(name)
+        bundled = names.load_bundled(name)
         limit = {"max_position_embeddings": load_model(pasted).max_position_embeddings}  # of a variant
         assert load_model(pasted) == bundled.replace(**limit)
     assert load_gpu("MacBook Pro M4 Max 64GB").stated_memory.value == 64  # sold with several sizes
@@ -109,7 +109,7 @@ def test_a_checkpoint_whose_name_ends_with_its_format(given, meant) -> None:
     ("load", "names_of", "kind"),
     [
         (loading, loading.other_names, "gpus"),
-        (model, model.other_names, "models"),
+        (names, names.other_names, "models"),
     ],
 )
 def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kind) -> None:
@@ -139,7 +139,7 @@ def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kin
     ],
 )
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:
-    assert model.hub_id(name) == served
+    assert hub_id(name) == served
 
 
 def test_dashes_may_be_left_out_where_one_device_is_meant() -> None:

@@ -14,7 +14,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import hub_id, load_model, precision_of
 from perfmodel.specs.gguf.header import MOST_TEXT
 from perfmodel.specs.models.ggml import BLOCKS
-from perfmodel.specs.models.model import load_bundled
+from perfmodel.specs.models.names import load_bundled
 from tests.refusals import refused
 from tests.specs.configs import DESCRIPTIVE, table
 

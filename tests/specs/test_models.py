@@ -6,8 +6,9 @@ import pytest
 
 from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs import ModelSpec, files, hub_id, load_model, served_id, short_name
-from perfmodel.specs.models import model
-from perfmodel.specs.models.model import Variant
+from perfmodel.specs.models.checkpoint_rows import Checkpoint
+from perfmodel.specs.models.names import load_bundled
+from perfmodel.specs.models.variants import Variant
 from tests.refusals import refused
 
 NAMES = files.bundled_names("models")
@@ -42,7 +43,7 @@ OFF = {
 
 
 def test_totals_recompute_but_for_those_with_a_reason() -> None:
-    specs = {name: model.load_bundled(name) for name in NAMES}
+    specs = {name: load_bundled(name) for name in NAMES}
     off = {n for n, spec in specs.items() if not recomputes(spec.total_params, spec.published.total_b)}
     assert off == set(OFF)
     for name, error in OFF.items():
@@ -52,7 +53,7 @@ def test_totals_recompute_but_for_those_with_a_reason() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_other_counts_recompute(name: str) -> None:
     """Cards differ in whether input embedding and LM head count as active, and round to one or two digits."""
-    spec = model.load_bundled(name)
+    spec = load_bundled(name)
     untied = 0 if spec.tie_word_embeddings else spec.embedding_params
     if printed := spec.published.active_b:
         counted = [spec.active_params + n for n in (0, untied, -spec.embedding_params)]
@@ -64,7 +65,7 @@ def test_other_counts_recompute(name: str) -> None:
 
 def test_a_checkpoint_in_other_formats_is_the_same_model() -> None:
     """Every listed one is found by its id and by the part behind the owner, in the formats listed."""
-    rows = read_rows(data_folder("models") / "checkpoints.csv", model.Checkpoint)
+    rows = read_rows(data_folder("models") / "checkpoints.csv", Checkpoint)
     assert len(rows) >= 50
     for row in rows:
         checkpoint = load_model(row.checkpoint)

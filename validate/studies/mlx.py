@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from perfmodel.specs import MLX, Calibration, GPUSpec, Scatter, Z, files, load_gpu, release, serving_engines
-from perfmodel.specs.models.formats import weight_format
+from perfmodel.specs.models.weights import weight_format
 from perfmodel.specs.published import read_published
 from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED

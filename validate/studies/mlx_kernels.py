@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.specs import GPUSpec, load_gpu, serving_engines
 from perfmodel.specs.engines.row_kernels import OwnKernel, RowKernels
-from perfmodel.specs.models.formats import weight_format
+from perfmodel.specs.models.weights import weight_format
 from perfmodel.specs.published import read_published
 
 BLEND = 3.0

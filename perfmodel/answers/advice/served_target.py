@@ -24,10 +24,10 @@ from perfmodel.specs import (
 )
 from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.engines.backends import attention_of
+from perfmodel.specs.models.checkpoint_rows import Checkpoint
 from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format
-from perfmodel.specs.models.ggml import repository
+from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.mlx import converted_name
-from perfmodel.specs.models.model import Checkpoint
 from perfmodel.speculation import Scenario
 from perfmodel.speculation.confidence import best_stop
 
@@ -153,9 +153,9 @@ def _path_of_file(question: CommonOptions, model_id: str | None, scenario: Scena
     """The GGUF file that the question names, in its format; else the usual name of such a file."""
     mix = in_gguf(question.weights or scenario.target.weights)
     named = next((name for name in (model_id or "", question.model) if is_gguf(name)), None)
-    if named is None or (repository(named) and "/" not in named):
+    if named is None or (gguf_repository(named) and "/" not in named):
         return gguf_name(model_id or scenario.target.name, mix)
-    if question.weights is not None and repository(named):
+    if question.weights is not None and gguf_repository(named):
         return f"{named.partition(':')[0]}:{mix.upper()}"
     return named
 

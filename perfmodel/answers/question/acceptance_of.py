@@ -23,7 +23,8 @@ from perfmodel.specs.acceptance.acceptance_rows import (
 )
 from perfmodel.specs.acceptance.library_row import short_name
 from perfmodel.specs.acceptance.typical import median
-from perfmodel.specs.models.model import ModelSpec, name_of
+from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs.models.variants import name_of
 from perfmodel.speculation import Acceptance
 
 

@@ -24,8 +24,10 @@ from perfmodel.specs import (
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.conversions import Conversion
-from perfmodel.specs.models.ggml import plain_of, repository
-from perfmodel.specs.models.model import name_of, named_format
+from perfmodel.specs.models.ggml import plain_of
+from perfmodel.specs.models.gguf_names import gguf_repository
+from perfmodel.specs.models.loading import named_format
+from perfmodel.specs.models.variants import name_of
 from perfmodel.speculation import Memory, Scenario, is_transferred, memory_of
 from perfmodel.speculation.acceptance import BEYOND_MEASURED
 
@@ -138,15 +140,15 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
     and about weights on the host.
     """
     weights = question.weights
-    repo = repository(question.model)
-    stated = repo[1] if repo else is_gguf(question.model) or named_format(question.model)
+    repository = gguf_repository(question.model)
+    stated = repository.mix if repository else is_gguf(question.model) or named_format(question.model)
     if weights is None and not stated:
         yield Note(f"no weights were given: {scenario.target.weights} is assumed, {conversion.why}")
     used = weights and conversion.named(weights, False)
     if used != weights:
         engine = ENGINES[scenario.machine.calibration.stack]
         yield f"{engine} has no {weights} weights: the answer uses {used}"
-    mix = weights or (repo[1] if repo else None) or ""
+    mix = weights or (repository and repository.mix) or ""
     if plain_mix := plain_of(mix.strip().lower()):
         yield (
             f"{mix} differs between files and is taken as {plain_mix}: --model FILE.gguf, or the mean of the "

@@ -21,7 +21,8 @@ from perfmodel.specs import (
 from perfmodel.specs.calibrations.by_engine import usual_engine
 from perfmodel.specs.models.checkpoints import main_format
 from perfmodel.specs.models.conversions import CONVERSIONS, Conversion
-from perfmodel.specs.models.ggml import of_mix, ollama_tag
+from perfmodel.specs.models.ggml import of_mix
+from perfmodel.specs.models.gguf_names import ollama_tag
 from perfmodel.specs.models.mlx import of_bits
 
 

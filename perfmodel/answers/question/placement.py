@@ -157,7 +157,7 @@ def _check_integers(calibration: Calibration, gpu: GPUSpec, model: ModelSpec, pr
     engine = serving_engines()[stack]
     weights = precision.weights
     experts = model.moe is not None and weights.of("experts").name.startswith("int4")
-    awq = any(part.name.startswith("awq") for part in (weights.base, *dict(weights.own).values()))
+    awq = any(part.name.startswith("awq") for part in (weights.base, *weights.by_part().values()))
     for found, first, what in ((experts, engine.int4_experts, "int4 experts"), (awq, engine.awq, "AWQ")):
         if found and first and release(calibration.version) < release(first):
             raise refuse(

@@ -13,7 +13,7 @@ from perfmodel.immutable import Immutable
 from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.acceptance.library_row import LibraryRow, undated
 from perfmodel.specs.acceptance.typical import ENOUGH_RATIOS, TypicalAcceptance, mean
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs.models.loading import load_model
 from perfmodel.specs.models.published_heads import published_heads
 
 DEFAULT_TASK = "chat"

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfmodel.specs.boundary.files import spelling
-from perfmodel.specs.models.model import IN_FORMAT, hub_id, load_model
+from perfmodel.specs.models.format_in_name import format_in_name
+from perfmodel.specs.models.hub_ids import hub_id
+from perfmodel.specs.models.loading import load_model
 
 _MAKER = re.compile(r"^(meta|nvidia)-")
 _TUNED = re.compile(
@@ -67,17 +69,17 @@ def short_name(name: str) -> str:
     ``meta-llama/Llama-3.3-70B-Instruct`` becomes ``llama-3.3-70b``. Raises InputError for an unknown name.
     """
     repository = os.path.basename(_repository(name).rstrip("/")).lower()
-    in_format = IN_FORMAT.fullmatch(repository)
-    model = in_format[1] if in_format else repository
+    checkpoint = format_in_name(repository)
+    model = repository if checkpoint is None else checkpoint.model
     return _TUNED.sub("", _MAKER.sub("", model))
 
 
 def _repository(name: str) -> str:
     """The Hugging Face id of a model, or of the one that it is another format of; else its bundled name."""
-    in_format = IN_FORMAT.fullmatch(spelling(name))
+    checkpoint = format_in_name(spelling(name))
     known = hub_id(name)
-    if not known and in_format:
-        known = hub_id(in_format[1])
+    if known is None and checkpoint is not None:
+        known = hub_id(checkpoint.model)
     return known or load_model(name).name
 
 

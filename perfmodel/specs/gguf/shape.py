@@ -14,7 +14,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.gguf.header import Header, Tensor, read_header
 from perfmodel.specs.gguf.weights import weights_of
 from perfmodel.specs.models.components import MAX_LAYERS
-from perfmodel.specs.models.shape import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 
 Fields = dict[str, Any]
 Layer = dict[str, Tensor]

@@ -20,7 +20,7 @@ from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Fields, Keys, other_
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.rotary import rotary
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
-from perfmodel.specs.models.shape import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 
 __all__ = ["from_config", "supported"]
 

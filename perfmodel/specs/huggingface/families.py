@@ -24,7 +24,7 @@ from perfmodel.specs.huggingface import (
 from perfmodel.specs.huggingface.experts import RoutedKeys
 from perfmodel.specs.huggingface.keys import Fields, Keys, perfmodel_names
 from perfmodel.specs.huggingface.windows import Windows, windowed
-from perfmodel.specs.models.shape import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 
 Reader = Callable[[Keys, int], Fields]
 """Maps the keys of a file and its number of layers to fields of ModelSpec."""

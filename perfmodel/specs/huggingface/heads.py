@@ -18,7 +18,7 @@ from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.families import Family, family_of, head_of_blocks, latent_head
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.models.components import MAX_LAYERS
-from perfmodel.specs.models.shape import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 
 _OWN = (
     "aux_hidden_state_layer_ids",

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from perfmodel.specs.huggingface.keys import Keys, other_spellings
 from perfmodel.specs.huggingface.schemes import Scheme, fp8, kv_of, modelopt, scheme_of
-from perfmodel.specs.models.formats import KEPT, PARTS, weight_format
+from perfmodel.specs.models.weights import KEPT, PARTS, weight_format
 
 
 def formats_of(

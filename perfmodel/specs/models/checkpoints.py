@@ -1,7 +1,9 @@
 """Repositories of quantised checkpoints, by model and format."""
 
 from perfmodel.errors import InputError
-from perfmodel.specs.models.model import Checkpoint, base_name, hub_id, listed_checkpoints
+from perfmodel.specs.models.checkpoint_rows import Checkpoint, listed_checkpoints
+from perfmodel.specs.models.hub_ids import hub_id
+from perfmodel.specs.models.names import base_name
 
 FOUR_BIT_GROUPS = ("int4-g128", "int4-g128-sym", "awq-g128")
 """Formats of 4 bits in groups of 128 weights. They differ only in their zeros, a thousandth of the bytes."""

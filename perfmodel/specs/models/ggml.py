@@ -1,7 +1,5 @@
 """Number formats of GGUF files: blocks of values that share scales, and llama.cpp's mixes of them."""
 
-import re
-
 BLOCKS = {
     "fp32": (0, 1, 4),
     "fp16": (1, 1, 2),
@@ -98,7 +96,7 @@ q5_k, or of q5_0 and q5_1 where rows are no multiple of 256.
 """
 
 
-_MEANT = {"f16": "fp16", "f32": "fp32"} | {f"q{bits}_k_xl": f"ud-q{bits}_k_xl" for bits in range(2, 9)}
+MEANT = {"f16": "fp16", "f32": "fp32"} | {f"q{bits}_k_xl": f"ud-q{bits}_k_xl" for bits in range(2, 9)}
 """A word of llama.cpp's users for a mix -> the word here, where both differ."""
 
 
@@ -106,7 +104,7 @@ def plain_of(name: str) -> str | None:
     """The mix of llama.cpp that stands for one of Unsloth's whose size is not known; None for any other
     name.
     """
-    word = _MEANT.get(name, name)
+    word = MEANT.get(name, name)
     if not word.startswith("ud-") or word in MEANS:
         return None
     plain = word.removeprefix("ud-").replace("_k_xl", "_k_m")
@@ -115,7 +113,7 @@ def plain_of(name: str) -> str | None:
 
 def of_mix(name: str) -> str | None:
     """The formats of a mix, or of a mean over a whole file (``4.9bpw``); None for any other name."""
-    word = _MEANT.get(name, name)
+    word = MEANT.get(name, name)
     plain = plain_of(word) or word
     mean = MEANS.get(plain, plain)
     if mean.endswith("bpw"):
@@ -147,49 +145,7 @@ def in_gguf(weights: str, experts: bool = False) -> str:
     """Weights in llama.cpp's formats. Formats of named parts stay. experts: whether the model has any."""
     word = weights.strip().lower()
     if experts:
-        weights = BESIDE_EXPERTS.get(_MEANT.get(word, word), weights)
+        weights = BESIDE_EXPERTS.get(MEANT.get(word, word), weights)
     if "," in weights:
         return weights
     return STAND_IN.get(weights.strip().lower().partition("-")[0], weights)
-
-
-def is_gguf(model: str) -> bool:
-    """Whether a model is named by its GGUF file or the repository of one."""
-    return model.endswith((".gguf", ".GGUF")) or repository(model) is not None
-
-
-_FILE = re.compile(
-    r"(?:[^/]+/(?:[a-z-]+_)?)?([^/:]+?)(?:-(?:mtp|qat|i1))*(?:-((?:ud-)?(?:i?q\d|mxfp4)\w*))?-gguf(?::([\w-]+))?",
-    re.IGNORECASE,
-)
-_IN_NAMES = _MEANT | {"mxfp4": "mxfp4_moe"}
-"""Word in the name of a file -> its mix here, where both differ."""
-
-
-_TAG = re.compile(
-    r"([a-z][\w.-]*):(\d+(?:\.\d+)?[bm](?:-a\d+b)?)(?:-(?:it|instruct|chat|text|thinking|qat))*"
-    r"(?:-(q\d\w*|fp16|bf16|mxfp4))?",
-    re.IGNORECASE,
-)
-
-
-def ollama_tag(model: str) -> tuple[str, str, str | None] | None:
-    """Model, size and mix of ``NAME:SIZE[-MIX]``, a model of Ollama's library.
-
-    The mix is None if none is stated; the result is None for any other name.
-    """
-    if (matched := _TAG.fullmatch(model)) is None:
-        return None
-    mix = (matched[3] or "").lower()
-    return matched[1], matched[2], _IN_NAMES.get(mix, mix) or None
-
-
-def repository(model: str) -> tuple[str, str | None] | None:
-    """Base model and mix of ``OWNER/NAME-GGUF[:MIX]``, the name of a repository for ``llama-server -hf``.
-
-    The mix is None if none is stated; the result is None for any other name.
-    """
-    if (matched := _FILE.fullmatch(model)) is None:
-        return None
-    mix = (matched[3] or matched[2] or "").lower()
-    return matched[1], _IN_NAMES.get(mix, mix) or None

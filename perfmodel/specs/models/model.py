@@ -1,367 +1,317 @@
-"""Finds a model's shape: bundled by name or alias, or from a user's file."""
+"""The shape of a decoder-only transformer, in Hugging Face's words, and its parameters by component."""
 
-import re
-from collections.abc import Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from perfmodel.errors import InputError, about_file
-from perfmodel.parse import parse_text
-from perfmodel.reading import data_folder, exists, is_file, is_folder, read_rows
-from perfmodel.specs.boundary import files
-from perfmodel.specs.models.components import MLA, MoE, RopeScaling
-from perfmodel.specs.models.formats import Precision, kv_format, weight_format
-from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, ollama_tag, repository
-from perfmodel.specs.models.shape import ModelSpec
+from msgspec import Meta
+from msgspec.structs import force_setattr
 
-__all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]
-
-
-def other_names(data: Mapping[str, Any]) -> list[str]:
-    """Aliases and Hugging Face id of a bundled model from its file, with and without the owner."""
-    listed = (*data.get("aliases", ()), data.get("hf_id") or data["name"])
-    return [*listed, *(alias.rpartition("/")[2] for alias in listed)]
-
-
-@cache
-def aliases() -> dict[str, str]:
-    """Spelling of another name -> the bundled model that has it."""
-    return files.alias_table("models", ("name", "hf_id", "aliases"), other_names)
+from perfmodel.operations import WIDE_HEAD, Head
+from perfmodel.specs.boundary.frozen import Text
+from perfmodel.specs.models.components import (
+    MLA,
+    AttentionHeads,
+    Compressed,
+    Indexer,
+    Layers,
+    LinearAttention,
+    LowRank,
+    MoE,
+    Number,
+    Projection,
+    Published,
+    RopeScaling,
+    Size,
+    SomeLayers,
+    Tokens,
+)
+from perfmodel.specs.models.formats import kv_format
+from perfmodel.specs.models.weights import weight_format
 
 
-@cache
-def load_bundled(name: str) -> ModelSpec:
-    """A bundled model by its exact name."""
-    return files.load_bundled(ModelSpec, "models", name)
+class ModelSpec(AttentionHeads):
+    """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
-
-def load_model(name: str, flag: str = "--model") -> ModelSpec:
-    """A model by bundled name, alias, Hugging Face id, path of a YAML file, a ``config.json`` or a ``.gguf``,
-    or a folder that holds a ``config.json``. ``OWNER/NAME-GGUF:MIX`` is the model NAME in llama.cpp's mix.
-
-    Raises InputError naming what is unknown or missing.
-    """
-    name = parse_text(name, flag)
-    if (key := files.spelling(name)) in files.bundled_names("models"):
-        return load_bundled(key)
-    path = Path(name)
-    if is_folder(name):
-        return _read(path / "config.json")
-    if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and is_file(name)):
-        return _read(path)
-    if repo := repository(name):
-        return _as_file(load_model(repo[0], flag), repo[1])
-    if tag := ollama_tag(name):
-        return _of_ollama(*tag, flag)
-    spec = _quantised(key) or load_bundled(_bundled(_plain(key) or name, flag))
-    other = variant(name)
-    if other is None:
-        return spec
-    return spec.replace(max_position_embeddings=other.max_position_embeddings)
-
-
-def _bundled(name: str, flag: str) -> str:
-    """The bundled file of a name. Raises InputError, with the reason for one that no file can have."""
-    try:
-        return files.bundled_name("models", "model", name, flag, aliases)
-    except InputError:
-        from perfmodel.specs.boundary.unlisted import (  # only a refusal needs it
-            refuse_unlisted,
-            unlisted_names,
-        )
-
-        refuse_unlisted(flag, name.rpartition("/")[2], unlisted_names().models)
-        raise
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """Another model of a bundled shape, listed in ``models/variants.csv``.
-
-    It has its own longest context, and acceptances that were measured for the bundled model are not its own.
-    name: without owner and tuning suffix.
+    Its own heads are those of the full layers. `num_sliding_layers` of the attention layers attend only to
+    the last `sliding_window` tokens, with separate heads if `sliding_heads` is set. attention_layers,
+    mlp_layers: None if every layer has an attention (or a recurrent part) and an MLP; a layer of Nemotron-H
+    has only one of them. attention_gate: the query projection also makes a gate for the output. wide_qk_norm:
+    the norms of queries and keys span all heads (OLMo-2). norm_bias: norms have a shift too.
+    shared_kv_layers, shared_kv_sliding: number of full and of sliding layers that read another layer's cache
+    (Gemma-3n). loops: times that a pass runs the stored layers; num_hidden_layers counts each time.
+    residual_streams: hidden states that a layer passes on. table_params: of tables other than the
+    embedding, of which a token reads a row. weights, kv_dtype: formats of the checkpoint, in the words of
+    `--weights` and `--kv-dtype`. num_nextn_predict_layers: multi-token prediction layers, which no sum
+    includes; None if unknown. mtp_head: Hugging Face id of the checkpoint with such layers, if config.json
+    does not mention them. mtp_dense: such a layer has an MLP in place of the experts.
     """
 
     name: str
-    max_position_embeddings: int
-    source: str
+    title: str
+    hf_id: str | None = None
+    aliases: tuple[str, ...] = ()
+    model_type: str
+    num_hidden_layers: SomeLayers
+    loops: Annotated[int, Meta(ge=1)] = 1
+    hidden_size: Size
+    intermediate_size: Size
+    vocab_size: Size
+    max_position_embeddings: Tokens
+    tie_word_embeddings: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    gated_mlp: bool = True
+    qk_norm: bool = False
+    wide_qk_norm: bool = False
+    attention_gate: bool = False
+    norms_per_layer: Size = 2
+    norm_bias: bool = False
+    attention_sinks: bool = False
+    rms_norm_eps: Number = 1e-5
+    rope_theta: Number = 10000.0
+    rope_scaling: RopeScaling | None = None
+    partial_rotary_factor: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    sliding_window: Tokens | None = None
+    num_sliding_layers: Layers = 0
+    sliding_heads: AttentionHeads | None = None
+    attention_layers: Layers | None = None
+    mlp_layers: Layers | None = None
+    shared_kv_layers: Layers = 0
+    shared_kv_sliding: Layers = 0
+    residual_streams: Size = 1
+    table_params: Annotated[int, Meta(ge=0, le=2**48)] = 0
+    moe: MoE | None = None
+    mla: MLA | None = None
+    indexer: Indexer | None = None
+    linear_attention: LinearAttention | None = None
+    low_rank: LowRank | None = None
+    compressed: tuple[Compressed, ...] = ()
+    projections: tuple[Projection, ...] = ()
+    num_nextn_predict_layers: Layers | None = None
+    mtp_head: str | None = None
+    mtp_dense: bool = False
+    weights: str = "bf16"
+    kv_dtype: str = "bf16"
+    published: Published | None = None
+    source: Text
+    notes: str = ""
 
-
-@cache
-def _variants() -> dict[str, Variant]:
-    """Name -> the listed variant."""
-    return {row.name: row for row in read_rows(data_folder("models") / "variants.csv", Variant)}
-
-
-def variant(name: str) -> Variant | None:
-    """The variant that a name means; None for the bundled model itself."""
-    plain = base_name(name)
-    return _variants().get(_with_sizes(plain) or plain)
-
-
-def name_of(name: str, model: ModelSpec) -> str:
-    """The name of the model itself: of the variant that the user named, else of the bundled model."""
-    other = variant(name)
-    return model.name if other is None else other.name
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A bundled model in other formats, listed in ``models/checkpoints.csv`` by its Hugging Face id.
-
-    source: where its config.json, its card or a log of its server is.
-    """
-
-    checkpoint: str
-    model: str
-    weights: str
-    kv_dtype: str
-    source: str
-
-
-@cache
-def listed_checkpoints() -> tuple[Checkpoint, ...]:
-    """The rows of ``models/checkpoints.csv``."""
-    return read_rows(data_folder("models") / "checkpoints.csv", Checkpoint)
-
-
-@cache
-def _quantised(key: str) -> ModelSpec | None:
-    """The bundled model in the formats of a listed checkpoint, by its id with or without the owner."""
-    if key in aliases():
-        return None
-    for row in listed_checkpoints():
-        spelled = files.spelling(row.checkpoint)
-        if key in (spelled, spelled.rpartition("/")[2]):
-            return load_model(row.model).replace(
-                weights=row.weights, kv_dtype=row.kv_dtype, hf_id=row.checkpoint
+    def __post_init__(self) -> None:
+        force_setattr(self, "weights", weight_format(self.weights, "weights").name)
+        force_setattr(self, "kv_dtype", kv_format(self.kv_dtype, "kv_dtype").name)
+        for heads in (self.heads(False), self.heads(True)):
+            if heads.num_attention_heads % heads.num_key_value_heads:
+                raise ValueError(
+                    f"num_key_value_heads must divide num_attention_heads ({heads.num_attention_heads}), "
+                    f"given {heads.num_key_value_heads}"
+                )
+        if self.num_sliding_layers > self.num_attention_layers:
+            raise ValueError(
+                f"num_sliding_layers must be at most num_hidden_layers ({self.num_attention_layers})"
             )
-    with suppress(InputError):
-        if matched := IN_FORMAT.fullmatch(key):
-            weights = _MEANT.get(matched[2], matched[2])
-            scaled = weights == "nvfp4" and key.startswith(_SCALES_CACHE)
-            cache = {"kv_dtype": "fp8"} if scaled else {}
-            return load_model(matched[1]).replace(**{"weights": weights} | cache)
-    return None
+        if self.num_sliding_layers and not self.sliding_window:
+            raise ValueError("sliding_window must be given where num_sliding_layers is above 0")
+        if self.loops > 1 and (self.num_hidden_layers % self.loops or self.moe or self.linear_attention):
+            raise ValueError(
+                f"loops must divide num_hidden_layers ({self.num_hidden_layers}), with attention and MLP, "
+                f"given {self.loops}"
+            )
+        if self.moe and self.moe.first_dense_layers > self.num_mlp_layers:
+            raise ValueError(
+                f"moe.first_dense_layers must be at most num_hidden_layers ({self.num_mlp_layers})"
+            )
+        full = self.num_attention_layers - self.num_sliding_layers
+        if self.indexer and self.indexer.dense_layers > full:
+            raise ValueError(f"indexer.dense_layers must be at most the {full} layers of full attention")
+        if (
+            not 0 <= self.num_attention_layers <= self.num_hidden_layers
+            or self.num_mlp_layers > self.num_hidden_layers
+        ):
+            raise ValueError(
+                "attention_layers, mlp_layers and linear_attention.layers must be among the layers there are"
+            )
 
+    @property
+    def rotary_dim(self) -> int:
+        """Dimensions of a head with rotary positions."""
+        return int(self.head_dim * self.partial_rotary_factor)
 
-_SCALES_CACHE = ("nvidia/", "unsloth/")
-"""Owners whose checkpoints in NVFP4 carry the scales of an FP8 cache, which engines then use.
+    # How many layers have what.
 
-NVIDIA ModelOpt, kv_cache_quant_algo; vLLM's log of unsloth/Qwen3.8-27B-NVFP4. RedHatAI's and Inferact's have
-a cache of 16 bits.
-"""
+    @property
+    def head(self) -> Head:
+        """The kind of its attention heads: some have kernels of their own."""
+        if self.mla:
+            return "latent"
+        if self.attention_sinks:
+            return "sinks"
+        return "wide" if self.heads(False).head_dim > WIDE_HEAD else "usual"
 
+    @property
+    def num_attention_layers(self) -> int:
+        """Layers with attention over a cache."""
+        recurrent = self.linear_attention.layers if self.linear_attention else 0
+        return self.num_hidden_layers - recurrent if self.attention_layers is None else self.attention_layers
 
-IN_FORMAT = re.compile(
-    r"(.+?)[-.](?:quantized\.)?(fp8-block|fp8|mxfp8|nvfp4|fp4|mxfp4|awq|gptq-(?:int8|8bit)|gptq|int4|w4a16|int8|w8a8|mxfp4-q8|[2-8]bit)(?:-(?:dynamic|int4|4bit))?"
-)
-"""A lower-case name that ends with the format of its weights; its groups are the rest and the format."""
-_MEANT = {
-    "fp4": "nvfp4",
-    "int4": "int4-g128",
-    "w4a16": "int4-g128-sym",
-    "w8a8": "int8",
-    "gptq-8bit": "int8-g128-sym",
-    "gptq-int8": "int8-g128-sym",
-}
-"""Word in the name of a checkpoint -> its format, where both differ."""
+    @property
+    def num_mlp_layers(self) -> int:
+        """Layers with an MLP, dense or of experts."""
+        return self.num_hidden_layers if self.mlp_layers is None else self.mlp_layers
 
+    @property
+    def num_moe_layers(self) -> int:
+        """Layers with routed experts."""
+        return self.num_mlp_layers - self.moe.first_dense_layers if self.moe else 0
 
-def named_format(name: str) -> str | None:
-    """The format that an unlisted checkpoint has by its name alone, such as
-    ``nvidia/Llama-3.3-70B-Instruct-FP8``; else None.
-    """
-    key = files.spelling(name)
-    if not IN_FORMAT.fullmatch(key) or exists(name):
-        return None
-    model = load_model(name)
-    listed = files.spelling(model.hf_id or "")
-    if key in (listed, listed.rpartition("/")[2]):
-        return None
-    return model.weights
+    @property
+    def num_dense_layers(self) -> int:
+        """Layers with a dense MLP."""
+        return self.num_mlp_layers - self.num_moe_layers
 
+    @property
+    def num_blocks(self) -> int:
+        """Additions to the residual stream: attention, recurrent and MLP blocks."""
+        recurrent = self.linear_attention.layers if self.linear_attention else 0
+        return self.num_attention_layers + recurrent + self.num_mlp_layers
 
-def _plain(name: str) -> str | None:
-    """The bundled model for an unknown name, without its maker and tuning suffix.
+    def heads(self, sliding: bool = False) -> AttentionHeads:
+        """Heads of the full or of the sliding layers."""
+        if sliding and self.sliding_heads:
+            return self.sliding_heads
+        return self
 
-    ``Qwen/Qwen2.5-7B-Instruct`` has the shape of ``qwen2.5-7b``.
-    """
-    if name in aliases():
-        return None
-    plain = base_name(name)
-    if _is_listed(plain):
-        return plain
-    return _with_sizes(plain)
+    # Parameters by component; every other count in the engine is a sum of these.
 
+    def attention_params(self, sliding: bool = False) -> int:
+        """Parameters of one attention layer without the norm before it and without an indexer."""
+        hidden = self.hidden_size
+        heads = self.heads(sliding)
+        if mla := self.mla:
+            rank = mla.q_lora_rank
+            width = heads.num_attention_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+            query = hidden * rank + rank + rank * width if rank else hidden * width
+            latent = hidden * mla.latent_dim + mla.kv_lora_rank
+            up = mla.kv_lora_rank * heads.num_attention_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+            return (
+                query
+                + latent
+                + up
+                + heads.num_attention_heads * mla.v_head_dim * hidden
+                + self.extra_params(heads)
+            )
+        query = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
+        output = heads.num_attention_heads * heads.value_dim
+        if low := self.low_rank:
+            query = low.query_rank * (hidden + 1 + query)
+            output = low.output_rank * (output + low.output_groups * hidden)
+            return query + hidden * heads.kv_columns + heads.head_dim + output + self.extra_params(heads)
+        biases = (query + heads.kv_columns) * self.qkv_bias + hidden * self.output_bias
+        return hidden * (query + heads.kv_columns + output) + biases + self.extra_params(heads)
 
-def _is_listed(name: str) -> bool:
-    """Names of files come first: the aliases stand in the files of all models, which takes time to read."""
-    return name in files.bundled_names("models") or name in aliases()
+    def _kv_params(self, sliding: bool) -> int:
+        """Parameters that a layer with another layer's cache lacks: projections of keys and values, and their
+        norm.
+        """
+        heads = self.heads(sliding)
+        norm = heads.head_dim * (heads.num_key_value_heads if self.wide_qk_norm else 1) if self.qk_norm else 0
+        return heads.kv_columns * (self.hidden_size + self.qkv_bias) + norm
 
+    def extra_params(self, heads: AttentionHeads) -> int:
+        """Query/key norms, shared by all heads or one over them (`wide_qk_norm`), and attention sinks, per
+        layer.
+        """
+        both = heads.num_attention_heads + heads.num_key_value_heads if self.wide_qk_norm else 2
+        return both * heads.head_dim * self.qk_norm + heads.num_attention_heads * self.attention_sinks
 
-@cache
-def _with_sizes(name: str) -> str | None:
-    """The only listed name of a model with experts that has more than this one only sizes:
-    ``nemotron-3-super-120b-a12b`` for ``nemotron-3-super`` and for ``nemotron-3-super-120b``.
+    @property
+    def indexer_params(self) -> int:
+        """Parameters of the indexers of all layers."""
+        if not (one := self.indexer):
+            return 0
+        rank = self.low_rank.query_rank if self.low_rank else self.mla.q_lora_rank if self.mla else None
+        query = (rank or self.hidden_size) * one.num_heads * one.head_dim
+        return one.layers * (query + self.hidden_size * one.key_columns + one.norm_params)
 
-    None if the name is listed itself, or if several models complete it, in whatever size.
-    """
-    if _is_listed(name):
-        return None
-    longer = re.compile(re.escape(name) + r"(?:-\d+(?:\.\d+)?b)?(-a\d+(?:\.\d+)?b)?")
-    listed = {*aliases(), *files.bundled_names("models")}
-    matches = [match for each in listed if (match := longer.fullmatch(each))]
-    if len({_shape_of(match[0]) for match in matches}) != 1:
-        return None
-    return min((match[0] for match in matches if match[1]), default=None)
+    @property
+    def mlp_matrices(self) -> int:
+        """Matrices of an MLP: gate, up and down, or only up and down."""
+        return 3 if self.gated_mlp else 2
 
+    @property
+    def dense_mlp_params(self) -> int:
+        """Parameters of the MLP of one dense layer."""
+        bias = (self.mlp_matrices - 1) * self.intermediate_size + self.hidden_size
+        return self.mlp_matrices * self.hidden_size * self.intermediate_size + bias * self.mlp_bias
 
-def _shape_of(name: str) -> str:
-    return aliases().get(name, name)
+    @property
+    def expert_params(self) -> int:
+        """Parameters of one routed expert."""
+        if not (moe := self.moe):
+            return 0
+        width = moe.intermediate_size
+        outer = moe.latent_size or self.hidden_size
+        return self.mlp_matrices * outer * width + ((self.mlp_matrices - 1) * width + outer) * moe.expert_bias
 
+    @property
+    def moe_layer_params(self) -> int:
+        """Parameters of one MoE layer: router, routed and shared experts with their gate, projections to and
+        from a latent.
+        """
+        if not (moe := self.moe):
+            return 0
+        router = moe.num_experts * (self.hidden_size + moe.router_bias)
+        beside = (
+            self.mlp_matrices * moe.shared_intermediate_size + moe.shared_gate + 2 * (moe.latent_size or 0)
+        )
+        return router + moe.num_experts * self.expert_params + self.hidden_size * beside
 
-def _as_file(base: ModelSpec, mix: str | None) -> ModelSpec:
-    """A model in a mix of llama.cpp, by default the one to which its checkpoint is converted: `USUAL_MIX`
-    but for native formats. Ollama's library has the same one under a bare size (recalled).
-    """
-    return base.replace(weights=mix or CONVERTED.get(base.weights, USUAL_MIX))
+    @property
+    def norm_params(self) -> int:
+        """Parameters of all layer norms and the final one."""
+        norms = self.norms_per_layer * self.num_hidden_layers // self.loops + 1
+        return self.hidden_size * (1 + self.norm_bias) * norms
 
+    @property
+    def embedding_params(self) -> int:
+        """Parameters of the input embedding. A tied LM head has no weights of its own but is still read."""
+        return self.vocab_size * self.hidden_size
 
-def _of_ollama(family: str, size: str, mix: str | None, flag: str) -> ModelSpec:
-    """The model of a tag of Ollama, in its mix. A size such as 30b also means a model with experts, 30b-a3b.
+    @property
+    def total_params(self) -> int:
+        """All parameters, as a model card counts them."""
+        full_layers = self.num_attention_layers - self.num_sliding_layers
+        attention = full_layers * self.attention_params()
+        attention += self.num_sliding_layers * self.attention_params(sliding=True)
+        attention -= self.shared_kv_layers * self._kv_params(False)
+        attention -= self.shared_kv_sliding * self._kv_params(True)
+        recurrent = 0
+        if self.linear_attention:
+            recurrent = self.linear_attention.layers * self.linear_attention.params(self.hidden_size)
+        mlps = self.num_dense_layers * self.dense_mlp_params + self.num_moe_layers * self.moe_layer_params
+        stored = (attention + recurrent + self.indexer_params + mlps) // self.loops
+        projections = sum(each.params for each in self.projections)
+        tables = 1 if self.tie_word_embeddings else 2
+        embeddings = self.table_params + tables * self.embedding_params
+        return stored + self.norm_params + projections + embeddings
 
-    Raises InputError for a tag whose model is not listed.
-    """
-    name = f"{family}-{size}".lower()
-    plain = name.replace("-", "")
-    with suppress(InputError):
-        return _as_file(load_model(files.bundled_name("models", "model", name, flag, aliases), flag), mix)
-    alike = [each for each in files.bundled_names("models") if _means(each.replace("-", ""), plain)]
-    return _as_file(load_model(min(alike, key=len, default=name), flag), mix)
+    @property
+    def active_params(self) -> int:
+        """Parameters that one token uses, without the input embedding (a table look-up): P_active of the
+        closed forms.
+        """
+        idle = (self.moe.num_experts - self.moe.experts_per_token) * self.expert_params if self.moe else 0
+        input_embedding = 0 if self.tie_word_embeddings else self.embedding_params
+        return self.total_params - self.num_moe_layers * idle - input_embedding - self.table_params
 
-
-def _means(bundled: str, plain: str) -> bool:
-    """Whether a name without dashes is that of a bundled model, or of one with experts of this size."""
-    return bundled == plain or bundled.startswith(f"{plain}a")
-
-
-def hub_id(name: str, flag: str = "--model") -> str | None:
-    """The Hugging Face id of exactly the model that a name means: the typed id, or the most similar listed
-    one.
-
-    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). For a file it is
-    the id that the file states; for a folder, the folder. None if none is known. Raises InputError as
-    `load_model`.
-    """
-    if (repo := repository(name)) and not exists(name):
-        return hub_id(repo[0], flag)
-    if "/" not in name and (longer := _with_sizes(base_name(name))) and not exists(name):
-        return hub_id(longer, flag)
-    spec = load_model(name, flag)
-    key = files.spelling(name)
-    if is_folder(name) or key == spec.name:
-        return name if is_folder(name) else spec.hf_id
-    if exists(name):
-        return spec.hf_id
-    listed = [i for i in (spec.hf_id, *spec.aliases) if i and "/" in i]
-    if "/" in name:
-        return next((i for i in listed if files.spelling(i) == key), name)
-    tails = {files.spelling(i.rpartition("/")[2]): i for i in listed}
-    bare = {base_name(i): i for i in reversed(tails.values())}
-    like = tails.get(key) or bare.get(key) or next((bare[b] for b in bare if b.startswith(f"{key}-")), None)
-    return like or (spec.hf_id if key in aliases() else None)
-
-
-def served_id(name: str, flag: str = "--model") -> str | None:
-    """The Hugging Face id with which an engine serves the model, see `hub_id`.
-
-    A short name whose config is that of the base model stands for the model that follows instructions, if one
-    of its aliases does: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``. Servers run
-    these, and heads are trained for their output.
-    """
-    hub = hub_id(name, flag)
-    if hub is None or "/" in name or _TUNED.search(hub) or exists(name):
-        return hub
-    model = load_model(name)
-    plain = base_name(hub)
-    return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and base_name(i) == plain), hub)
-
-
-_TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
-
-
-def base_name(name: str) -> str:
-    """An id without its owner, its maker and its tuning suffix."""
-    word = re.sub(
-        r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", files.spelling(name.rpartition("/")[2])
-    )
-    return re.sub(r"^(meta|nvidia)-", "", word)
-
-
-def precision_of(
-    model: ModelSpec,
-    peaks: Collection[str],
-    weights: str | None = None,
-    kv_dtype: str | None = None,
-    *,
-    wide_mxfp4: bool = False,
-    weight_only: bool = False,
-) -> Precision:
-    """The formats in which a model is served: the named ones, else its checkpoint's own.
-
-    peaks: formats with a peak on the device. Without a peak, the checkpoint's own formats are weight-only.
-    wide_mxfp4: see `Weights.within`. weight_only: whether named formats without a peak
-    are weight-only too, as in some engines.
-    """
-    if weights is None:
-        formats = weight_format(model.weights).within(peaks, wide_mxfp4)
-    elif weight_only:
-        formats = weight_format(weights).within(peaks, wide_mxfp4=True)
-    else:
-        formats = weight_format(weights)
-    cache = kv_format(model.kv_dtype if kv_dtype is None else kv_dtype)
-    return Precision(formats, cache, "fp8" if "fp8" in peaks else "bf16")
-
-
-def _read(path: Path) -> ModelSpec:
-    with about_file(path):
-        return _of_file(path)
-
-
-def _of_file(path: Path) -> ModelSpec:
-    if path.suffix == ".gguf":
-        return _of_gguf(path)
-    data = files.read_mapping(path, infinity=True)
-    if path.suffix != ".json" or {"name", "title", "source"} <= data.keys():
-        return files.parse(ModelSpec, data, str(path))
-    from perfmodel.specs.huggingface import from_config  # most questions name a bundled model
-
-    beside = path.with_name(path.name.replace("config.json", "hf_quant_config.json"))
-    return from_config(
-        data, str(path), files.read_mapping(beside) if beside != path and is_file(beside) else None
-    )
-
-
-def _of_gguf(path: Path) -> ModelSpec:
-    """The bundled model that a file states, in the file's formats, if the shapes agree; else the file's own
-    model.
-    """
-    from perfmodel.specs.gguf.shape import from_gguf
-
-    spec, names = from_gguf(path)
-    sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
-    for name in names:
-        plain = _plain(files.spelling(name)) or files.spelling(name)
-        plain = aliases().get(plain, plain)
-        if plain in files.bundled_names("models"):
-            known = load_bundled(plain)
-            if all(getattr(known, each) == getattr(spec, each) for each in sizes):
-                of_file = {
-                    each: getattr(spec, each) for each in ("weights", "max_position_embeddings", "source")
-                }
-                return known.replace(**of_file | {"hf_id": name if "/" in name else known.hf_id})
-    return spec
+    def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
+        """KV bytes of one cached token over all layers, on one device without tensor parallelism (kappa)."""
+        if self.mla:
+            values = (self.num_attention_layers - self.shared_kv_layers) * self.mla.latent_dim
+            return (values - self.mla.unrotated_layers * self.mla.qk_rope_head_dim) * bytes_per_value
+        if self.compressed:  # their windows do not grow
+            entries = sum(part.layers / part.stride for part in self.compressed)
+            return entries * self.heads().kv_values * bytes_per_value
+        full = self.num_attention_layers - self.num_sliding_layers - self.shared_kv_layers
+        sliding = self.num_sliding_layers - self.shared_kv_sliding
+        values = full * self.heads().kv_values + sliding * self.heads(sliding=True).kv_values
+        return values * bytes_per_value

@@ -14,7 +14,7 @@ from perfmodel.operations import Array
 from perfmodel.specs import engine_attention, serving_engines
 from perfmodel.specs.engines.attention import Backend
 from perfmodel.specs.engines.serving import ServedDraft
-from perfmodel.specs.models.model import Checkpoint
+from perfmodel.specs.models.checkpoint_rows import Checkpoint
 from perfmodel.speculation import Scenario, memory_of
 from perfmodel.speculation.confidence import Stop
 

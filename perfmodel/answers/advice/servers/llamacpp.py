@@ -11,7 +11,7 @@ from perfmodel.answers.advice.servers.base import Server, Setup, Started, words_
 from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.specs import serving_engines
-from perfmodel.specs.models.ggml import repository
+from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.speculation.confidence import Stop
 
 CACHES = {"fp32": "f32"} | {name: name for name in ("q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")}
@@ -48,7 +48,7 @@ class LlamaCpp(Server):
             notes.append(f"llama.cpp has no {served.kv_dtype} KV cache: its line serves fp16")
         cache = CACHES.get(served.kv_dtype)
         values: dict[str, object] = {
-            "-hf" if repository(served.path) else "-m": served.path,
+            "-hf" if gguf_repository(served.path) else "-m": served.path,
             "-c": tokens * slots,
             "-np": slots,
             "-ngl": ALL_LAYERS if served.gpu_layers is None else served.gpu_layers,

@@ -1,0 +1,54 @@
+"""The format in the name of a checkpoint that no table lists: ``nvidia/Llama-3.3-70B-Instruct-FP8``."""
+
+import re
+
+from perfmodel.immutable import Immutable
+
+_NAME = re.compile(
+    r"(?P<model>.+?)[-.](?:quantized\.)?"
+    r"(?P<format>fp8-block|fp8|mxfp8|nvfp4|fp4|mxfp4|awq|gptq-(?:int8|8bit)|gptq|int4|w4a16|int8|w8a8|mxfp4-q8"
+    r"|[2-8]bit)"
+    r"(?:-(?:dynamic|int4|4bit))?"
+)
+_MEANT = {
+    "fp4": "nvfp4",
+    "int4": "int4-g128",
+    "w4a16": "int4-g128-sym",
+    "w8a8": "int8",
+    "gptq-8bit": "int8-g128-sym",
+    "gptq-int8": "int8-g128-sym",
+}
+"""Word in the name of a checkpoint -> its format, where both differ."""
+_SCALES_CACHE = ("nvidia/", "unsloth/")
+"""Owners whose checkpoints in NVFP4 carry the scales of an FP8 cache, which engines then use.
+
+NVIDIA ModelOpt, kv_cache_quant_algo; vLLM's log of unsloth/Qwen3.8-27B-NVFP4. RedHatAI's and Inferact's have
+a cache of 16 bits.
+"""
+
+
+class NamedCheckpoint(Immutable):
+    """What a name states. model: the name without the format. kv_dtype: the format of the cache; None for the
+    model's own.
+    """
+
+    model: str
+    weights: str
+    kv_dtype: str | None
+
+    @property
+    def formats(self) -> dict[str, str]:
+        """Fields of `ModelSpec`."""
+        if self.kv_dtype is None:
+            return {"weights": self.weights}
+        return {"weights": self.weights, "kv_dtype": self.kv_dtype}
+
+
+def format_in_name(key: str) -> NamedCheckpoint | None:
+    """What a name in lower case states; None where it does not end with a format."""
+    name = _NAME.fullmatch(key)
+    if name is None:
+        return None
+    weights = _MEANT.get(name["format"], name["format"])
+    has_cache_scales = weights == "nvfp4" and key.startswith(_SCALES_CACHE)
+    return NamedCheckpoint(name["model"], weights, "fp8" if has_cache_scales else None)

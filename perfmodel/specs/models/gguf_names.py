@@ -1,0 +1,65 @@
+"""Names of GGUF files: of files, of repositories for ``llama-server -hf`` and of tags of Ollama's library."""
+
+import re
+
+from perfmodel.immutable import Immutable
+from perfmodel.specs.models.ggml import MEANT
+
+_REPOSITORY = re.compile(
+    r"(?:[^/]+/(?:[a-z-]+_)?)?(?P<model>[^/:]+?)(?:-(?:mtp|qat|i1))*"
+    r"(?:-(?P<in_name>(?:ud-)?(?:i?q\d|mxfp4)\w*))?-gguf(?::(?P<asked>[\w-]+))?",
+    re.IGNORECASE,
+)
+_TAG = re.compile(
+    r"(?P<family>[a-z][\w.-]*):(?P<size>\d+(?:\.\d+)?[bm](?:-a\d+b)?)"
+    r"(?:-(?:it|instruct|chat|text|thinking|qat))*"
+    r"(?:-(?P<mix>q\d\w*|fp16|bf16|mxfp4))?",
+    re.IGNORECASE,
+)
+_MIX_IN_NAME = MEANT | {"mxfp4": "mxfp4_moe"}
+"""Word in the name of a file -> its mix here, where both differ."""
+
+
+class GGUFRepository(Immutable):
+    """``OWNER/NAME-GGUF[:MIX]``. model: NAME. mix: None if none is stated."""
+
+    model: str
+    mix: str | None
+
+
+class OllamaTag(Immutable):
+    """``NAME:SIZE[-MIX]``, such as ``qwen3:30b-a3b-q4_K_M``. mix: None if none is stated."""
+
+    family: str
+    size: str
+    mix: str | None
+
+
+def gguf_repository(name: str) -> GGUFRepository | None:
+    """The repository that a name means; None for any other name. A mix that is asked for (``:MIX``) comes
+    before that in the name.
+    """
+    repository = _REPOSITORY.fullmatch(name)
+    if repository is None:
+        return None
+    return GGUFRepository(repository["model"], _mix(repository["asked"] or repository["in_name"]))
+
+
+def ollama_tag(name: str) -> OllamaTag | None:
+    """The tag of Ollama's library that a name means; None for any other name."""
+    tag = _TAG.fullmatch(name)
+    if tag is None:
+        return None
+    return OllamaTag(tag["family"], tag["size"], _mix(tag["mix"]))
+
+
+def is_gguf(model: str) -> bool:
+    """Whether a model is named by its GGUF file or the repository of one."""
+    return model.endswith((".gguf", ".GGUF")) or gguf_repository(model) is not None
+
+
+def _mix(word: str | None) -> str | None:
+    """The mix of a word in a name; None without one."""
+    if word is None:
+        return None
+    return _MIX_IN_NAME.get(word.lower(), word.lower())

@@ -1,0 +1,79 @@
+"""The Hugging Face id of exactly the model that a user means."""
+
+import re
+
+from perfmodel.reading import exists, is_folder
+from perfmodel.specs.boundary import files
+from perfmodel.specs.models.gguf_names import gguf_repository
+from perfmodel.specs.models.loading import load_model
+from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs.models.names import aliases, base_name, with_sizes
+
+_TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
+"""In the id of a model that follows instructions."""
+
+
+def hub_id(name: str, flag: str = "--model") -> str | None:
+    """The Hugging Face id of exactly the model that a name means: the typed id, or the most similar listed
+    one.
+
+    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). For a file it is
+    the id that the file states; for a folder, the folder. None if none is known. Raises InputError as
+    `load_model`.
+    """
+    if exists(name):
+        stated = load_model(name, flag).hf_id
+        return name if is_folder(name) else stated
+    repository = gguf_repository(name)
+    if repository is not None:
+        return hub_id(repository.model, flag)
+    longer = None if "/" in name else with_sizes(base_name(name))
+    if longer is not None:
+        return hub_id(longer, flag)
+    spec = load_model(name, flag)
+    if files.spelling(name) == spec.name:
+        return spec.hf_id
+    if "/" in name:
+        return _listed_spelling(name, spec)
+    return _most_similar(files.spelling(name), spec)
+
+
+def _ids(spec: ModelSpec) -> list[str]:
+    """The ids that the file of a bundled model lists, its own first."""
+    return [name for name in (spec.hf_id, *spec.aliases) if name is not None and "/" in name]
+
+
+def _listed_spelling(name: str, spec: ModelSpec) -> str:
+    """An id in upper and lower case as the model's file lists it; the typed one if it lists none."""
+    key = files.spelling(name)
+    return next((listed for listed in _ids(spec) if files.spelling(listed) == key), name)
+
+
+def _most_similar(key: str, spec: ModelSpec) -> str | None:
+    """The listed id of a name without owner: the same word, the same without its tuning suffix, or the first
+    that begins with it.
+    """
+    by_word = {files.spelling(listed.rpartition("/")[2]): listed for listed in _ids(spec)}
+    if key in by_word:
+        return by_word[key]
+    by_base_name = {base_name(listed): listed for listed in reversed(by_word.values())}
+    if key in by_base_name:
+        return by_base_name[key]
+    longer = [listed for base, listed in by_base_name.items() if base.startswith(f"{key}-")]
+    if longer:
+        return longer[0]
+    return spec.hf_id if key in aliases() else None
+
+
+def served_id(name: str, flag: str = "--model") -> str | None:
+    """The Hugging Face id with which an engine serves the model, see `hub_id`.
+
+    A short name whose config is that of the base model stands for the model that follows instructions, if one
+    of its aliases does: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``. Servers run
+    these, and heads are trained for their output.
+    """
+    hub = hub_id(name, flag)
+    if hub is None or "/" in name or _TUNED.search(hub) or exists(name):
+        return hub
+    tuned = [listed for listed in _ids(load_model(name)) if _TUNED.search(listed)]
+    return next((listed for listed in tuned if base_name(listed) == base_name(hub)), hub)

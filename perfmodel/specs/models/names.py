@@ -1,0 +1,74 @@
+"""Names of bundled models: of files, of aliases, and Hugging Face ids without owner and tuning suffix."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from perfmodel.specs.boundary import files
+from perfmodel.specs.models.model import ModelSpec
+
+
+def other_names(data: Mapping[str, Any]) -> list[str]:
+    """Aliases and Hugging Face id of a bundled model from its file, with and without the owner."""
+    listed = (*data.get("aliases", ()), data.get("hf_id") or data["name"])
+    return [*listed, *(alias.rpartition("/")[2] for alias in listed)]
+
+
+@cache
+def aliases() -> dict[str, str]:
+    """Spelling of another name -> the bundled model that has it."""
+    return files.alias_table("models", ("name", "hf_id", "aliases"), other_names)
+
+
+@cache
+def load_bundled(name: str) -> ModelSpec:
+    """A bundled model by its exact name."""
+    return files.load_bundled(ModelSpec, "models", name)
+
+
+def base_name(name: str) -> str:
+    """An id without its owner, its maker and its tuning suffix."""
+    word = files.spelling(name.rpartition("/")[2])
+    without_tuning = re.sub(r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", word)
+    return re.sub(r"^(meta|nvidia)-", "", without_tuning)
+
+
+def is_listed(name: str) -> bool:
+    """Whether a spelling is that of a bundled model or of an alias.
+
+    Names of files come first: the aliases stand in the files of all models, which takes time to read.
+    """
+    return name in files.bundled_names("models") or name in aliases()
+
+
+def shape_for(name: str) -> str | None:
+    """The listed name whose shape an unlisted id has, without its maker and tuning suffix; None for an alias
+    and for an id that no listed name fits.
+
+    ``Qwen/Qwen2.5-7B-Instruct`` has the shape of ``qwen2.5-7b``.
+    """
+    if name in aliases():
+        return None
+    plain = base_name(name)
+    if is_listed(plain):
+        return plain
+    return with_sizes(plain)
+
+
+@cache
+def with_sizes(name: str) -> str | None:
+    """The only listed name of a model with experts that has more than this one only sizes:
+    ``nemotron-3-super-120b-a12b`` for ``nemotron-3-super`` and for ``nemotron-3-super-120b``.
+
+    None if the name is listed itself, or if several models complete it, in whatever size.
+    """
+    if is_listed(name):
+        return None
+    longer = re.compile(re.escape(name) + r"(?:-\d+(?:\.\d+)?b)?(?P<active>-a\d+(?:\.\d+)?b)?")
+    listed = {*aliases(), *files.bundled_names("models")}
+    matches = [match for each in listed if (match := longer.fullmatch(each))]
+    models = {aliases().get(match[0], match[0]) for match in matches}
+    if len(models) != 1:
+        return None
+    return min((match[0] for match in matches if match["active"]), default=None)

@@ -1,0 +1,141 @@
+"""Formats of all matrices of a model: one for its layers, and separate ones for parts or single GEMMs."""
+
+from collections.abc import Collection
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.immutable import Immutable
+from perfmodel.specs.models.format_words import layer_shares, one_format
+from perfmodel.specs.models.formats import WEIGHT_FORMATS, Format
+from perfmodel.specs.models.ggml import of_mix
+from perfmodel.specs.models.mlx import of_bits
+
+PARTS = {
+    "attention": ("qkv", "o", "qkv_down", "q_up", "o_down"),
+    "indexer": ("index_q",),
+    "recurrent": ("state_in", "state_out"),
+    "mlp": ("gate_up", "down"),
+    "shared": ("shared_gate_up", "shared_down", "latent_in", "latent_out"),
+    "experts": ("experts",),
+    "router": ("router",),
+    "latent": ("absorb_k", "absorb_v"),
+    "index_k": ("index_k",),
+    "compress": ("compress",),
+    "streams": ("streams",),
+    "lm_head": ("lm_head",),
+    "embedding": ("embedding",),
+    "mtp": ("mtp",),
+}
+"""Part of a model -> its GEMMs, with the names of `perfmodel ops`."""
+KEPT = ("router", "latent", "index_k", "compress", "streams", "lm_head", "embedding")
+"""Parts that stay at 16 bits unless they are named.
+
+Checkpoints leave out router, LM head and embedding. vLLM holds the up-projections of a latent and the keys of
+an indexer in bf16 regardless of their stored format (model_executor/layers/attention/mla_attention.py,
+models/deepseek_v2.py).
+"""
+_PART_OF = {tensor: part for part, tensors in PARTS.items() for tensor in tensors}
+
+
+class Weights(Immutable):
+    """Formats of all matrices of a model: `base` for its layers, and separate ones for parts or single GEMMs.
+
+    parts: (part or GEMM, its format), for those that have one of their own. typed: the spelling of the user,
+    if it names a mix of formats.
+    """
+
+    base: Format
+    parts: tuple[tuple[str, Format], ...] = ()
+    typed: str = ""
+
+    def of(self, tensor: str) -> Format:
+        """Format of one GEMM: its own, else that of its part, else 16 bits if that is usual for the part,
+        else that of the layers.
+        """
+        named = self.by_part()
+        part = _PART_OF.get(tensor, tensor)
+        for name in (tensor, part):
+            if name in named:
+                return named[name]
+        if part in KEPT and self.base.bytes_per_value < 2.0:
+            return WEIGHT_FORMATS["bf16"]
+        return self.base
+
+    def by_part(self) -> dict[str, Format]:
+        """Part or GEMM -> its format, for those that have one of their own."""
+        return dict(self.parts)
+
+    @property
+    def name(self) -> str:
+        """The spelling that `weight_format` reads."""
+        spelled = ",".join([self.base.name, *(f"{part}={form.name}" for part, form in self.parts)])
+        return self.typed or spelled
+
+    @property
+    def computes(self) -> tuple[str, ...]:
+        """Peaks at which its GEMMs run, the layers' first."""
+        return tuple(dict.fromkeys([self.base.compute, *(form.compute for _, form in self.parts)]))
+
+    def within(self, peaks: Collection[str], wide_mxfp4: bool = False) -> "Weights":
+        """The same bytes as a device with these peaks runs them: weight-only if it has no peak for the
+        format.
+
+        wide_mxfp4: whether MXFP4 experts keep 16-bit activations where the device has an fp4 peak.
+        """
+        base = _on_device(self.base, peaks, wide_mxfp4)
+        parts = tuple((part, _on_device(form, peaks, wide_mxfp4)) for part, form in self.parts)
+        return Weights(base, parts, self.typed if parts == self.parts else "")
+
+
+BF16 = Weights(WEIGHT_FORMATS["bf16"])
+"""Every matrix in bf16."""
+
+
+def _on_device(form: Format, peaks: Collection[str], wide_mxfp4: bool) -> Format:
+    """A format as a device with these peaks runs it; one that differs by layer, in each of its formats."""
+    if "+" in form.name:
+        shares = layer_shares(form.name, "--weights")
+        run = [f"{_on_device(share.form, peaks, wide_mxfp4).name}*{share.layers}" for share in shares]
+        return one_format("+".join(run), "--weights")
+    if form.name == "mxfp4" and "fp4" in peaks and not wide_mxfp4:
+        # most engines run gpt-oss's experts on 8-bit activations on Blackwell
+        return WEIGHT_FORMATS["mxfp4-a8"]
+    return form if form.compute in peaks else form.weight_only
+
+
+def weight_format(name: str, flag: str = "--weights") -> Weights:
+    """``FORMAT[,PART=FORMAT...]``: the format of the layers' matrices, and of parts (`PARTS`) or single
+    GEMMs.
+
+    ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` quantise activations
+    too and run at that peak. With ``-wo`` they are weight-only and compute in bf16. So do ``mxfp4``,
+    ``int4``, ``int4-gN`` (a 16-bit scale and zero per N weights; any of 2 to 8 bits), ``int4-gN-sym`` (a
+    scale), ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes). Any of these with
+    ``-a8`` runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp (`ggml.MIXES`), ``4.9bpw`` one with
+    that many bits per weight; ``4bit`` or ``8bit-g32`` is a checkpoint of MLX (`mlx.of_bits`). A format of
+    its tensors (``q4_k``) is weight-only. Parts of `KEPT` stay at 16 bits unless they are named. ``A*3+B*75``
+    is A in 3 layers and B in 75. Raises InputError for an unknown name.
+    """
+    base_word, *own_words = (word.strip().lower() for word in name.split(","))
+    mix = of_mix(base_word) or of_bits(base_word)
+    base, *mixed = (mix or base_word).split(",")
+    parts = _part_formats(mixed, name, flag) | _part_formats(own_words, name, flag)
+    typed = ",".join([base_word, *own_words]) if mix else ""
+    return Weights(one_format(base, flag), tuple(parts.items()), typed)
+
+
+def _part_formats(words: list[str], name: str, flag: str) -> dict[str, Format]:
+    """Part or GEMM -> its format, from ``PART=FORMAT``. Raises InputError with the whole `name`."""
+    formats: dict[str, Format] = {}
+    for word in words:
+        part, equals, form = (side.strip() for side in word.partition("="))
+        if not equals or (part not in PARTS and part not in _PART_OF):
+            raise refuse(
+                flag,
+                None,
+                f"FORMAT[,PART=FORMAT...], PART one of {', '.join(PARTS)} or a GEMM of `perfmodel ops`",
+                name,
+            )
+        if part in formats:
+            raise InputError(f"{flag}: {part} is given twice")
+        formats[part] = one_format(form, flag)
+    return formats
