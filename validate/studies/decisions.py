@@ -3,47 +3,94 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from perfmodel.specs import load_model
 from perfmodel.validate.fit.errors import same_side
-from perfmodel.validate.studies.judged_runs import errors_left_out
-from perfmodel.validate.studies.public_runs import Answered
+from perfmodel.validate.studies.judged_runs import JudgedRun, errors_left_out
+from perfmodel.validate.studies.public_runs import Answered, PublicRun
+from perfmodel.validate.studies.robust import Array
 
-SURE = ("pays", "does_not_pay")
-"""Verdicts that a prediction is certain of."""
 NEAR = 0.03
 """Part of the throughput that a draft length close to the best one may lose."""
 
 
-def side_counts(speedups: Sequence[Answered]) -> dict[str, int]:
-    """Speedups predicted on the correct side of 1, and sure verdicts on the wrong one."""
-    right = [same_side(a.predicted, a.measured) for a in speedups]
-    sure = [side for a, side in zip(speedups, right, strict=True) if a.verdict in SURE]
+def side_counts(speedups: Sequence[JudgedRun]) -> dict[str, int]:
+    """Verdicts by constants that were fitted without the source of the row (`count_sides`)."""
+    measured = np.array([r.measured for r in speedups])
+    predicted = measured * np.exp([r.off for r in speedups])
+    low, high = (measured * [r.interval_left_out[end] for r in speedups] for end in (0, 1))
+    return count_sides(predicted, measured, sure=(low > 1.0) | (high < 1.0))
+
+
+def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> dict[str, int]:
+    """Speedups on the correct side of 1: all, and those measured above 1, which "always speculate" gets
+    right.
+
+    sure: whether the whole interval of a prediction is on one side.
+    """
+    right = same_side(predicted, measured)
+    pays = measured >= 1.0
     return {
-        "rows": len(speedups),
-        "right": sum(right),
-        "sure": len(sure),
-        "sure_and_wrong": len(sure) - sum(sure),
+        "rows": len(measured),
+        "right": int(right.sum()),
+        "pays": int(pays.sum()),
+        "pays_and_right": int((pays & right).sum()),
+        "sure": int(sure.sum()),
+        "sure_and_wrong": int((sure & ~right).sum()),
     }
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The draft length that predictions choose in a sweep, and the measured best one; None is no draft.
+    speedup, best_speedup: as measured with either.
+    """
+
+    run: PublicRun
+    gamma: int | None
+    speedup: float
+    best_gamma: int | None
+    best_speedup: float
+
+    @property
+    def lost(self) -> float:
+        """Share of the best measured throughput that the predicted length loses."""
+        return 1.0 - self.speedup / self.best_speedup
+
+    def as_dict(self) -> dict[str, Any]:
+        """The choice with its server."""
+        return {
+            "source": self.run.source_id,
+            "model": load_model(self.run.model).name,
+            "hardware": self.run.hardware,
+            "gamma": self.gamma,
+            "speedup": self.speedup,
+            "best_gamma": self.best_gamma,
+            "best_speedup": self.best_speedup,
+        }
+
+
 def best_length_loss(rows: Sequence[Answered]) -> dict[str, Any]:
-    """What the predicted best draft length loses of the throughput of the measured best one."""
+    """What the predicted best draft length loses of the throughput of the measured best one. Predictions are
+    by constants that were fitted without the source of the row.
+    """
     errors = errors_left_out("speedup")
     several = [sweep for sweep in _sweeps(rows) if len(sweep) > 1]
-    lost = []
-    lost_shipped = []
-    for sweep in several:
-        lost.append(_lost(sweep, [errors.get(a.run.id, a.off) for a in sweep]))
-        lost_shipped.append(_lost(sweep, [a.off for a in sweep]))
+    choices = [_choice(sweep, [errors.get(a.run.id, a.off) for a in sweep]) for sweep in several]
+    shipped = [_choice(sweep, [a.off for a in sweep]) for sweep in several]
+    worst = max(choices, key=lambda choice: choice.lost)
     return {
         "sweeps": len(several),
-        "lost": float(np.mean(lost)),
-        "worst": max(lost),
-        "near": sum(share <= NEAR for share in lost),
-        "near_shipped": sum(share <= NEAR for share in lost_shipped),
+        "lost": float(np.mean([choice.lost for choice in choices])),
+        "worst": worst.lost,
+        "worst_choice": worst.as_dict(),
+        "near": sum(choice.lost <= NEAR for choice in choices),
+        "near_shipped": sum(choice.lost <= NEAR for choice in shipped),
     }
 
 
@@ -61,13 +108,15 @@ def _sweeps(rows: Sequence[Answered]) -> list[list[Answered]]:
     return list(sweeps.values())
 
 
-def _lost(sweep: Sequence[Answered], errors: Sequence[float]) -> float:
-    """Share of the best measured throughput that the predicted best length loses. No draft, with a speedup of
-    1, is one of the lengths. errors: log errors of the speedups.
+def _choice(sweep: Sequence[Answered], errors: Sequence[float]) -> Choice:
+    """The choice among the lengths of a sweep and no draft, whose speedup is 1. errors: log errors of the
+    speedups.
     """
+    gammas = [None, *(a.run.gamma for a in sweep)]
     measured = [1.0, *(a.measured for a in sweep)]
     predicted = [1.0]
     for a, error in zip(sweep, errors, strict=True):
         predicted.append(a.measured * math.exp(error))
-    best = int(np.argmax(predicted))
-    return 1.0 - measured[best] / max(measured)
+    chosen = int(np.argmax(predicted))
+    best = int(np.argmax(measured))
+    return Choice(sweep[0].run, gammas[chosen], measured[chosen], gammas[best], measured[best])

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.validate.fit.errors import errors_of, same_side
+from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.decisions import count_sides
 from perfmodel.validate.studies.engines import (
     RATIO_FOLDS,
     STEP_FOLDS,
@@ -98,9 +99,8 @@ def _cells(errors: HeldOutErrors) -> dict[str, Any]:
 
 
 def _sides(errors: HeldOutReplay) -> dict[str, Any]:
-    """Speedups at the measured tokens per iteration: how many are predicted on the correct side of 1, and how
-    many verdicts are certain. Each held-out group has its own: draft length or task, version, the whole
-    study, ...
+    """Verdicts on speedups at the measured tokens per iteration (`count_sides`), by kind of fold: draft
+    length or task, version, the whole study, ...
     """
     counts: dict[str, Any] = {}
     with_speedup = [i for i, row in enumerate(errors.rows) if row.gained]
@@ -120,11 +120,4 @@ def _side(errors: HeldOutReplay, by: RatioFold, index: list[int], width: Array) 
     rows = [errors.rows[i] for i in index]
     measured = np.array([row.gained / row.ratio for row in rows])  # type: ignore[operator]
     predicted = measured * np.exp(-errors.ratios[by].off[index])
-    right = same_side(predicted, measured)
-    sure = np.abs(np.log(predicted)) > width
-    return {
-        "rows": len(index),
-        "right": int(right.sum()),
-        "sure": int(sure.sum()),
-        "sure_and_wrong": int((sure & ~right).sum()),
-    }
+    return count_sides(predicted, measured, sure=np.abs(np.log(predicted)) > width)

@@ -25,9 +25,10 @@ class JudgedRun:
     """A row in the statistics.
 
     off: log error with constants fitted without the row's source. shipped: the same with the constants of
-    answers. interval: of an answer, over the measured value. kind: of a llama.cpp step. ratio: of an
-    iteration to a step, behind a speedup, as answers predict it. slowed: whether the answer names a known
-    defect of the engine that slows this draft, and so gives no verdict in its favour.
+    answers. measured: seconds, or a ratio. interval: of an answer, over the measured value. kind: of a
+    llama.cpp step. ratio: of an iteration to a step, behind a speedup, as answers predict it. slowed: whether
+    the answer names a known defect of the engine that slows this draft, and so gives no verdict in its
+    favour.
     """
 
     source: str
@@ -37,6 +38,7 @@ class JudgedRun:
     draft: str
     off: float
     shipped: float
+    measured: float
     interval: tuple[float, float] | None = None
     kind: str = ""
     ratio: float | None = None
@@ -92,6 +94,7 @@ def _of_run(a: Answered, off: float) -> JudgedRun:
         draft=run.draft.partition(":")[0],
         off=off,
         shipped=a.off,
+        measured=a.measured,
         interval=interval,
         kind=llamacpp.kind_of(run) if run.engine == LLAMACPP else "",
         ratio=run.gained / a.predicted if a.figure == "speedup" else None,
@@ -114,7 +117,7 @@ def errors_left_out(figure: str) -> dict[str, float]:
 
 def _ratios_of_tables() -> list[JudgedRun]:
     """Ratios of the tables by fits without their study."""
-    return [_of_table_row(row, error, shipped=error) for row, error in _table_rows()]
+    return [_of_table_row(row, error, error, row.ratio) for row, error in _table_rows()]
 
 
 def _speedups_of_tables() -> list[JudgedRun]:
@@ -130,7 +133,8 @@ def speedup_of_table(row: Iteration, error_of_ratio: float) -> JudgedRun:
     assert a.speedup_interval
     measured = row.gained / row.ratio
     low, high = a.speedup_interval
-    of_speedup = _of_table_row(row, of_reciprocal(error_of_ratio), log_error(a.speedup, measured))
+    shipped = log_error(a.speedup, measured)
+    of_speedup = _of_table_row(row, of_reciprocal(error_of_ratio), shipped, measured)
     return replace(of_speedup, interval=(low / measured, high / measured), ratio=a.iteration_s / a.ar_tpot_s)
 
 
@@ -140,7 +144,7 @@ def _table_rows() -> list[tuple[Iteration, float]]:
     return list(zip(replayed.rows, replayed.ratios["model"].off.tolist(), strict=True))
 
 
-def _of_table_row(row: Iteration, off: float, shipped: float) -> JudgedRun:
+def _of_table_row(row: Iteration, off: float, shipped: float, measured: float) -> JudgedRun:
     """A row of the tables. off, shipped: log errors, as in `JudgedRun`."""
     return JudgedRun(
         source=row.study,
@@ -150,6 +154,7 @@ def _of_table_row(row: Iteration, off: float, shipped: float) -> JudgedRun:
         draft=row.kind,
         off=off,
         shipped=shipped,
+        measured=measured,
     )
 
 

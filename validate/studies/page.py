@@ -29,7 +29,7 @@ TEXT_COLUMNS = {
     "choices": (0, 1),
     "sources": (0, 9),
     "sources_by_draft": (0, 9),
-    "decide": (0, 1),
+    "lengths": (0, 1, 6),
     "summary": (0, 1),
 }
 """Table -> its columns of text; by default the first."""
@@ -41,7 +41,9 @@ TABLES: dict[str, Callable[[Record], Rows]] = {
     "coverage": public_runs.coverage,
     "choices": public_runs.choices,
     "sources_by_draft": partial(public_runs.sources, by_draft=True),
-    "decide": decisions.decide,
+    "verdicts": decisions.verdicts,
+    "verdicts_by_fold": decisions.verdicts_by_fold,
+    "lengths": decisions.lengths,
     "summary": research.summary,
     "held_out": research.held_out,
     "folds": research.folds,

@@ -14,8 +14,9 @@ from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies import choices, mlx
 from perfmodel.validate.studies.decisions import best_length_loss, side_counts
 from perfmodel.validate.studies.judged_runs import JudgedRun, judged
+from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.run_groups import groups_of, sources_by_name
-from perfmodel.validate.studies.sources import of_figure, recorded_sources, refusals
+from perfmodel.validate.studies.sources import TITLES, of_figure, recorded_sources, refusals
 
 ROUNDING = 1e-9
 """Relative distance to an end that is rounding: a width is the error of a row, which lies exactly there."""
@@ -30,17 +31,27 @@ def figures() -> dict[str, Any]:
     for figure in ("step", "ratio", "speedup"):
         groups = groups_of(judged(figure), sources_of)
         errors[figure] = {name: group_errors(rows) for name, rows in groups if rows}
-    speedups = of_figure("speedup")
-    of_engines = [a for a in speedups if a.run.engine != LLAMACPP]
-    of_llamacpp = [a for a in speedups if a.run.engine == LLAMACPP]
+    answered = of_figure("speedup")
+    of_engines = [a for a in answered if a.run.engine != LLAMACPP]
+    of_llamacpp = [a for a in answered if a.run.engine == LLAMACPP]
     best_length = {"engines": best_length_loss(of_engines), LLAMACPP: best_length_loss(of_llamacpp)}
     return errors | {
-        "side": side_counts(speedups),
+        "sides": _sides(judged("speedup")),
         "refused": refusals(),
         "coverage": _coverage(),
         "choices": choices.recorded(),
         "best_length": best_length,
     }
+
+
+def _sides(speedups: list[JudgedRun]) -> dict[str, dict[str, int]]:
+    """Verdicts on sources left out: of all serving engines, and of each engine. Drafts that a known defect
+    slows count here too.
+    """
+    by_engine = grouped(speedups, lambda r: TITLES[r.engine])
+    of_engines = [r for r in speedups if r.engine in ENGINES]
+    counts = {name: side_counts(rows) for name, rows in by_engine.items()}
+    return {"all": side_counts(of_engines)} | counts
 
 
 def _coverage() -> dict[str, Any]:

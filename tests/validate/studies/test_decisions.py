@@ -1,10 +1,12 @@
 """Decisions by predictions for public runs: verdicts on the right side, and what a draft length loses."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from perfmodel.validate.studies.decisions import best_length_loss, side_counts
+from perfmodel.validate.studies.judged_runs import JudgedRun
 from perfmodel.validate.studies.public_runs import Answered, public_runs
 
 RUN = next(run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step")
@@ -26,20 +28,32 @@ def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -
     assert lost["sweeps"] == 2
     assert lost["lost"] == pytest.approx(0.1)
     assert lost["worst"] == pytest.approx(0.2)
+    choice = lost["worst_choice"]
+    assert (choice["gamma"], choice["best_gamma"]) == (None, 1)
+    assert (choice["speedup"], choice["best_speedup"]) == (1.0, 1.25)
     assert lost["near"] == 1
     assert lost["near_shipped"] == 1
 
 
-def test_sides_and_sure_verdicts_are_counted() -> None:
-    """Five speedups: sure and right on either side of 1, sure and wrong, unsure and right, unsure and
-    wrong.
+def test_verdicts_are_counted_as_predicted_without_the_source() -> None:
+    """Six speedups by prediction and interval without their source: certain and right on either side of 1,
+    certain and wrong, uncertain and right, uncertain and wrong. The last was right only by constants that saw
+    its source.
     """
+
+    def judged(measured: float, predicted: float, low: float, high: float, shipped: float) -> JudgedRun:
+        off = math.log(predicted / measured)
+        ends = low / predicted * shipped / measured, high / predicted * shipped / measured
+        shipped_off = math.log(shipped / measured)
+        return JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "mtp", off, shipped_off, measured, ends)
+
     rows = [
-        (1.3, 1.2, "pays"),
-        (0.8, 0.9, "does_not_pay"),
-        (1.4, 0.9, "pays"),
-        (1.1, 1.2, "unsure"),
-        (1.1, 0.9, "unsure"),
+        judged(1.2, 1.3, 1.1, 1.5, shipped=1.2),
+        judged(0.9, 0.8, 0.7, 0.95, shipped=0.9),
+        judged(0.9, 1.4, 1.2, 1.6, shipped=1.4),
+        judged(1.2, 1.1, 0.9, 1.3, shipped=1.1),
+        judged(0.9, 1.1, 0.9, 1.3, shipped=1.1),
+        judged(0.9, 1.3, 1.2, 1.4, shipped=0.9),
     ]
-    speedups = [Answered(RUN, "speedup", made, got, None, verdict) for made, got, verdict in rows]
-    assert side_counts(speedups) == {"rows": 5, "right": 3, "sure": 3, "sure_and_wrong": 1}
+    counts = side_counts(rows)
+    assert counts == {"rows": 6, "right": 3, "pays": 2, "pays_and_right": 2, "sure": 4, "sure_and_wrong": 2}

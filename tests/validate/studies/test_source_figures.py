@@ -39,10 +39,10 @@ def test_sources_left_out_are_off_by_what_is_promised() -> None:
 
 
 PARTS = [
-    JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "ngram", 0.1, 0.2, (0.9, 1.2)),
-    JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "ngram", -0.3, -0.1, None),
+    JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "ngram", 0.1, 0.2, 1.2, (0.9, 1.2)),
+    JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "ngram", -0.3, -0.1, 1.2, None),
     # holds the measurement by the constants that have not seen it
-    JudgedRun("b", "vllm", "h100-sxm-80gb", "m", "ngram", 0.4, 0.5, (1.05, 1.5)),
+    JudgedRun("b", "vllm", "h100-sxm-80gb", "m", "ngram", 0.4, 0.5, 1.2, (1.05, 1.5)),
 ]
 
 
@@ -68,7 +68,9 @@ def test_an_interval_of_a_speedup_is_as_wide_as_its_own_extra_time() -> None:
     """Answers predict iterations of two steps, of which a half is extra time. Without the source it is three
     quarters of four, so each end is half as far again from the prediction, as a logarithm.
     """
-    row = JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "mtp", math.log(0.5), 0.0, (0.64, 1.44), ratio=2.0)
+    row = JudgedRun(
+        "a", "vllm", "h100-sxm-80gb", "m", "mtp", math.log(0.5), 0.0, 1.2, (0.64, 1.44), ratio=2.0
+    )
     assert row.interval_left_out == pytest.approx((0.5 * 0.64**1.5, 0.5 * 1.44**1.5))
     assert replace(row, ratio=None).interval_left_out == pytest.approx((0.32, 0.72))
 
@@ -101,7 +103,7 @@ def test_a_row_is_under_its_engine_its_draft_and_what_other_sources_measured() -
     nowhere else.
     """
     device = "rtx-3090-24gb"
-    usual = JudgedRun("a", "vllm", device, "m", "mtp", 0.1, 0.1)
+    usual = JudgedRun("a", "vllm", device, "m", "mtp", 0.1, 0.1, 1.2)
     elsewhere = replace(usual, source="b", draft="")
     slowed = replace(usual, slowed=True)
     of_llamacpp = replace(usual, engine="llamacpp", draft="", kind="moe_batch")
@@ -118,7 +120,7 @@ def test_a_row_is_under_its_engine_its_draft_and_what_other_sources_measured() -
 
 
 def test_sources_of_a_name_are_those_of_public_runs_and_of_the_tables() -> None:
-    step = JudgedRun("a", "vllm", "h200-sxm-141gb", "m", "", 0.1, 0.1)
+    step = JudgedRun("a", "vllm", "h200-sxm-141gb", "m", "", 0.1, 0.1, 1.2)
     sources = sources_by_name([step])
     assert sources["vllm", "m"] == {"a"}
     assert sources["vllm", "h200-sxm-141gb"] > {"a"}

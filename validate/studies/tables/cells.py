@@ -9,7 +9,6 @@ Record = dict[str, Any]
 """The accuracy record, or a part of it."""
 Rows = Iterable[Sequence[str]]
 """The header of a table, then its rows."""
-VERDICT = "correct verdict (speedup above or below 1)"
 INTERVAL_HEAD = (f"in {COVERAGE:.0%} interval", "its ± % (median)")
 
 
@@ -40,6 +39,22 @@ def _figure(name: str, value: float | None, digits: int) -> str:
 def right_of_all(side: Record) -> str:
     """Correct verdicts out of all."""
     return f"{side['right']} of {side['rows']}"
+
+
+def right_if_it_pays(side: Record) -> str:
+    """Correct verdicts out of the speedups that were measured above 1."""
+    return f"{side['pays_and_right']} of {side['pays']}"
+
+
+def right_if_not(side: Record) -> str:
+    """Correct verdicts out of the speedups that were measured below 1; a dash if there are none."""
+    below = side["rows"] - side["pays"]
+    return f"{side['right'] - side['pays_and_right']} of {below}" if below else "-"
+
+
+def wrong_of_sure(side: Record) -> str:
+    """Wrong verdicts out of the certain ones."""
+    return f"{side['sure_and_wrong']} of {side['sure']}"
 
 
 def coverage_cells(errors: Record) -> list[str]:

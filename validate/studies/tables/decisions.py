@@ -1,33 +1,74 @@
-"""The table of decisions: how often a verdict was right, and what a predicted draft length loses."""
+"""Tables of decisions: how often a verdict was right, and what a predicted draft length loses."""
 
-from perfmodel.specs import LLAMACPP
+from typing import Any
+
+from perfmodel.specs import LLAMACPP, load_gpu
 from perfmodel.validate.studies.decisions import NEAR
+from perfmodel.validate.studies.engines import RATIO_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.tables.cells import VERDICT, Record, Rows, percent, right_of_all
+from perfmodel.validate.studies.tables.cells import (
+    Record,
+    Rows,
+    percent,
+    right_if_it_pays,
+    right_if_not,
+    right_of_all,
+    wrong_of_sure,
+)
 
 
-def decide(record: Record) -> Rows:
-    """The errors behind decisions."""
-    yield ["decision", "held out"]
-    public = record["sources"]["side"]
-    wrong = f"certain but wrong: {public['sure_and_wrong']} of {public['sure']}"
-    yield [f"public runs: {VERDICT}", f"{right_of_all(public)}; {wrong}"]
-    for engine, side in record["engines"]["sides"]["seen"].items():
-        if engine != "all":
-            wrong = f"certain but wrong: {side['sure_and_wrong']}"
-            yield [f"{ENGINES[engine]}: {VERDICT}", f"{right_of_all(side)}; {wrong}"]
-    research = record["replays"]["held-out"]["side_of_one"]
-    yield [f"research stacks: {VERDICT}", right_of_all(research)]
+def verdicts(record: Record) -> Rows:
+    """Verdicts on speedups whose source was left out, by engine."""
+    yield ["source left out", "right if it pays", "right if it does not pay", "certain but wrong"]
+    for name, side in record["sources"]["sides"].items():
+        title = "all serving engines" if name == "all" else name
+        yield [title, right_if_it_pays(side), right_if_not(side), wrong_of_sure(side)]
+
+
+def verdicts_by_fold(record: Record) -> Rows:
+    """Correct verdicts by what was left out of the fit, for each engine. The last row is a rule without a
+    model.
+    """
+    sides = record["engines"]["sides"]
+    yield ["left out of the fit", *ENGINES.values(), "certain but wrong"]
+    for by, fold in RATIO_FOLDS.items():
+        right = [right_of_all(sides[by][engine]) for engine in ENGINES]
+        yield [fold.words, *right, wrong_of_sure(sides[by]["all"])]
+    counts = [sides["seen"][engine] for engine in ENGINES]
+    yield ["rule without a model: always speculate", *(f"{c['pays']} of {c['rows']}" for c in counts), "-"]
+
+
+def lengths(record: Record) -> Rows:
+    """What the predicted best draft length loses. MagicDec's paper prints only the best length, so its loss
+    is a predicted one.
+    """
+    near = f"of them within {percent(NEAR, 0)} %"
+    yield ["sweeps of", "left out", "sweeps", near, "mean loss %", "worst loss %", "worst sweep"]
     gamma = record["gamma_optimal"]["held-out"]
-    lost = f"{percent(gamma['regret_mean'])} %, worst {percent(gamma['regret_worst'])} %"
-    yield ["speedup lost with the predicted best γ (eight A100)", lost]
+    losses = percent(gamma["regret_mean"]), percent(gamma["regret_worst"])
+    yield [
+        "MagicDec, eight A100 (predicted loss)",
+        "batch and context",
+        str(gamma["rows"]),
+        "-",
+        *losses,
+        "-",
+    ]
     best_length = record["sources"]["best_length"]
-    yield ["throughput lost with the predicted best γ (serving engines)", _lost(best_length["engines"])]
-    yield ["throughput lost with the predicted best γ (llama.cpp)", _lost(best_length[LLAMACPP])]
+    for name, title in (("engines", "serving engines"), (LLAMACPP, "llama.cpp")):
+        of = best_length[name]
+        near = f"{of['near']} (as shipped {of['near_shipped']})"
+        losses = percent(of["lost"]), percent(of["worst"])
+        yield [title, "source", str(of["sweeps"]), near, *losses, _worst(of["worst_choice"])]
 
 
-def _lost(sweeps: Record) -> str:
-    """The throughput lost with the predicted best draft length, over sweeps of lengths."""
-    lost = f"{percent(sweeps['lost'])} %, worst {percent(sweeps['worst'], 0)} %"
-    near = f"in {sweeps['near']} of {sweeps['sweeps']} sweeps (as shipped {sweeps['near_shipped']})"
-    return f"{lost}; at most {percent(NEAR, 0)} % {near}"
+def _worst(choice: dict[str, Any]) -> str:
+    """The sweep with the largest loss: its server, the chosen and the best length."""
+    server = f"{choice['model']} on {load_gpu(choice['hardware']).title} ({choice['source']})"
+    chosen = f"{_length(choice['gamma'])}: {choice['speedup']:.2f}x"
+    best = f"best, {_length(choice['best_gamma'])}: {choice['best_speedup']:.2f}x"
+    return f"{server}; predicted best, {chosen}; measured {best}"
+
+
+def _length(gamma: int | None) -> str:
+    return "no draft" if gamma is None else f"γ {gamma}"

@@ -9,6 +9,7 @@ from perfmodel.validate.studies.tables.cells import (
     coverage_cells,
     figures,
     right_of_all,
+    wrong_of_sure,
 )
 
 
@@ -47,5 +48,5 @@ def engine_ratios(record: Record) -> Rows:
                 continue
             side = engines["sides"][by][engine]
             cells = figures(errors, "rows", "mape", "bias", "worst")
-            wrong = f"{side['sure_and_wrong']} of {side['sure']}"
-            yield [f"{title}, by {fold.words}", *cells, *coverage_cells(errors), right_of_all(side), wrong]
+            verdicts = right_of_all(side), wrong_of_sure(side)
+            yield [f"{title}, by {fold.words}", *cells, *coverage_cells(errors), *verdicts]
