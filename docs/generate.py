@@ -8,7 +8,9 @@ The commands of a page run in order in a folder of their own, which holds nothin
 - a ``console`` block is one command after ``$`` and what it prints;
 - an ``sh`` block is commands whose output the page does not show; ``cat > NAME <<'END'`` writes a file;
 - ``<!-- made: NAME -->`` ... ``<!-- end -->`` is what `lists.MADE` or `scoreboard.MADE` writes;
-- ``<!-- timed -->`` before a block: a clock decides what it prints, which therefore stays as it was recorded.
+- ``<!-- timed -->`` before a block: a clock decides what it prints, which therefore stays as it was recorded;
+- ``<!-- cut: START ... END -->`` before a block: an ellipsis stands for the lines from the one that begins
+  with START to the one before END.
 
 A page with a file inside one of the `TREE` folders runs in a copy of the source tree. A test compares `page`
 with the files, so that a page that has gone stale fails.
@@ -40,7 +42,8 @@ from perfmodel.answers.schema import ANSWERS, schema
 ROOT = Path(__file__).parents[1]
 TREE = ("perfmodel", "hardware", "validate", "results", "tests")
 FENCE = re.compile(
-    r'(?P<mark><!-- timed -->\n)?^```(?P<language>\w*)(?: title="(?P<file>[^"\n]+)")?\n(?P<body>.*?)^```$',
+    r"(?P<mark><!-- timed -->\n)?(?P<cut><!-- cut: (?P<start>.+) \.\.\. (?P<stop>.+) -->\n)?"
+    r'^```(?P<language>\w*)(?: title="(?P<file>[^"\n]+)")?\n(?P<body>.*?)^```$',
     re.DOTALL | re.MULTILINE,
 )
 HERE = re.compile(r"^cat > (?P<file>\S+) <<'END'\n(?P<body>.*?)^END\n", re.DOTALL | re.MULTILINE)
@@ -112,8 +115,20 @@ def _replaced(block: re.Match[str], in_tree: bool, timed: bool) -> str:
         if command is None or block["body"].count("\n$ "):
             raise RuntimeError(f"a console block must hold one command, after '$ ':\n{block[0]}")
         words = shlex.split(command["line"].replace("\\\n", " "))
-        return f"{block['mark'] or ''}```console\n{command[0]}{output_of(words, in_tree)}```"
+        printed = output_of(words, in_tree)
+        if block["cut"]:
+            printed = _cut(printed, block["start"], block["stop"])
+        return f"{block['mark'] or ''}{block['cut'] or ''}```console\n{command[0]}{printed}```"
     return block[0]
+
+
+def _cut(printed: str, start: str, stop: str) -> str:
+    """The lines with an ellipsis for those from `start` to the one before `stop`."""
+    before, _, after = printed.partition(f"\n{start}")
+    _, found, last = after.partition(f"\n{stop}")
+    if not found:
+        raise RuntimeError(f"no lines from {start!r} to {stop!r} to cut:\n{printed}")
+    return f"{before}\n...{found}{last}"
 
 
 def output_of(words: list[str], in_tree: bool = False) -> str:

@@ -23,6 +23,7 @@ from perfmodel.specs.published import read_published
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import plan, plan_points, schema
 from perfmodel.validate.studies.sources import TITLES
+from perfmodel.validate.studies.tables.cells import right_if_it_pays, right_if_not, wrong_of_sure
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
@@ -235,44 +236,51 @@ def _worst_source(errors: dict[str, Any]) -> str:
 
 
 def trust() -> str:
-    """Errors on sources left out whole, verdicts and draft lengths (`results/accuracy.json`), and public
+    """Errors, verdicts and draft lengths on sources left out whole (`results/accuracy.json`), and public
     threads.
     """
     record = json.loads((ROOT / "results" / "accuracy.json").read_text(encoding="utf-8"))["sources"]
-    side = record["side"]
     lost = record["best_length"]
     rows = [
-        ("time of a baseline step, source left out, engines", _left_out(record["step"]["all"])),
-        ("speedup, source left out, engines", _left_out(record["speedup"]["all"])),
-        ("verdicts that were right, constants as shipped", f"{side['right']} of {side['rows']}"),
-        (
-            "certain verdicts (whole interval on one side of 1.0x) that were wrong",
-            f"{side['sure_and_wrong']} of {side['sure']}",
-        ),
-        ("throughput lost with the predicted draft length, engines", _lost(lost["engines"])),
+        ("time of a baseline step, serving engines", _left_out(record["step"]["all"])),
+        ("time of a baseline step, llama.cpp", _left_out(record["step"]["llama.cpp"])),
+        ("speedup, serving engines", _left_out(record["speedup"]["all"])),
+        ("speedup, llama.cpp", _left_out(record["speedup"]["llama.cpp"])),
+        ("verdict, serving engines", _verdicts(record["sides"]["all"])),
+        ("verdict, llama.cpp", _verdicts(record["sides"]["llama.cpp"])),
+        ("throughput lost with the predicted draft length, serving engines", _lost(lost["engines"])),
         ("throughput lost with the predicted draft length, llama.cpp", _lost(lost["llamacpp"])),
-        ("[public threads](docs/threads.md), answered before their numbers were read", _threads()),
+        (
+            "speedup in [public threads](docs/threads.md), predicted before their numbers were read",
+            _threads(),
+        ),
     ]
-    return "\n".join(table(["what was tested", "result"], rows, text_columns=range(2))) + "\n"
+    return "\n".join(table(["what was predicted", "result"], rows, text_columns=range(2))) + "\n"
+
+
+def _verdicts(side: dict[str, int]) -> str:
+    """Correct verdicts by what was measured."""
+    right = f"right for {right_if_it_pays(side)} speedups above 1, and for {right_if_not(side)} below 1"
+    return f"{right}; {wrong_of_sure(side)} certain verdicts are wrong"
 
 
 def _left_out(errors: dict[str, Any]) -> str:
     inside = f"{100 * errors['inside']:.0f} % in the 90 % interval"
-    return f"{100 * errors['error']:.0f} % off, {inside} ({errors['rows']} rows, {errors['sources']} sources)"
+    counts = f"{errors['rows']} rows, {errors['sources']} sources"
+    return f"mean error {100 * errors['error']:.0f} %; {inside} ({counts})"
 
 
 def _threads() -> str:
     asked = read_published("threads", Thread)
     contained = [thread.contained for thread in asked if thread.contained is not None]
     sides = sum(thread.same_side for thread in asked)
-    return (
-        f"right side of 1.0x: {sides} of {len(asked)}; in the interval: {sum(contained)} of {len(contained)}"
-    )
+    inside = f"{sum(contained)} of {len(contained)} in the 90 % interval"
+    return f"{sides} of {len(asked)} on the right side of 1; {inside}"
 
 
 def _lost(sweeps: dict[str, Any]) -> str:
-    mean = f"{100 * sweeps['lost']:.1f} %"
-    return f"mean {mean}, worst {100 * sweeps['worst']:.0f} % ({sweeps['sweeps']} loads)"
+    lost = f"mean {100 * sweeps['lost']:.1f} %, worst {100 * sweeps['worst']:.0f} %"
+    return f"{lost} ({sweeps['sweeps']} servers with several measured lengths)"
 
 
 def _own_gpu(parts: dict[str, Any]) -> tuple[str, ...]:
