@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from perfmodel.specs import load_model
 from perfmodel.validate.fit.errors import same_side
+from perfmodel.validate.studies.answered_runs import Answered
 from perfmodel.validate.studies.judged_runs import JudgedRun, errors_left_out
-from perfmodel.validate.studies.public_runs import Answered, PublicRun
+from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Array
 
 NEAR = 0.03

@@ -18,8 +18,8 @@ from perfmodel.drafts import kinds
 from perfmodel.specs import Calibration
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.answered_runs import SET_ALPHA
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, PlacedConstant
-from perfmodel.validate.studies.public_runs import SET_ALPHA
 from perfmodel.validate.studies.published_engines import (
     EngineSpeculationRow,
     ServedRow,

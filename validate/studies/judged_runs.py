@@ -13,10 +13,11 @@ from perfmodel.answers.question.defects import slowing
 from perfmodel.specs import DRIFT, LLAMACPP, VERSION, load_model
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.validate.studies import llamacpp
+from perfmodel.validate.studies.answered_runs import Answered, speculating_query
 from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.iterations import Iteration
 from perfmodel.validate.studies.log_errors import log_error, of_reciprocal
-from perfmodel.validate.studies.public_runs import MOST_GAINED, Answered, PublicRun, speculating_query
+from perfmodel.validate.studies.public_runs import MOST_GAINED, PublicRun
 from perfmodel.validate.studies.sources import of_figure, recorded_sources
 
 

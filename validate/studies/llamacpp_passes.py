@@ -17,6 +17,7 @@ from perfmodel.specs import LLAMACPP, Calibration, load_gpu
 from perfmodel.specs.published import MS
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.solving import estimate, grouped
+from perfmodel.validate.studies.answered_runs import SET_ALPHA
 from perfmodel.validate.studies.llamacpp_constants import (
     EAGER,
     FUSED,
@@ -28,7 +29,7 @@ from perfmodel.validate.studies.llamacpp_constants import (
 )
 from perfmodel.validate.studies.llamacpp_prompts import prompt_s, prompts
 from perfmodel.validate.studies.parameters import PlacedConstant
-from perfmodel.validate.studies.public_runs import SET_ALPHA, PublicRun, public_runs
+from perfmodel.validate.studies.public_runs import PublicRun, public_runs
 from perfmodel.validate.studies.reasons import Reason
 from perfmodel.validate.studies.robust import (
     LOG_STEP,

@@ -21,12 +21,13 @@ from perfmodel.specs.engines.source_errors import SourceError, SourceErrors, Spe
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import choices, llamacpp, other_engines, widths
+from perfmodel.validate.studies.answered_runs import Answered, answers, spelled_kind
 from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.left_out import left_out
 from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.other_engines import ErrorsByLender, errors_of_lenders
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.public_runs import Answered, answers, public_runs, spelled_kind
+from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.widths import LeftOutError, MeasuredDraft, fitted_speedups
 
 PATH = files.data_directory("") / "sources.yaml"

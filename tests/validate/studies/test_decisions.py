@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from perfmodel.validate.studies.answered_runs import Answered
 from perfmodel.validate.studies.decisions import best_length_loss, side_counts
 from perfmodel.validate.studies.judged_runs import JudgedRun
-from perfmodel.validate.studies.public_runs import Answered, public_runs
+from perfmodel.validate.studies.public_runs import public_runs
 
 RUN = next(run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step")
 

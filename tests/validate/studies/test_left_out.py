@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from perfmodel.validate.studies.answered_runs import answers
 from perfmodel.validate.studies.left_out import left_out, refitted_errors
 from perfmodel.validate.studies.measured_steps import FREE, MeasuredStep, on_borrowed_kernels
-from perfmodel.validate.studies.public_runs import answers, public_runs
+from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.published_engines import alike
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]

@@ -16,12 +16,13 @@ from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.source_errors import source_errors
 from perfmodel.specs.published import read_published
 from perfmodel.validate.studies import llamacpp
+from perfmodel.validate.studies.answered_runs import Answered, answers
 from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.llamacpp import LEFT_OUT, LeftOut, scatter, texts
 from perfmodel.validate.studies.llamacpp_constants import TERMS, DeviceConstants
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
 from perfmodel.validate.studies.llamacpp_prompts import PROMPTS, PromptRow, prompt_s
-from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs
+from perfmodel.validate.studies.public_runs import PublicRun, public_runs
 from perfmodel.validate.studies.sources import llamacpp_errors
 
 ALL = {f"all.{name}": term.expected for name, term in TERMS.items()}
