@@ -110,7 +110,7 @@ def _study(name: str, write: bool) -> None:
     need_studies(f"calibrate {name}")
     if write:
         destination(BUNDLED / f"{name}.json", flag="--write")  # before the work
-    texts = import_module(f"perfmodel.validate.studies.{name}").texts(datetime.date.today())
+    texts = import_module(f"perfmodel.validate.studies.{name}").refitted_files(datetime.date.today())
     if write:
         write_all(texts, "--write")
     else:

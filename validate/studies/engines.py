@@ -279,12 +279,12 @@ def carried_errors(rates: Sequence[float]) -> list[float]:
     return errors
 
 
-def texts(date: datetime.date) -> dict[Path, str]:
+def refitted_files(date: datetime.date) -> dict[Path, str]:
     """``hardware/fitted/engines.yaml`` and ``results/engines.json``, fitted anew: some minutes."""
-    return texts_of(*make(), date)
+    return files_of(*make(), date)
 
 
-def texts_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: datetime.date) -> dict[Path, str]:
+def files_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: datetime.date) -> dict[Path, str]:
     """The texts of `texts` from given fits, which `make` returns."""
     constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)

@@ -28,7 +28,7 @@ from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Array
 
 FOLDER = files.data_directory("calibrations")
-LEFT_OUT = BUNDLED / "llamacpp.json"
+ERRORS_PATH = BUNDLED / "llamacpp.json"
 """Figure (step, ratio, prompt) -> id of a run -> its log error without its source."""
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
 NOTES = (
@@ -125,7 +125,7 @@ def kind_of(run: PublicRun) -> StepKind:
     return step_kind(bool(load_model(run.model).moe), run.batch, run.context_tokens)
 
 
-def texts(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Path, str]:
+def refitted_files(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Path, str]:
     """The files of all devices with rows, and the errors of rows with constants fitted without their source;
     by path. passes: those of all public runs by default.
     """
@@ -141,7 +141,7 @@ def texts(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Pat
     maker = LeftOut.by(rows, makers)
 
     errors = {"step": source.step, "ratio": source.ratio, "prompt": source.prompt}
-    by_path = {LEFT_OUT: json.dumps(shortened(errors, 4), indent=1) + "\n"}
+    by_path = {ERRORS_PATH: json.dumps(shortened(errors, 4), indent=1) + "\n"}
     for gpu in map(load_gpu, files.bundled_names("gpus")):
         has_runs = gpu.name in devices
         if not has_runs and not _is_single(gpu):

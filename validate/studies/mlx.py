@@ -35,7 +35,7 @@ from perfmodel.validate.studies.robust import Values
 from perfmodel.validate.studies.widths import ByClass, LeftOutError
 
 FOLDER = files.data_directory("calibrations")
-LEFT_OUT = BUNDLED / "mlx.json"
+ERRORS_PATH = BUNDLED / "mlx.json"
 """``step``, ``ratio``: id of a run -> its log error without its source. ``coverage``: by class, see
 `widths.covered`.
 """
@@ -265,7 +265,7 @@ def devices() -> Sequence[GPUSpec]:
     return [gpu for gpu in map(load_gpu, files.bundled_names("gpus")) if gpu.vendor in makers]
 
 
-def texts(date: datetime.date) -> dict[Path, str]:
+def refitted_files(date: datetime.date) -> dict[Path, str]:
     """By path: the files of all devices, and the errors of rows without their source."""
     rows = ChipPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
@@ -273,7 +273,7 @@ def texts(date: datetime.date) -> dict[Path, str]:
     left_out = LeftOut.by(rows, sources)
     errors = ErrorsByEngine(left_out)
     record = {"step": left_out.step, "ratio": left_out.ratio, "coverage": errors.coverage()}
-    by_path = {LEFT_OUT: json.dumps(shortened(record, 4), indent=1) + "\n"}
+    by_path = {ERRORS_PATH: json.dumps(shortened(record, 4), indent=1) + "\n"}
     step = scatter(errors.steps, MLX, "steps of sources left out whole")
     ratios = {
         MLX: scatter(errors.speedups, MLX, "speedups of sources left out whole"),

@@ -56,7 +56,7 @@ def _sides(speedups: list[JudgedRun]) -> dict[str, dict[str, int]]:
 
 def _coverage() -> dict[str, Any]:
     """Figure -> class -> coverage, with MLX's classes, whose rows have a file of their own."""
-    of_mlx = files.read_mapping(mlx.LEFT_OUT)["coverage"]
+    of_mlx = files.read_mapping(mlx.ERRORS_PATH)["coverage"]
     of_sources = recorded_sources()["coverage"]
     return {figure: classes | of_mlx[figure] for figure, classes in of_sources.items()}
 

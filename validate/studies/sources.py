@@ -30,8 +30,8 @@ from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.widths import LeftOutError, MeasuredDraft, fitted_speedups
 
-PATH = files.data_directory("") / "sources.yaml"
-LEFT_OUT = BUNDLED / "sources.json"
+WIDTHS_PATH = files.data_directory("") / "sources.yaml"
+ERRORS_PATH = BUNDLED / "sources.json"
 """``errors``: figure -> id of a run -> its log error without its source. ``other_engines``: the same by the
 constants of each other engine (`other_engines.ErrorsByLender`). ``coverage``: figure -> class ->
 `widths.covered`.
@@ -75,14 +75,14 @@ def of_figure(figure: str) -> list[Answered]:
     return [a for a in answered() if a.figure == figure and a.run.counts]
 
 
-def texts(date: datetime.date) -> dict[Path, str]:
-    """The texts of all files, from constants fitted again without each source, and without each engine: some
-    minutes.
+def refitted_files(date: datetime.date) -> dict[Path, str]:
+    """Path -> text of every file that this study writes, from constants fitted again without each source and
+    without each engine: some minutes.
     """
     before = choices.recorded() if choices.PATH.exists() else None
     chosen = choices.text(before, choices.present())  # refused before the work
     lent = shortened(errors_of_lenders(_of_engines()), 4)
-    return {**texts_of(errors_without_source(), lent, date), choices.PATH: chosen}
+    return {**files_of(errors_without_source(), lent, date), choices.PATH: chosen}
 
 
 def _of_engines() -> list[Answered]:
@@ -93,7 +93,7 @@ def _of_engines() -> list[Answered]:
 def errors_without_source() -> ErrorsByRun:
     """Figure -> id of a run -> its error with constants fitted without its source.
 
-    llama.cpp's are those of its own study (`llamacpp.texts`); a row that nothing was fitted to has its error
+    llama.cpp's are those of its own study (`llamacpp`); a row that nothing was fitted to has its error
     with the constants of answers.
     """
     rows = _of_engines()
@@ -104,8 +104,10 @@ def errors_without_source() -> ErrorsByRun:
 
 
 def llamacpp_errors(rows: Iterable[Answered]) -> ErrorsByRun:
-    """The same of llama.cpp's rows alone."""
-    left_out_errors = json.loads(llamacpp.LEFT_OUT.read_text(encoding="utf-8"))
+    """The same of llama.cpp's rows, by its own study (``results/llamacpp.json``). A row that is not in it has
+    its error with the constants of answers.
+    """
+    left_out_errors = json.loads(llamacpp.ERRORS_PATH.read_text(encoding="utf-8"))
     errors: ErrorsByRun = {"step": {}, "speedup": {}}
     for a in rows:
         id = a.run.id
@@ -117,14 +119,16 @@ def llamacpp_errors(rows: Iterable[Answered]) -> ErrorsByRun:
     return errors
 
 
-def texts_of(errors: ErrorsByRun, lent: ErrorsByLender, date: datetime.date) -> dict[Path, str]:
-    """The same from given errors. lent: those by the constants of other engines."""
+def files_of(errors: ErrorsByRun, lent: ErrorsByLender, date: datetime.date) -> dict[Path, str]:
+    """Path -> text of the widths and the errors. lent: errors by the constants of other engines."""
     ratios = replayed_as_recorded()
     measured = widths.measured_drafts((a.run for a in of_figure("speedup")), ratios)
-    speedups = _by_class("speedup", errors["speedup"], lambda a: _class_of_speedup(a, measured))
+    speedups = errors_by_class(
+        answered(), "speedup", errors["speedup"], lambda a: _class_of_speedup(a, measured)
+    )
     for name, of_tables in widths.of_tables(ratios, measured).items():
         speedups[name] += of_tables
-    steps = _by_class("step", errors["step"], lambda a: widths.class_of_step(a.run))
+    steps = errors_by_class(answered(), "step", errors["step"], lambda a: widths.class_of_step(a.run))
     of_lenders = other_engines.left_out_errors(lent)
     lent_steps = {widths.OTHER_ENGINE: of_lenders["step"]}
     lent_speedups = {widths.OTHER_ENGINE: of_lenders["speedup"]}
@@ -145,7 +149,7 @@ def texts_of(errors: ErrorsByRun, lent: ErrorsByLender, date: datetime.date) -> 
     }
     record = {"errors": errors, "other_engines": lent, "coverage": shortened(coverage, 4)}
     stated = HEADER + yaml.safe_dump(short, sort_keys=False, width=110)
-    return {PATH: stated, LEFT_OUT: json.dumps(record, indent=1) + "\n"}
+    return {WIDTHS_PATH: stated, ERRORS_PATH: json.dumps(record, indent=1) + "\n"}
 
 
 def _stated(by_class: widths.ByClass, fitted: Callable[[widths.ByClass, str], SourceError]) -> dict[str, Any]:
@@ -158,12 +162,17 @@ def _coverage(by_class: widths.ByClass, of_speedups: bool = False) -> dict[str, 
     return {name: widths.covered(by_class, name, of_speedups) for name in by_class}
 
 
-def _by_class(
-    figure: str, errors: Mapping[str, float], class_of: Callable[[Answered], str]
+def errors_by_class(
+    rows: Iterable[Answered],
+    figure: str,
+    errors: Mapping[str, float],
+    class_of: Callable[[Answered], str],
 ) -> dict[str, list[LeftOutError]]:
-    """The errors of public runs by class, in the order of the rows."""
+    """Class of question -> the errors of a figure's rows, in their order. errors: id of a run -> its log
+    error.
+    """
     by_class: dict[str, list[LeftOutError]] = {name: [] for name in widths.own_classes(CLASSES_OF[figure])}
-    for a in answered():
+    for a in rows:
         if a.figure == figure:
             error = LeftOutError.of_run(a.run, figure, errors[a.run.id])
             by_class[class_of(a)].append(error)
@@ -186,4 +195,4 @@ def _speculating(measured: Sequence[MeasuredDraft]) -> dict[str, dict[str, list[
 
 def recorded_sources() -> dict[str, Any]:
     """``results/sources.json``. Raises InputError if it is missing or malformed."""
-    return files.read_mapping(LEFT_OUT)
+    return files.read_mapping(ERRORS_PATH)

@@ -49,7 +49,7 @@ def kept(
     return {**before, **of_engines} if engines else after
 
 
-def texts(engines: Sequence[str] = (), replay: Replay = compare) -> dict[Path, str]:
+def refitted_files(engines: Sequence[str] = (), replay: Replay = compare) -> dict[Path, str]:
     """Fits these engines, or all without any: the text of both files, by path."""
     everything = [run for study in STUDIES for run in runs(study)]
     used = [run for run in everything if _is_fitted(run)]
@@ -169,4 +169,4 @@ def _flow(costs: EngineRequests) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fits the costs of a request on serving engines.")
     parser.add_argument("--engines", nargs="+", choices=[*ENGINES], default=(), help="default: all")
-    write_all(texts(parser.parse_args().engines), "traffic_fit")
+    write_all(refitted_files(parser.parse_args().engines), "traffic_fit")

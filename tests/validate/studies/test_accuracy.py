@@ -37,8 +37,8 @@ def test_the_record_and_the_errors_of_sources_are_up_to_date(recorded: Record) -
     assert re.search(r"accuracy: PASS; mean error 2\.\d\d % over 268 held-out figures", done.output)
     assert "9 own records that come with it; any others: validate check --results DIR" in done.output
     left_out = sources.recorded_sources()
-    shipped = {path: path.read_text(encoding="utf-8") for path in (sources.PATH, sources.LEFT_OUT)}
-    assert sources.texts_of(left_out["errors"], left_out["other_engines"], source_errors().date) == shipped
+    shipped = {path: path.read_text(encoding="utf-8") for path in (sources.WIDTHS_PATH, sources.ERRORS_PATH)}
+    assert sources.files_of(left_out["errors"], left_out["other_engines"], source_errors().date) == shipped
 
 
 def test_the_pages_say_what_the_record_says(recorded: Record) -> None:

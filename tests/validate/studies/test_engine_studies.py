@@ -114,7 +114,7 @@ def test_both_files_come_out_as_shipped() -> None:
     more_digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}
     folds = {name: record[name] for name in ("step_folds", "ratio_folds")}
     steps = replace(steps, values=more_digits)
-    stated, text = study.texts_of(steps, ratios, folds, engines().date).values()
+    stated, text = study.files_of(steps, ratios, folds, engines().date).values()
     assert text == study.PATH.read_text(encoding="utf-8")
     new = dict(_leaves(yaml.safe_load(stated)))
     shipped = dict(_leaves(yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))))

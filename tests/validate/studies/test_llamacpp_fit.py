@@ -18,7 +18,7 @@ from perfmodel.specs.published import read_published
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.answered_runs import Answered, answers
 from perfmodel.validate.studies.held_out import quantile
-from perfmodel.validate.studies.llamacpp import LEFT_OUT, LeftOut, scatter, texts
+from perfmodel.validate.studies.llamacpp import ERRORS_PATH, LeftOut, refitted_files, scatter
 from perfmodel.validate.studies.llamacpp_constants import TERMS, DeviceConstants
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
 from perfmodel.validate.studies.llamacpp_prompts import PROMPTS, PromptRow, prompt_s
@@ -35,7 +35,7 @@ def share_of_eight_rows(calibration: Calibration) -> float:
 
 def left_out_of(runs: Iterable[PublicRun]) -> LeftOut:
     """The errors that ship."""
-    errors = json.loads(LEFT_OUT.read_text())
+    errors = json.loads(ERRORS_PATH.read_text())
     return LeftOut(**errors, runs={run.id: run for run in runs})
 
 
@@ -107,10 +107,10 @@ def passes() -> Unfitted:
 
 def test_every_device_has_a_file_that_says_what_it_was_fitted_to(passes) -> None:
     """Each row is left out once with its source, its device and its maker."""
-    file_text = texts(load_bundled("rtx-5090-32gb.llamacpp").date, passes)
+    file_text = refitted_files(load_bundled("rtx-5090-32gb.llamacpp").date, passes)
     trained = np.array(passes.trained)
     assert np.sum(~trained) == 3 * len(passes.rows)
-    assert file_text.keys() == {LEFT_OUT, *llamacpp.FOLDER.glob("*.llamacpp.yaml")}
+    assert file_text.keys() == {ERRORS_PATH, *llamacpp.FOLDER.glob("*.llamacpp.yaml")}
     value = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
     for path, text in file_text.items():
         assert value.sub("", text) == value.sub("", path.read_text())
@@ -140,7 +140,7 @@ def test_rows_are_priced_as_answers_are(passes) -> None:
 
 def test_prompts_of_sources_left_out() -> None:
     """In the mean within 25 %, and MTP adds about what it was measured to add: 9, 20 and 20 %."""
-    prompts = json.loads(LEFT_OUT.read_text())["prompt"]
+    prompts = json.loads(ERRORS_PATH.read_text())["prompt"]
     off = np.abs([*prompts.values()])
     assert len(off) == 4
     assert np.exp(off.mean()) < 1.25
@@ -208,7 +208,7 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
 
 def test_sources_state_the_errors_of_this_fit_and_of_speedups_the_opposite_of_their_ratios() -> None:
     """A run to which nothing was fitted has its error by the constants of answers."""
-    errors = json.loads(LEFT_OUT.read_text())
+    errors = json.loads(ERRORS_PATH.read_text())
     runs = {run.id: run for run in public_runs()}
     step, ratio = next(iter(errors["step"])), next(iter(errors["ratio"]))
     other = next(id for id, run in runs.items() if id not in errors["ratio"] and run.engine == "llamacpp")

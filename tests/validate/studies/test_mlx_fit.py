@@ -8,7 +8,14 @@ import pytest
 from perfmodel.specs import load_gpu
 from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.validate.studies.llamacpp import LeftOut
-from perfmodel.validate.studies.mlx import LEFT_OUT, TERMS, ChipConstants, ErrorsByEngine, devices, mlx_runs
+from perfmodel.validate.studies.mlx import (
+    ERRORS_PATH,
+    TERMS,
+    ChipConstants,
+    ErrorsByEngine,
+    devices,
+    mlx_runs,
+)
 from perfmodel.validate.studies.mlx_kernels import kernel_rows
 
 
@@ -23,7 +30,7 @@ def test_every_row_has_an_address_and_a_reason_where_it_does_not_count() -> None
 
 
 def test_intervals_hold_sources_that_were_left_out() -> None:
-    coverage = json.loads(LEFT_OUT.read_text())["coverage"]
+    coverage = json.loads(ERRORS_PATH.read_text())["coverage"]
     steps = coverage["step"]["mlx"]
     assert 0.85 <= steps["inside"] <= 0.95
     assert steps["error"] < 0.15

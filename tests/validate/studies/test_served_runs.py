@@ -176,7 +176,7 @@ def test_constants_that_made_the_runs_are_fitted_and_written() -> None:
     step = list(SCALES.values())[seen].step
     assert line.slopes[:, seen] * step == pytest.approx([0.2, 0.0, -2.0])
     assert np.count_nonzero(line.slopes) == 2
-    written = traffic_fit.texts(replay=straight)
+    written = traffic_fit.refitted_files(replay=straight)
     paths = sorted(written, key=lambda path: path.suffix, reverse=True)
     stated, left_out = (written[path] for path in paths)
     constants = yaml.safe_load(stated)
