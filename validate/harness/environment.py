@@ -41,7 +41,10 @@ QUERIED = (
     "persistence_mode",
 )
 """What `nvidia-smi` is asked about a device."""
+DRIFTING = ("clocks", "temperature_c")
+"""Facts of a device that change by themselves between two sittings of a run."""
 ISA = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512f", "avx2")
+"""Instruction sets on which the speed of matrix products depends, as Linux names them."""
 
 
 def device_of(kind: str) -> torch.device:
@@ -96,12 +99,12 @@ def _libraries() -> dict[str, str]:
     return {name: version for name, version in versions.items() if version}
 
 
-def fingerprint(environment: Any) -> dict[str, Any]:
-    """The part that must be equal in all sittings of one run: everything that does not drift by itself."""
+def without_drift(environment: Any) -> dict[str, Any]:
+    """The part that must be equal in all sittings of one run; empty for what is no environment."""
     device = environment.get("device") if isinstance(environment, dict) else None
     if not isinstance(device, dict):
         return {}
-    steady = {key: value for key, value in device.items() if key not in ("clocks", "temperature_c")}
+    steady = {key: value for key, value in device.items() if key not in DRIFTING}
     return {**environment, "device": steady}
 
 

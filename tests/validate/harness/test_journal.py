@@ -105,22 +105,36 @@ def test_a_place_that_cannot_be_written_to(tmp_path, folder) -> None:
     refused("cannot be written", Journal.begin, tmp_path / folder / "a.journal", {"kind": "test"})
 
 
-def test_a_run_goes_on_on_the_machine_where_it_began(tmp_path) -> None:
-    """With the same code; clocks drift by themselves. What is no environment is another one."""
+GPU = {"kind": "cuda", "power.limit": "700 W", "clocks": {"clocks.sm": "1980 MHz"}, "temperature_c": "31"}
+HERE = {"threads": 2, "device": GPU}
 
-    def header(**changes: object) -> dict[str, object]:
-        return HEADER | {"environment": {"threads": 2, "device": {"kind": "cpu", "clocks": 1}}} | changes
 
-    refused("no unfinished run of x", open_journal, tmp_path, "x", header(), True)
-    open_journal(tmp_path, "x", header(), False).close()
-    drifted = {"threads": 2, "device": {"kind": "cpu", "clocks": 2}}
-    open_journal(tmp_path, "x", header(environment=drifted), True).close()
-    for changes, says in (
+def test_a_run_goes_on_where_clocks_and_temperature_have_drifted(tmp_path) -> None:
+    open_journal(tmp_path, "x", HEADER | {"environment": HERE}, False).close()
+    for drift in ({"clocks": {"clocks.sm": "1200 MHz"}}, {"temperature_c": "62"}):
+        later = {"threads": 2, "device": GPU | drift}
+        open_journal(tmp_path, "x", HEADER | {"environment": later}, True).close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
         (
             {"commit": "9" * 10},
             r"commit must equal that of the interrupted run \(0123456789\), given 9999999999: start",
         ),
-        ({"environment": drifted | {"threads": 4}}, r"threads of the machine must equal .* \(2\), given 4"),
+        ({"environment": HERE | {"threads": 4}}, r"threads of the machine must equal .* \(2\), given 4"),
+        (
+            {"environment": HERE | {"device": GPU | {"power.limit": "350 W"}}},
+            "device of the machine must equal",
+        ),
+        ({"environment": HERE | {"device": 7}}, "threads of the machine must equal"),
         ({"environment": 7}, "threads of the machine must equal"),
-    ):
-        refused(f"--resume: {says}", open_journal, tmp_path, "x", header(**changes), True)
+    ],
+)
+def test_a_run_does_not_go_on_with_other_code_or_on_another_machine(tmp_path, changes, says) -> None:
+    """What is no environment is another one."""
+    header = HEADER | {"environment": HERE}
+    refused("no unfinished run of x", open_journal, tmp_path, "x", header, True)
+    open_journal(tmp_path, "x", header, False).close()
+    refused(f"--resume: {says}", open_journal, tmp_path, "x", header | changes, True)
