@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
-from perfmodel.answers.point.whatif_answer import BASELINE, Move, WhatIf
+from perfmodel.answers.point.whatif_answer import Move, WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.answers.text import (
     UNKNOWN,
@@ -54,7 +54,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     headline, why = _verdict(a)
     # a requested baseline is neither good nor bad
     style = "bold"
-    if a.sentence != BASELINE:
+    if not a.is_baseline_as_asked:
         style = f"bold {COLOURS.get(a.verdict, 'yellow')}"
     say(headline, style)
     older = _older_version(a, query)
@@ -179,7 +179,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     where = f"on {together} devices together" if together > 1 else "per device"
     rows["memory"] = f"{size(used_bytes)} of {size(m.available_bytes)} {where}: {state}"
     rows["KV cache"] = kv_cache_text(a.kv_cache)
-    if a.known and a.speedup is not None:
+    if a.states_draft and a.speedup is not None:
         rows["best"] = _best(a)
     if a.remedies:
         rows["remedy"] = "; ".join(remedy.text for remedy in a.remedies)

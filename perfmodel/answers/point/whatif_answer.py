@@ -141,17 +141,25 @@ class WhatIf(Answer):
     remedies: tuple[Remedy, ...] = ()
 
     @property
-    def known(self) -> bool:
-        """Whether the acceptance is known. A question with gamma 0 and no acceptance is about the
-        baseline.
+    def states_draft(self) -> bool:
+        """Whether the answer is about a draft too. A question with gamma 0 and no acceptance is about the
+        baseline alone.
         """
         return self.acceptance != NONE_ACCEPTED
 
     @property
+    def is_baseline_as_asked(self) -> bool:
+        """Whether gamma 0 was asked for, and is not the best draft length that was sought. Of what does not
+        fit, this is not said.
+        """
+        if self.query.gamma or not self.memory.fits:
+            return False
+        return bool(self.gamma_optimal) or not self.states_draft
+
+    @property
     def sentence(self) -> str:
-        """The verdict as a sentence; empty for a question about the baseline."""
-        about_baseline = self.memory.fits and not self.query.gamma and (self.gamma_optimal or not self.known)
-        return BASELINE if about_baseline else SENTENCES[self.verdict]
+        """The verdict as a sentence, or `BASELINE`."""
+        return BASELINE if self.is_baseline_as_asked else SENTENCES[self.verdict]
 
     def headline(self) -> str:
         q = self.query
