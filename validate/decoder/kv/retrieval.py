@@ -35,7 +35,7 @@ class RetrievalView(Packed):
         self.chosen = method.budget // method.chunk
         self.chunk = method.chunk
         self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=self.dtype, device=source.k.device)
-        self._unseen = 0
+        self._unobserved_layers = 0
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
 
     def build(self, observed: Observed) -> None:
@@ -52,19 +52,14 @@ class RetrievalView(Packed):
         self._rebuild()
 
     def _rebuild(self) -> None:
+        """Copies the best chunks of every layer, the best first."""
         lengths = self.source.lengths
-        device = self.source.k.device
         filled = -(-lengths // self.chunk)
         self.raise_bound(self.source.bound)
         count = min(self.chosen, -(-self.source.bound // self.chunk))
-        within = torch.arange(self.chunk, device=device)
-        for layer, latest in enumerate(self.latest):
-            sums = self.sums[layer][:, :, :-1]
-            number = torch.arange(sums.shape[2], device=device)
-            score = (fold(latest, sums.shape[1]) @ sums.mT).amax(2).float()
-            score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
-            score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
-            best = score.topk(count, dim=-1).indices
+        within = torch.arange(self.chunk, device=lengths.device)
+        for layer in range(len(self.latest)):
+            best = self._scores(layer, filled).topk(count, dim=-1).indices
             tokens = (best[..., None] * self.chunk + within).flatten(2)
             outside = tokens >= lengths[:, None, None]  # they are moved to the end, and made readable
             order = outside.to(torch.int8).argsort(dim=-1, stable=True)
@@ -72,34 +67,53 @@ class RetrievalView(Packed):
         self.lengths.copy_(filled.clamp(max=count) * self.chunk - (-lengths) % self.chunk)
         self.since.zero_()
 
+    def _scores(self, layer: int, filled: Tensor) -> Tensor:
+        """The best score of each chunk over the query heads of a KV head [batch, kv_heads, chunks]: infinite
+        for the newest of the `filled` chunks, and minus infinity for those without tokens.
+        """
+        sums = self.sums[layer][:, :, :-1]
+        number = torch.arange(sums.shape[2], device=sums.device)
+        score = (fold(self.latest[layer], sums.shape[1]) @ sums.mT).amax(2).float()
+        score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
+        return score.masked_fill(number >= filled[:, None, None], -torch.inf)
+
     def begin(self) -> None:
         """Keeps the queries of the next pass for the next rebuild."""
         super().begin()
-        self._unseen = len(self.k)
+        self._unobserved_layers = len(self.k)
 
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        if self._unseen:
+        if self._unobserved_layers:
             self.latest[layer].copy_(q[:, :, -1:])
-            self._unseen -= 1
+            self._unobserved_layers -= 1
         return super().attend(layer, q, new_k, new_v, sees)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Updates the sums. The tokens fill free slots, then replace the worst chunks."""
+        """Adds the new tokens to the sums of their chunks, and copies them to `_slots_of`."""
         n = self.max_accepted + 1
-        positions = self.source.positions(start, n)
         offset = torch.arange(n, device=start.device)
-        keys = self.source.read(positions)[: len(self.sums)].to(self.dtype)
-        waste = self.sums.shape[3] - 1
-        chunk = torch.where(offset < count[:, None], positions // self.chunk, waste)
-        self.sums.scatter_add_(3, chunk[None, :, None, :, None].expand_as(keys), keys)
-        free = self.lengths[:, None] + offset
-        replaced = self.slots - 1 - (self.since[:, None] + offset) % self.slots
-        self.place(start, count, torch.where(free < self.slots, free, replaced))
+        self._add_to_sums(self.source.positions(start, n), offset < count[:, None])
+        self.place(start, count, self._slots_of(offset))
         self.since.add_(count)
         self.lengths.add_(count).clamp_(max=self.slots)
         self.raise_bound(self.bound + n)
+
+    def _add_to_sums(self, positions: Tensor, is_committed: Tensor) -> None:
+        """Adds keys [batch, n] to the sums of their chunks; what is not committed goes to a last, unused
+        one.
+        """
+        keys = self.source.read(positions)[: len(self.sums)].to(self.dtype)
+        unused = self.sums.shape[3] - 1
+        chunk = torch.where(is_committed, positions // self.chunk, unused)
+        self.sums.scatter_add_(3, chunk[None, :, None, :, None].expand_as(keys), keys)
+
+    def _slots_of(self, offset: Tensor) -> Tensor:
+        """Slots [batch, n] of the next tokens: free ones, then those of the worst chunks, from the end."""
+        free = self.lengths[:, None] + offset
+        replaced = self.slots - 1 - (self.since[:, None] + offset) % self.slots
+        return torch.where(free < self.slots, free, replaced)
 
     def refresh(self) -> None:
         self.iteration += 1
