@@ -184,13 +184,33 @@ def test_a_sweep_in_memory_has_no_more_rows_than_said(monkeypatch: pytest.Monkey
         ([9.99999999999999e-3], False, ["0.010000000000000"]),  # rounds up
         ([1.23456789e-5, 1e6], False, ["1.23456789e-05", "1000000"]),  # too far apart for 18 digits
         ([0.0015, 2000.0], False, ["0.0015", "2000"]),  # so are these, by one
+        ([0.5, 99999.0], False, ["0.5000000000000", "99999.0000000000000"]),  # 18 digits
+        ([2e13], False, ["20000000000000.0"]),  # no whole number
         ([math.inf, 2.5, -1.0], False, ["inf", "2.5", "-1"]),
         ([math.nan, 2.0], True, ["nan", "2"]),
     ],
 )
 def test_figures_are_spelt_to_thirteen_digits_of_the_least(values, whole, spelt) -> None:
-    rows = sweep_files._figures(np.array(values, float), whole)
+    rows = sweep_files.figure_cells(np.array(values, float), whole)
     assert [bytes(row[row != 0]).decode() for row in rows] == spelt
+
+
+@pytest.mark.parametrize(
+    ("label", "cell"),
+    [
+        ("=1+1", "'=1+1"),  # no spreadsheet executes it
+        ("=a,b", '"\'=a,b"'),
+        ("-5", "-5"),
+        ("quest:1k,page=16", '"quest:1k,page=16"'),
+        ('a "b"', '"a ""b"""'),
+        ("a\nb", '"a\nb"'),
+        (None, ""),
+        (0.8, "0.8"),
+        (-1, "-1"),
+    ],
+)
+def test_a_label_is_a_cell_that_is_read_back_and_never_executed(label, cell) -> None:
+    assert sweep_files.label_cell(label) == cell
 
 
 def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: None) -> None:

@@ -56,41 +56,50 @@ def _counted(grid: Grid, progress: Callable[[int], object]) -> Iterator[Block]:
 
 
 def _csv(path: Path, rows: Iterator[Block]) -> None:
-    """Rows as text; a missing alpha is an empty cell."""
+    """Rows as text; a missing alpha is an empty cell.
+
+    Cells of a column are as wide as its widest one. Zero bytes fill the others, and are not written.
+    """
     with path.open("wb") as file:
         file.write(",".join((*LABELS, *COLUMNS)).encode() + b"\n")
         for block in rows:
-            labels = ",".join(_cell(block.labels[name]) for name in LABELS).encode()
+            labels = ",".join(label_cell(block.labels[name]) for name in LABELS).encode()
             text = [np.tile(np.frombuffer(labels, np.uint8), (block.rows, 1))]
             comma = np.full((block.rows, 1), ord(","), np.uint8)
             for name in COLUMNS:
-                text += [comma, _figures(block.columns[name], name in WHOLE)]
+                text += [comma, figure_cells(block.columns[name], name in WHOLE)]
             text.append(np.full((block.rows, 1), ord("\n"), np.uint8))
             lines = np.concatenate(text, axis=1)
             file.write(lines[lines != 0].tobytes())
 
 
-def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
-    """A column of numbers as characters, empty for missing ones. All have as many decimals as the smallest
-    number needs.
+def label_cell(value: str | int | float | None) -> str:
+    """One label as a CSV cell. A label that begins like a formula gets an apostrophe in front."""
+    if value is None:
+        return ""
+    text = no_formula(value) if isinstance(value, str) else str(value)
+    if any(c in text for c in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def figure_cells(values: Array, whole: bool) -> NDArray[np.uint8]:
+    """A column of numbers as characters [rows, widest cell], filled up with zero bytes. All numbers have as
+    many decimals as the smallest one needs.
 
     Formats four digits of all rows at once, because Python's own formatting would take most of a sweep.
     Python formats the rest: columns of widely different sizes, negative numbers and infinities.
     """
-    ends = values.max(), values.min(where=values > 0, initial=math.inf)
-    high, low = (math.floor(math.log10(end)) if 0 < end < math.inf else 0 for end in ends)
-    decimals = 0 if whole else max(DIGITS - 1 - low, 1)
-    if not (np.isfinite(values).all() and values.min() >= 0 and decimals + high < MOST_DIGITS):
+    most_digits = _digits_ahead(values.max())
+    least_digits = _digits_ahead(values.min(where=values > 0, initial=math.inf))
+    decimals = 0 if whole else max(DIGITS - least_digits, 1)
+    is_plain = np.isfinite(values).all() and values.min() >= 0
+    if not is_plain or decimals + most_digits > MOST_DIGITS:
         each = np.array([f"{value:.{DIGITS}g}" for value in values.tolist()], "S")
         return each.view(np.uint8).reshape(values.size, each.itemsize)
     left = np.rint(values * 10.0**decimals).astype(np.int64)
     ahead = max(len(str(left.max())) - decimals, 1)
-    fours = np.empty((values.size, -(-(ahead + decimals) // 4)), np.uint32)
-    for place in reversed(range(fours.shape[1])):
-        before = left
-        left = left // 10**4
-        fours[:, place] = _four_digits()[before - 10**4 * left]
-    digits = fours.view(np.uint8)[:, -ahead - decimals :]
+    digits = _digits(left, ahead + decimals)
     text = digits
     if decimals:
         text = np.full((values.size, ahead + 1 + decimals), ord("."), np.uint8)
@@ -99,6 +108,22 @@ def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
     leading = text[:, : ahead - 1]
     leading[np.logical_and.accumulate(leading == ord("0"), axis=1)] = 0
     return text
+
+
+def _digits_ahead(value: float) -> int:
+    """Digits ahead of the decimal point, below 1 for a value below 1; 1 for 0 and what is not finite."""
+    return math.floor(math.log10(value)) + 1 if 0 < value < math.inf else 1
+
+
+def _digits(numbers: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
+    """Whole numbers as characters [rows, width], with leading zeros."""
+    left = numbers
+    fours = np.empty((numbers.size, -(-width // 4)), np.uint32)
+    for place in reversed(range(fours.shape[1])):
+        before = left
+        left = left // 10**4
+        fours[:, place] = _four_digits()[before - 10**4 * left]
+    return fours.view(np.uint8)[:, -width:]
 
 
 @cache
@@ -126,11 +151,3 @@ def _parquet() -> Callable[[Path, Iterator[Block]], None]:
                 writer.write_table(pa.table(cells, schema=writer.schema))
 
     return fill
-
-
-def _cell(value: str | int | float | None) -> str:
-    """One label as a CSV cell. A label that begins like a formula gets an apostrophe in front."""
-    text = "" if value is None else no_formula(value) if isinstance(value, str) else str(value)
-    if any(c in text for c in ',"\r\n'):
-        text = '"' + text.replace('"', '""') + '"'
-    return text
