@@ -49,7 +49,7 @@ def import_text(where: str, text: str, format: str | None, subject: AcceptanceSu
             "--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format
         )
     counts, source = MODULES[format].read(where, text, subject)
-    rows = [_row(where, subject, rates, contexts) for rates, contexts in counts]
+    rows = [_row(where, subject, counted.rates, counted.contexts) for counted in counts]
     data = {"schema_version": 1, "source": f"{os.path.basename(where)}, {source}", "rows": rows}
     return files.parse(AcceptanceFile, data, where)
 

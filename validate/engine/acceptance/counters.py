@@ -2,13 +2,11 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 
-Counted = tuple[dict[str, Any], Contexts | None]
-"""Rates of an acceptance file's row, and the contexts at which they were counted; None if not stated."""
 SHORT = 0.02
 """Share of tokens that drafts of one length may lack at the ends of requests."""
 TRUNCATING = ("ngram", "suffix")
@@ -21,6 +19,13 @@ POSITIONS = (
     "_histogram",
 )
 """Words of the texts that count drafts by position or by accepted tokens."""
+
+
+class Counted(NamedTuple):
+    """Rates of an acceptance file's row, and the contexts at which they were counted; None if not stated."""
+
+    rates: dict[str, Any]
+    contexts: Contexts | None
 
 
 def states_positions(text: str) -> bool:

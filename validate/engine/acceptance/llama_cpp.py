@@ -6,8 +6,8 @@ ones.
 """
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import alpha_from_tokens_per_iteration
@@ -19,34 +19,61 @@ from perfmodel.validate.engine.text import is_count, is_json, parse_objects
 from perfmodel.validate.engine.timing import drafted_length
 
 EARLY = 0.08
-"""Share by which the mean draft may be shorter, or longer, than its full length."""
+"""Share of the full draft length by which the mean draft may be shorter or longer."""
 WORDS = ('"draft_n_accepted"', "draft acceptance")
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
 POSITIONS = "llama.cpp log: acceptance rate per position over all drafts (survival)"
 LOGGED = "llama.cpp log: accepted tokens, and tokens of outputs; iterations are the rest"
 
 
+class AnswerCounts(NamedTuple):
+    """Tokens of an answer behind its first one: all, drafted, and drafted and accepted."""
+
+    decoded: float
+    drafted: float
+    accepted: float
+
+    @classmethod
+    def total(cls, answers: Iterable["AnswerCounts"]) -> "AnswerCounts":
+        """The sums over answers."""
+        return cls(*map(sum, zip(*answers, strict=True)))
+
+    @property
+    def iterations(self) -> float:
+        """Each gains one token and the accepted ones."""
+        return self.decoded - self.accepted
+
+
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
-    """The rate of an acceptance file's row. Raises InputError, also for drafts that stop early
-    (``--draft-p-min``).
+    """The rate of an acceptance file's row, and its origin. Raises InputError, also for drafts that stop
+    early (``--draft-p-min``).
     """
     if not is_json(text):
         return _of_log(where, logged(where, text), subject)
-    counts = list[list[float]]()
-    prompts = list[Any]()
+    counts = []
+    prompts = []
     for answer in parse_objects(where, text):
         timings = answer.get("timings", answer)
-        values = [value_at(timings, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
-        if not all(map(is_count, values)):
-            raise refuse(where, "timings", "with counts predicted_n, draft_n and draft_n_accepted", values)
-        predicted, drafted, accepted = values
-        counts.append([predicted - 1, drafted, accepted])
-        prompt = value_at(timings, "prompt_n")
-        cached = value_at(timings, "cache_n")
-        prompts.append(prompt + cached if is_count(prompt) and is_count(cached) else prompt)
-    rates = _alpha(where, subject.gamma, *map(sum, zip(*counts, strict=True)))
-    outputs = [tokens for tokens, *_ in counts]
-    return [(rates, Contexts.of_requests(prompts, outputs))], CONVENTION
+        counts.append(_counts(where, timings))
+        prompts.append(_prompt_tokens(timings))
+    contexts = Contexts.of_requests(prompts, [answer.decoded for answer in counts])
+    return [Counted(_alpha(where, subject.gamma, counts), contexts)], CONVENTION
+
+
+def _counts(where: str, timings: object) -> AnswerCounts:
+    """The counts in the timings of an answer. Raises InputError if one is missing."""
+    values = [value_at(timings, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
+    if not all(map(is_count, values)):
+        raise refuse(where, "timings", "with counts predicted_n, draft_n and draft_n_accepted", values)
+    predicted, drafted, accepted = values
+    return AnswerCounts(predicted - 1, drafted, accepted)
+
+
+def _prompt_tokens(timings: object) -> Any:
+    """Tokens of the prompt, with those that were in the cache; None if not stated."""
+    read_tokens = value_at(timings, "prompt_n")
+    cached = value_at(timings, "cache_n")
+    return read_tokens + cached if is_count(read_tokens) and is_count(cached) else read_tokens
 
 
 def draft_length(text: str) -> int | None:
@@ -56,7 +83,7 @@ def draft_length(text: str) -> int | None:
         return None
     if any(answer.rates for answer in answers):
         return max(len(answer.rates) for answer in answers)
-    drafted = sum(answer.drafts[1] for answer in answers if answer.drafts)
+    drafted = sum(answer.drafts.drafted for answer in answers if answer.drafts)
     return drafted_length(drafted / sum(answer.iterations or 0.0 for answer in answers))
 
 
@@ -64,22 +91,24 @@ def _of_log(
     where: str, answers: Sequence[LoggedAnswer], subject: AcceptanceSubject
 ) -> tuple[list[Counted], str]:
     """By position if the log has them, else one rate."""
-    drafting = [answer for answer in answers if answer.drafts and answer.drafts[1]]
+    drafting = [answer for answer in answers if answer.drafts and answer.drafts.drafted]
     if not drafting:
         raise InputError(f"{where}: counts no draft: nothing was drafted")
     contexts = Contexts.of_requests(
-        [answer.prompt[1] if answer.prompt else None for answer in drafting],
-        [answer.decoding[1] - 1 if answer.decoding else None for answer in drafting],
+        [answer.prompt.tokens if answer.prompt else None for answer in drafting],
+        [answer.decoding.tokens - 1 if answer.decoding else None for answer in drafting],
     )
     if all(answer.rates for answer in drafting):
-        return [(_by_position(where, drafting), contexts)], POSITIONS
-    missing = next((answer for answer in drafting if answer.decoding is None), None)
-    if missing is not None:
+        return [Counted(_by_position(where, drafting), contexts)], POSITIONS
+    counts = [_logged_counts(where, answer) for answer in drafting]
+    return [Counted(_alpha(where, subject.gamma, counts), contexts)], LOGGED
+
+
+def _logged_counts(where: str, answer: LoggedAnswer) -> AnswerCounts:
+    """The counts of a request that drafted. Raises InputError without its decoding."""
+    if answer.decoding is None or answer.drafts is None:
         raise InputError(f"{where}: eval time: must stand beside the acceptance: add the lines before it")
-    tokens = sum(answer.decoding[1] - 1 for answer in drafting if answer.decoding)
-    drafted = sum(answer.drafts[1] for answer in drafting if answer.drafts)
-    accepted = sum(answer.drafts[0] for answer in drafting if answer.drafts)
-    return [(_alpha(where, subject.gamma, tokens, drafted, accepted), contexts)], LOGGED
+    return AnswerCounts(answer.decoding.tokens - 1, answer.drafts.drafted, answer.drafts.accepted)
 
 
 def _by_position(where: str, answers: Sequence[LoggedAnswer]) -> dict[str, Any]:
@@ -94,16 +123,20 @@ def _by_position(where: str, answers: Sequence[LoggedAnswer]) -> dict[str, Any]:
     return Counters(drafts, tuple(map(sum, columns))).rates(where)
 
 
-def _alpha(where: str, gamma: int, tokens: float, drafted: float, accepted: float) -> dict[str, Any]:
-    """The constant rate that gives the counted tokens per iteration."""
-    iterations = tokens - accepted
-    if iterations < 1 or accepted > drafted:
-        raise refuse(where, "draft_n_accepted", "at most draft_n, and below predicted_n", accepted)
-    if abs(drafted / iterations - gamma) > EARLY * gamma:
+def _alpha(where: str, gamma: int, answers: Sequence[AnswerCounts]) -> dict[str, Any]:
+    """The constant rate that gives the counted tokens per iteration. Raises InputError for impossible counts,
+    and if drafts are of another length than `gamma`.
+    """
+    counts = AnswerCounts.total(answers)
+    iterations = counts.iterations
+    if iterations < 1 or counts.accepted > counts.drafted:
+        raise refuse(where, "draft_n_accepted", "at most draft_n, and below predicted_n", counts.accepted)
+    length = counts.drafted / iterations
+    if abs(length - gamma) > EARLY * gamma:
         raise InputError(
-            f"{where}: drafts of {drafted / iterations:.3g} tokens on average where --gamma is {gamma}: "
+            f"{where}: drafts of {length:.3g} tokens on average where --gamma is {gamma}: "
             "they stop early or the length is another; measure with --spec-draft-p-min 0 and "
             "--spec-draft-n-min equal to --spec-draft-n-max"
         )
-    gained = min(tokens / iterations, gamma + 1.0)
+    gained = min(counts.decoded / iterations, gamma + 1.0)
     return {"alpha": float(alpha_from_tokens_per_iteration(gained, float(gamma)))}

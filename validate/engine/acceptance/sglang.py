@@ -41,13 +41,13 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
     gamma = subject.gamma
     if (length := _page_length(where, text)) is not None:
-        return [(_alpha(where, length, gamma), None)], COUNTED
+        return [Counted(_alpha(where, length, gamma), None)], COUNTED
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
         convention = CONVENTION + " (a gauge: of the last log interval only)"
-        return [(_alpha(where, _gauge(where, text), gamma), None)], convention
+        return [Counted(_alpha(where, _gauge(where, text), gamma), None)], convention
     if _LOG.search(text):
         groups = _logged(where, text, gamma, whole=bool(subject.context))
-        return [(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION
+        return [Counted(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION
     requests = parse_objects(where, text)
     infos = [request.get("meta_info", request) for request in requests]
     infos = [info for info in infos if isinstance(info, dict)]
@@ -57,18 +57,18 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     key = "spec_correct_drafts_histogram"
     histograms = [info[key] for info in infos if key in info]
     if histograms:
-        return [({"histogram": _histogram(where, histograms)}, contexts_of_requests)], HISTOGRAM
+        return [Counted({"histogram": _histogram(where, histograms)}, contexts_of_requests)], HISTOGRAM
     if len(requests) == 1 and "internal_states" in requests[0]:
-        return [(_alpha(where, _server(where, requests[0]), gamma), None)], CONVENTION
+        return [Counted(_alpha(where, _server(where, requests[0]), gamma), None)], CONVENTION
     if all("accept_length" in request for request in requests):
         lengths = [request["accept_length"] for request in requests]
         if not all(map(is_count, lengths)):
             raise refuse(where, "accept_length", "a finite number in each line", lengths)
-        return [(_alpha(where, statistics.fmean(lengths), gamma), _of_runs(requests))], CONVENTION
+        return [Counted(_alpha(where, statistics.fmean(lengths), gamma), _of_runs(requests))], CONVENTION
     tokens = sum(_of_requests(where, requests, "completion_tokens"))
     passes = sum(_of_requests(where, requests, "spec_verify_ct"))
     gained = tokens / passes if passes else None
-    return [(_alpha(where, gained, gamma), contexts_of_requests)], CONVENTION
+    return [Counted(_alpha(where, gained, gamma), contexts_of_requests)], CONVENTION
 
 
 def _of_runs(runs: list[dict[str, Any]]) -> Contexts | None:

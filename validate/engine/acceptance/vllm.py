@@ -68,17 +68,18 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
     first_engine = list(_FIRST_ENGINE.finditer(text))
     if first_engine:
-        return [(_of_totals(where, first_engine[-1]), None)], TOTALS
+        return [Counted(_of_totals(where, first_engine[-1]), None)], TOTALS
     mean = _mean_of_lines(where, text, subject) or _mean_of_page(where, text)
     if mean is not None:
-        return [(mean, served_contexts(where, text))], MEANS
+        return [Counted(mean, served_contexts(where, text))], MEANS
     counts = _by_context(where, text, whole=bool(subject.context))
     for counters, _ in counts:
         counters.check(where)
     rows = []
     notes = [CONVENTION]
     for counters, contexts in counts:
-        rows.append((counters.rates(where, subject.draft, subject.lengths), contexts))
+        rates = counters.rates(where, subject.draft, subject.lengths)
+        rows.append(Counted(rates, contexts))
         note = counters.draft_length_note(subject.lengths)
         if note and note not in notes:
             notes.append(note)

@@ -9,6 +9,7 @@ token.
 import re
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import step
@@ -24,15 +25,28 @@ _LINE = re.compile(
 )
 
 
+class TimedTokens(NamedTuple):
+    """Tokens of a prompt or of an answer, and the time of all of them."""
+
+    milliseconds: float
+    tokens: float
+
+
+class DraftedTokens(NamedTuple):
+    """Drafted tokens of an answer, and those of them that were accepted."""
+
+    accepted: float
+    drafted: float
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedAnswer:
     """One request. rates: survival by position; empty if not printed. None: not printed."""
 
-    prompt: tuple[float, float] | None = None
-    decoding: tuple[float, float] | None = None
-    """Milliseconds and tokens; llama-cli prints the runs behind the first token."""
-    drafts: tuple[float, float] | None = None
-    """Accepted and drafted tokens."""
+    prompt: TimedTokens | None = None
+    decoding: TimedTokens | None = None
+    """Of all tokens of the answer; llama-cli prints the runs behind the first token."""
+    drafts: DraftedTokens | None = None
     rates: tuple[float, ...] = ()
 
     def joined(self, other: "LoggedAnswer") -> "LoggedAnswer":
@@ -56,9 +70,9 @@ class LoggedAnswer:
     @property
     def tpot_s(self) -> float | None:
         """Seconds per token behind the first; None if not printed, or for an answer of one token."""
-        if self.decoding is None or self.decoding[1] <= 1:
+        if self.decoding is None or self.decoding.tokens <= 1:
             return None
-        return self.decoding[0] / 1e3 / (self.decoding[1] - 1)
+        return self.decoding.milliseconds / 1e3 / (self.decoding.tokens - 1)
 
     @property
     def iterations(self) -> float | None:
@@ -68,10 +82,10 @@ class LoggedAnswer:
         if self.drafts is None:
             return None
         if sum(self.rates):
-            return self.drafts[0] / sum(self.rates)
+            return self.drafts.accepted / sum(self.rates)
         if self.decoding is None:
             return None
-        return self.decoding[1] - 1 - self.drafts[0]
+        return self.decoding.tokens - 1 - self.drafts.accepted
 
     @property
     def draft_length(self) -> int | None:
@@ -80,7 +94,7 @@ class LoggedAnswer:
         """
         if not self.rates or not self.drafts or not self.iterations:
             return None
-        return min(len(self.rates), drafted_length(self.drafts[1] / self.iterations))
+        return min(len(self.rates), drafted_length(self.drafts.drafted / self.iterations))
 
 
 def logged(where: str, text: str) -> list[LoggedAnswer]:
@@ -101,16 +115,16 @@ def _line(where: str, line: re.Match[str]) -> LoggedAnswer:
         return LoggedAnswer(drafts=_drafts(where, line), rates=_rates(where, line))
     behind_first = float(line["unit"] == "runs")
     tokens = number(where, "tokens", line["tokens"]) + behind_first
-    timed = (number(where, "eval time", line["ms"]), tokens)
+    timed = TimedTokens(number(where, "eval time", line["ms"]), tokens)
     return LoggedAnswer(prompt=timed) if line["prompt"] else LoggedAnswer(decoding=timed)
 
 
-def _drafts(where: str, line: re.Match[str]) -> tuple[float, float]:
+def _drafts(where: str, line: re.Match[str]) -> DraftedTokens:
     accepted = number(where, "accepted", line["accepted"])
     drafted = number(where, "drafted", line["drafted"])
     if accepted > drafted:
         raise refuse(where, "draft acceptance", f"at most the {drafted:g} generated tokens", accepted)
-    return accepted, drafted
+    return DraftedTokens(accepted, drafted)
 
 
 def _rates(where: str, line: re.Match[str]) -> tuple[float, ...]:
@@ -153,7 +167,7 @@ class LlamaServerLog(TextForm):
         """See `TextForm.prompts`."""
         timed = []
         for answer in logged(where, text):
-            milliseconds, tokens = answer.prompt or (0.0, 0.0)
+            milliseconds, tokens = answer.prompt or TimedTokens(0.0, 0.0)
             if milliseconds and tokens:
                 timed.append(PromptTiming(tokens, 0.0, milliseconds / 1e3))
         return timed
@@ -166,11 +180,11 @@ def _step(where: str, answer: LoggedAnswer, facts: GivenFacts) -> Timing | None:
     tokens = count - 1
     if tokens < 1:
         return None
-    prompt = facts.input if answer.prompt is None else answer.prompt[1]
+    prompt = facts.input if answer.prompt is None else answer.prompt.tokens
     lengths = (needed(where, "input", prompt), tokens)
     speculated = (0, 1.0)
     iterations = tokens
-    accepted, drafted = answer.drafts or (0.0, 0.0)
+    accepted, drafted = answer.drafts or DraftedTokens(0.0, 0.0)
     if drafted:
         iterations = tokens - accepted
         if iterations < 1:
