@@ -6,7 +6,6 @@ from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise as answer
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.picks import Pick
-from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import context_text, kv_cache_text, ratio_text
 from perfmodel.cli.advise_lines import say_lines
 from perfmodel.cli.advise_pools import print_pools
@@ -73,7 +72,7 @@ def _say_verdict(a: Advice) -> None:
     if a.chosen is None and a.trees:
         say("Only a tree is feasible", "bold yellow")
     else:
-        say(f"{SENTENCES[a.verdict]}{headline(a)}", f"bold {COLOURS[a.verdict]}")
+        say(f"{a.sentence}{headline(a)}", f"bold {COLOURS[a.verdict]}")
     if a.verdict != "unknown_acceptance":
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")
 

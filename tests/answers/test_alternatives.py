@@ -55,26 +55,59 @@ def test_the_fastest_server_is_named_where_no_one_keeps_the_bound() -> None:
     assert " --tensor-parallel-size 4 " in nearest.line
 
 
-def test_a_remedy_has_a_line_with_its_switch_and_its_draft() -> None:
-    answer = advise("qwen3-30b-a3b", "rtx-4090", tp=(2,), context=32_768, weights="fp8")
-    assert answer.remedies
-    for remedy in answer.remedies:
-        line = alternative(answer, remedy.switch).line
-        assert f'"num_speculative_tokens": {remedy.gamma}' in line
-    assert " --attention-backend FLASHINFER " in alternative(answer, "flashinfer").line
+def test_a_switch_is_told_with_its_gain_over_the_choice_and_a_line() -> None:
+    """Two backends make the draft pay alike: one is named, at its best batch, with the defect that it has."""
+    question = {"model": "qwen3-32b", "hardware": "a100", "context": 16_384, "weights": "awq-g128"}
+    answer = advise(**question)
+    assert len([r for r in answer.remedies if "backend" in r.switch]) == 2
+    (named,) = [each for each in answer.alternatives if "--attention-backend" in each.text]
+    there = advise(attention_backend="flashinfer", **question).chosen
+    gain = there.throughput_tokens_per_s / answer.chosen.throughput_tokens_per_s
+    assert named.text.startswith("With --attention-backend flashinfer: TP 1, eagle3, ")
+    assert f"{gain:.2f} times the choice (known defect: FlashInfer" in named.text
+    assert answer.headline().startswith("Too close to call with the default attention backend: ")
+    assert " --attention-backend FLASHINFER " in named.line
+    assert f'"num_speculative_tokens": {there.gamma}' in named.line
 
 
 def test_a_switch_surely_pays_only_if_its_whole_interval_is_above_one() -> None:
     answer = advise("qwen3-30b-a3b", "rtx-4090", tp=(2,), context=32_768, weights="fp8")
     (low, _), *_ = [remedy.speedup_interval for remedy in answer.remedies if "flashinfer" in remedy.switch]
     assert low < 1.0
-    assert " may pay with --attention-backend flashinfer " in alternative(answer, "flashinfer").text
+    named = alternative(answer, "flashinfer")
+    assert named.text.startswith("With --attention-backend flashinfer, where the draft may pay: ")
 
 
-def test_a_shorter_draft_has_a_line_with_its_length() -> None:
+@pytest.mark.parametrize(
+    ("question", "flags"),
+    [
+        ({"model": "devstral-2-123b", "hardware": "8xh100", "context": 131_072}, ["--kv-dtype fp8"]),
+        (
+            {"model": "qwen3.5-397b", "hardware": "8xb200", "engine": "sglang"},
+            ["--weights fp8", "--model nvidia/Qwen3.5-397B-A17B-NVFP4"],
+        ),
+        ({"model": "llama-3.1-70b", "hardware": "4xh100", "objective": "latency"}, None),
+        ({"model": "llama-3.3-70b", "hardware": "8xh100"}, []),
+    ],
+)
+def test_a_much_better_format_is_named_with_its_best_draft(question: dict, flags: list[str] | None) -> None:
+    answer = advise(**question)
+    found = [change.flags for change in answer.better_changes]
+    assert flags is None or found == flags
+    for change in answer.better_changes:
+        assert change.gain > 1.2
+        name, value = change.flags.removeprefix("--").split()
+        there = advise(**question | {name.replace("-", "_"): value}).chosen
+        assert (there.draft, there.gamma, there.batch) == (change.draft, change.gamma, change.batch)
+        better = there.objective / answer.chosen.objective
+        assert change.gain == pytest.approx(1 / better if answer.objective.name == "latency" else better)
+
+
+def test_a_shorter_draft_is_a_sentence_because_only_its_length_changes() -> None:
     answer = advise("llama-3.3-70b", "rtx-pro-6000", weights="nvfp4", context=16_384, tp=2, draft=["eagle3"])
-    line = alternative(answer, "A shorter draft").line
-    assert f'"num_speculative_tokens": {answer.shorter.gamma}' in line
+    named = alternative(answer, "A shorter draft")
+    assert f"gamma {answer.shorter.gamma} keeps" in named.text
+    assert named.line is None
 
 
 def test_no_queue_stands_for_missing_servers() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.alternatives import Alternative, BetterChange
 from perfmodel.answers.advice.candidates import Skip
 from perfmodel.answers.advice.engine_lines import Export
 from perfmodel.answers.advice.margins import BreakEven, Robustness
@@ -13,7 +13,6 @@ from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
 from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
 from perfmodel.answers.advice.shorter_draft import ShorterDraft
-from perfmodel.answers.advice.smaller_weights import SmallerWeights
 from perfmodel.answers.advice.tree_drafts import TreeDraft, TreeSkip
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
@@ -67,11 +66,11 @@ class Advice(Answer):
     feasible, each with the line that starts it. unmeasured, likely: the break-even alpha of each draft, and
     its gain with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with
     which the best draft would pay at its batch, where it does not, or which make room for a draft.
-    smaller_weights: what FP8 weights would change where 16-bit ones leave little room. shorter: a shorter
-    draft with nearly the speedup of the chosen, or optional, one. pools: for a rate on more devices than a
-    box has, one pool against a prefill and a decode pool; all other fields are of one pool. trees: the best
-    tree of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline, and the
-    verdict `infeasible` where only a tree keeps the bounds.
+    better_changes: a switch and smaller formats with which servers are much better than the choice. shorter:
+    a shorter draft with nearly the speedup of the chosen, or optional, one. pools: for a rate on more devices
+    than a box has, one pool against a prefill and a decode pool; all other fields are of one pool. trees: the
+    best tree of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline,
+    and the verdict `infeasible` where only a tree keeps the bounds.
     """
 
     query: AdviseQuery
@@ -97,7 +96,7 @@ class Advice(Answer):
     unmeasured: tuple[BreakEven, ...] = ()
     likely: tuple[TypicalGain, ...] = ()
     remedies: tuple[Remedy, ...] = ()
-    smaller_weights: SmallerWeights | None = None
+    better_changes: tuple[BetterChange, ...] = ()
     shorter: ShorterDraft | None = None
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
@@ -126,13 +125,19 @@ class Advice(Answer):
             return not self.trees
         return self.verdict == "unknown_acceptance"
 
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, which says so where it holds for the engine's default backend alone."""
+        backend = any(change.flags.startswith("--attention-backend") for change in self.better_changes)
+        return SENTENCES[self.verdict] + (" with the default attention backend" if backend else "")
+
     def headline(self) -> str:
         if self.pools is not None:
             return self.pools.sentence
         if self.chosen is None and self.trees:
             return f"Only a tree is feasible: {self.reason}"
         if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
-            return f"{SENTENCES[self.verdict]}: {self.reason}"
+            return f"{self.sentence}: {self.reason}"
         draft = "baseline"
         if p.draft is not None:
             view = "" if p.draft_kv in (None, "full") else f" with {p.draft_kv.partition(',')[0]}"
@@ -147,4 +152,4 @@ class Advice(Answer):
             over = f"; with {o.draft}, gamma {o.gamma}, batch {o.batch}: {ratio_text(times)}"
         where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
         rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
-        return f"{SENTENCES[self.verdict]}: {draft}, {where}: {rate}{over}"
+        return f"{self.sentence}: {draft}, {where}: {rate}{over}"

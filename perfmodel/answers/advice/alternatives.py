@@ -27,6 +27,19 @@ class Alternative:
         return cls(text, point.layout.replicas, line)
 
 
+@dataclass(frozen=True, slots=True)
+class BetterChange:
+    """A change of the question with which its servers are much better than the choice.
+
+    flags: the change in the words of the command line. gain: over the choice, by the objective."""
+
+    flags: str
+    draft: str | None
+    gamma: int
+    batch: int
+    gain: float
+
+
 def point_text(point: PricedPoint) -> str:
     """A layout with its draft and batch: ``2 x TP 4, eagle3, gamma 3, batch 38``."""
     return f"{point.layout.label()}, {draft_text(point)}, batch {point.batch}"

@@ -6,13 +6,8 @@ from dataclasses import replace
 from perfmodel.answers.advice.advice import Advice, Objective
 from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
-from perfmodel.answers.advice.beside_choice import (
-    layouts_beside,
-    with_no_bound,
-    with_remedies,
-    with_shorter_draft,
-    with_smaller_weights,
-)
+from perfmodel.answers.advice.beside_choice import layouts_beside, with_no_bound, with_shorter_draft
+from perfmodel.answers.advice.better_changes import better_changes
 from perfmodel.answers.advice.decision import Decision, decide
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.instead import instead
@@ -24,7 +19,6 @@ from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.advice.room_for_draft import room_for_draft
 from perfmodel.answers.advice.search import Search
 from perfmodel.answers.advice.shorter_draft import shorter_draft
-from perfmodel.answers.advice.smaller_weights import SmallerWeights, smaller_weights
 from perfmodel.answers.advice.tree_drafts import tree_drafts
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.point.whatif_answer import Remedy
@@ -53,7 +47,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     seats = seats_of(query, chosen)
     tried = decision.option or decision.to_measure
     remedies = _remedies(search, decision)
-    smaller = smaller_weights(query, decision.baseline)
+    changes = tuple(better_changes(search, decision, remedies))
     drafting = decision.option or chosen
     trees, trees_skipped = tree_drafts(query, search.drafted, chosen.value)
     better = [p for p in search.not_allowed if p.value > chosen.value]
@@ -71,7 +65,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         on_off=None if rival is None else on_off(rival, query),
         serve=serve(query, chosen, seats),
         serve_option=None if tried is None else serve(query, tried, seats_of(query, tried)),
-        alternatives=tuple(_alternatives(query, decision, remedies, smaller)),
+        alternatives=(*(alternative for _, alternative in changes), *_alternatives(query, decision)),
         robustness=decision.robustness,
         pareto=Fronts(front(search.baseline), front(search.searched)),
         candidates=search.points,
@@ -79,7 +73,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         unmeasured=decision.would_pay,
         likely=decision.likely,
         remedies=remedies,
-        smaller_weights=None if smaller is None else smaller[0],
+        better_changes=tuple(change for change, _ in changes),
         shorter=shorter_draft(query, drafting),
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
         warnings=(*search.candidates.left_out(query), *warnings_of(chosen, query)),
@@ -96,21 +90,12 @@ def _remedies(search: Search, decision: Decision) -> tuple[Remedy, ...]:
     return room_for_draft(query, decision.chosen, search.searched)
 
 
-def _alternatives(
-    query: AdviseQuery,
-    decision: Decision,
-    remedies: tuple[Remedy, ...],
-    smaller: tuple[SmallerWeights, PricedPoint] | None,
-) -> Iterator[Alternative]:
-    """What a reader may prefer to the choice."""
-    chosen = decision.chosen
-    yield from with_remedies(query, decision.rival, chosen, remedies)
+def _alternatives(query: AdviseQuery, decision: Decision) -> Iterator[Alternative]:
+    """Other layouts and a shorter draft that a reader may prefer to the choice."""
     yield from layouts_beside(query, decision)
-    if smaller is not None:
-        yield with_smaller_weights(query, *smaller)
-    drafting = decision.option or chosen
+    drafting = decision.option or decision.chosen
     if (shorter := shorter_draft(query, drafting)) is not None:
-        yield with_shorter_draft(query, drafting, shorter)
+        yield with_shorter_draft(shorter)
 
 
 def _infeasible(search: Search) -> Advice:

@@ -1,20 +1,14 @@
 """What a reader may prefer to the choice of `advise` without a load, each with its line to start."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
 
 from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, per_gpu, point_text
 from perfmodel.answers.advice.decision import Decision
 from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.ranking import PricedPoint, best_of_each_layout
-from perfmodel.answers.advice.search import Search
 from perfmodel.answers.advice.shorter_draft import ShorterDraft
-from perfmodel.answers.advice.smaller_weights import SmallerWeights
-from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.text import seconds
-from perfmodel.errors import InputError
 
 NEARLY = 1.15
 """Factor of the shortest time per token up to which smaller servers are named beside the choice."""
@@ -82,57 +76,7 @@ def with_no_bound(query: AdviseQuery, point: PricedPoint) -> Alternative:
     return Alternative.of(f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token", query, point)
 
 
-def with_shorter_draft(query: AdviseQuery, point: PricedPoint, shorter: ShorterDraft) -> Alternative:
-    """The same server with a shorter draft that is nearly as fast."""
+def with_shorter_draft(shorter: ShorterDraft) -> Alternative:
+    """The same server with a shorter draft that is nearly as fast; only the length in its line changes."""
     kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
-    text = f"A shorter draft loses less on text of which less is accepted: {kept}"
-    return Alternative.of(text, query, replace(point, gamma=shorter.gamma), seats_of(query, point))
-
-
-def with_smaller_weights(query: AdviseQuery, smaller: SmallerWeights, point: PricedPoint) -> Alternative:
-    """Servers with smaller weights, where memory is full."""
-    text = (
-        f"With --weights {smaller.weights} memory holds batch {smaller.batch}: {smaller.gain:.1f} times the "
-        "tokens per second of the best baseline, without a draft"
-    )
-    return Alternative.of(text, replace(query, weights=smaller.weights), point)
-
-
-def with_remedies(
-    query: AdviseQuery, rival: PricedPoint | None, chosen: PricedPoint, remedies: Sequence[Remedy]
-) -> Iterator[Alternative]:
-    """Servers with a switch with which the best draft pays, or for which a draft finds room."""
-    for remedy in remedies:
-        changed = replace(query, **as_asked(remedy.changes))
-        point = _drafting(changed, rival, chosen)
-        draft = "The draft" if rival is None else f"At batch {rival.batch} the draft"
-        text = f"{draft} {'pays' if remedy.surely_pays else 'may pay'} {remedy.text}"
-        yield Alternative(text, 1, None) if point is None else Alternative.of(text, changed, point)
-
-
-def _drafting(query: AdviseQuery, rival: PricedPoint | None, chosen: PricedPoint) -> PricedPoint | None:
-    """The best point with the draft of a rival at its batch on its layout; without a rival, with any draft on
-    the layout of the choice.
-    """
-    layout = (rival or chosen).layout
-    if rival is not None:
-        query = replace(query, batch=(rival.batch,))
-    try:
-        allowed = Search.of(query, [layout]).allowed
-    except InputError:
-        return None
-    drafted = [p for p in allowed if p.gamma and _same_draft(p, rival)]
-    return max(drafted, key=lambda p: p.value, default=None)
-
-
-def _same_draft(point: PricedPoint, rival: PricedPoint | None) -> bool:
-    if rival is None:
-        return True
-    draft, other = point.candidate.asked, rival.candidate.asked
-    return (draft.draft, draft.draft_kv) == (other.draft, other.draft_kv)
-
-
-def as_asked(changes: dict[str, Any]) -> dict[str, Any]:
-    """Changed arguments of one server as `AdviseQuery` has them, which takes several degrees."""
-    listed = ("tp", "dp", "ep", "draft_tp")
-    return {name: (value,) if name in listed else value for name, value in changes.items()}
+    return Alternative(f"A shorter draft loses less on text of which less is accepted: {kept}", 1, None)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, draft_text
+from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
@@ -145,12 +146,7 @@ def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Al
 def _shorter(question: AdviseQuery, drafting: Served) -> Alternative | None:
     """The same servers with a shorter draft that is nearly as fast."""
     shorter = shorter_draft(question, drafting.point)
-    if shorter is None:
-        return None
-    kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
-    text = f"A shorter draft loses less on text of which less is accepted: {kept}"
-    point = replace(drafting.point, gamma=shorter.gamma)
-    return Alternative.of(text, question, point, drafting.seats)
+    return None if shorter is None else with_shorter_draft(shorter)
 
 
 def _near(decision: LoadDecision, chosen: Served) -> list[Served]:

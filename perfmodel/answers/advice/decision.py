@@ -50,8 +50,7 @@ def decide(search: Search, chosen: PricedPoint) -> Decision:
     verdict = _verdict(query, chosen, rival, robustness, would_pay)
     option = None
     weighed = search.allowed
-    doubtful = chosen.gamma and verdict == "too_close_to_call" and not robustness.worth_the_risk
-    if baseline is not None and doubtful:
+    if baseline is not None and _doubtful(chosen, verdict, robustness):
         option = chosen
         chosen = baseline
         weighed = [p for p in weighed if not p.gamma]
@@ -74,12 +73,18 @@ def decide(search: Search, chosen: PricedPoint) -> Decision:
 
 
 def quick_choice(search: Search) -> PricedPoint | None:
-    """The choice without its margins: a draft only where it pays as in `whatif`. None without a point."""
-    baseline = search.best_baseline
-    chosen = search.best
+    """The choice as `decide` makes it, without what else it finds out. None without a point."""
+    query, baseline, chosen = search.query, search.best_baseline, search.best
     if chosen is None or not chosen.gamma or baseline is None:
         return chosen
-    return chosen if point_verdict(search.query, chosen) in PAYS else baseline
+    robustness = robustness_of(query, chosen, baseline, search.baseline, search.searched)
+    verdict = _verdict(query, chosen, search.rival, robustness, ())
+    return baseline if _doubtful(chosen, verdict, robustness) else chosen
+
+
+def _doubtful(chosen: PricedPoint, verdict: AdviseVerdict, robustness: Robustness) -> bool:
+    """Whether the best point has a draft whose gain is too close to call and not worth its risk."""
+    return bool(chosen.gamma) and verdict == "too_close_to_call" and not robustness.worth_the_risk
 
 
 def _verdict(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, point_text
-from perfmodel.answers.advice.beside_choice import as_asked
+from perfmodel.answers.advice.better_changes import as_asked
 from perfmodel.answers.advice.decision import quick_choice
 from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.ranking import PricedPoint

@@ -11,7 +11,7 @@ from perfmodel.answers.question.caveats import (
     of_draft,
     of_power,
 )
-from perfmodel.answers.question.defects import defect_warning, slowing
+from perfmodel.answers.question.defects import defect_warning, known_defects, slowing
 from perfmodel.answers.question.engine_support import (
     RunsIn,
     draft_word,
@@ -56,6 +56,7 @@ __all__ = [
     "runs_in",
     "runs_trees",
     "defect_warning",
+    "known_defects",
     "served_draft",
     "slowing",
     "usual_draft",

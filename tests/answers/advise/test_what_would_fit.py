@@ -72,16 +72,3 @@ def test_no_smaller_mix_is_named_for_experts_that_stay_in_mxfp4() -> None:
     reason = advise("gpt-oss-20b", "rtx-3060", engine="llamacpp", context=16384).reason
     assert "--weights" not in reason
     assert "it would fit with --cpu-moe 2" in reason
-
-
-def test_smaller_weights_are_named_where_memory_is_full() -> None:
-    question = {"model": "ernie-4.5-21b-a3b", "hardware": "rtx-a6000", "draft": ["ngram"], "context": 16384}
-    full = advise(**question)
-    named = full.smaller_weights
-    assert named.weights == "fp8"
-    smaller = advise(weights="fp8", **question)
-    assert smaller.baseline.batch == named.batch > full.chosen.batch
-    assert named.gain == pytest.approx(smaller.baseline.objective / full.baseline.objective)
-    assert named.gain > 1.5
-    assert smaller.smaller_weights is None
-    assert advise("llama-3.1-8b", "h100", draft=["ngram"]).smaller_weights is None

@@ -1,0 +1,147 @@
+"""Changes of a question with which its servers are better than the choice of `advise`: a switch of the
+engine, or a smaller format of weights or cache.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative, BetterChange, per_gpu, point_text
+from perfmodel.answers.advice.decision import Decision, quick_choice
+from perfmodel.answers.advice.on_off import seats_of
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.search import Search
+from perfmodel.answers.advice.smaller_weights import SMALLER, four_bit_checkpoints, may_be_smaller
+from perfmodel.answers.advice.ways import smaller_caches
+from perfmodel.answers.point.remedies import switch_text
+from perfmodel.answers.point.whatif_answer import Remedy
+from perfmodel.answers.question import defect_warning, known_defects
+from perfmodel.answers.text import seconds
+from perfmodel.errors import InputError
+
+BETTER_SWITCH = 1.05
+"""Factor from which a switch that keeps the numbers of the model is named."""
+BETTER_FORMAT = 1.5
+"""Factor over the choice from which a format is named."""
+LESS_PRECISE = 1.2
+"""Factor over each change that costs less precision, from which a further one is named."""
+Changes = dict[str, Any]
+"""Changed arguments of a question, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """The best point of the changed question. may_pay: a draft whose gain is too close to call."""
+
+    changes: Changes
+    query: AdviseQuery
+    point: PricedPoint
+    gain: float
+    may_pay: bool = False
+
+
+def better_changes(
+    search: Search, decision: Decision, remedies: Sequence[Remedy]
+) -> Iterator[tuple[BetterChange, Alternative]]:
+    """At most one switch, one format of 8 bits and one of 4, each much better than those before it.
+
+    remedies: switches with which the best draft of the choice would pay at its batch.
+    """
+    query = search.query
+    switches = (r for r in remedies if "kv_dtype" not in r.changes)
+    switched = (_with_remedy(query, decision, remedy) for remedy in switches)
+    eight = (_with_format(search, decision, each) for each in _eight_bits(query, decision, remedies))
+    four = (_with_format(search, decision, each) for each in four_bit_checkpoints(query))
+    best = 1.0
+    for group, enough in ((switched, BETTER_SWITCH), (eight, BETTER_FORMAT), (four, BETTER_FORMAT)):
+        found = [changed for changed in group if changed is not None]
+        top = max(found, key=lambda changed: changed.gain, default=None)
+        if top is not None and top.gain >= max(enough, LESS_PRECISE * best if best > 1.0 else 0.0):
+            best = top.gain
+            yield _named(top), _alternative(top, decision)
+
+
+def _eight_bits(query: AdviseQuery, decision: Decision, remedies: Sequence[Remedy]) -> Iterator[Changes]:
+    """The formats of 8 bits that the question leaves open, and caches that make room for a draft."""
+    if query.kv_dtype is None:
+        caches = [r.changes["kv_dtype"] for r in remedies if "kv_dtype" in r.changes]
+        usual = smaller_caches(decision.chosen.candidate)[:1]
+        yield from ({"kv_dtype": name} for name in dict.fromkeys((*usual, *caches)))
+    if may_be_smaller(query):
+        yield {"weights": SMALLER}
+
+
+def _with_format(search: Search, decision: Decision, changes: Changes) -> _Changed | None:
+    """The choice with another format, among the drafts and layouts of the question that have experts divided
+    as the choice has; None if it does not run or fit.
+    """
+    query, chosen = search.query, decision.chosen
+    drafts = dict.fromkeys(c.asked.draft for c in search.candidates.drafted)
+    divides = chosen.layout.ep > 1
+    layouts = [c.layout for c in search.candidates.baselines if (c.layout.ep > 1) == divides]
+    changed = replace(query, **changes)
+    try:
+        point = quick_choice(Search.of(replace(changed, draft=tuple(drafts)), layouts))
+    except InputError:
+        return None
+    return None if point is None else _Changed(changes, changed, point, point.times(chosen, query))
+
+
+def _with_remedy(query: AdviseQuery, decision: Decision, remedy: Remedy) -> _Changed | None:
+    """The best point with the best draft and a switch; None if nothing drafts."""
+    rival = decision.rival
+    if rival is None:
+        return None
+    changed = replace(query, **as_asked(remedy.changes))
+    try:
+        allowed = Search.of(changed, dict.fromkeys((rival.layout, decision.chosen.layout))).allowed
+    except InputError:
+        return None
+    drafted = [p for p in allowed if p.gamma and _same_draft(p, rival)]
+    point = max(drafted, key=lambda p: p.value, default=None)
+    if point is None:
+        return None
+    gain = point.times(decision.chosen, query)
+    return _Changed(remedy.changes, changed, point, gain, may_pay=not remedy.surely_pays)
+
+
+def _same_draft(point: PricedPoint, rival: PricedPoint) -> bool:
+    draft, other = point.candidate.asked, rival.candidate.asked
+    return (draft.draft, draft.draft_kv) == (other.draft, other.draft_kv)
+
+
+def as_asked(changes: Changes) -> Changes:
+    """Changed arguments of one server as `AdviseQuery` has them, which takes several degrees."""
+    listed = ("tp", "dp", "ep", "draft_tp")
+    return {name: (value,) if name in listed else value for name, value in changes.items()}
+
+
+def _named(changed: _Changed) -> BetterChange:
+    point = changed.point
+    draft = point.candidate.scenario.draft.name if point.gamma else None
+    return BetterChange(switch_text(changed.changes), draft, point.gamma, point.batch, changed.gain)
+
+
+def _alternative(changed: _Changed, decision: Decision) -> Alternative:
+    """The server with a change, what it gives, and the known defects that its draft meets."""
+    query, point = changed.query, changed.point
+    pace = f"{per_gpu(point):,.0f} tokens/s/GPU"
+    if query.objective == "latency":
+        pace = f"{seconds(point.tpot_s)} per token"
+    pays = ", where the draft may pay" if changed.may_pay else ""
+    gain = f"{changed.gain:.2f} times the choice"
+    text = f"With {switch_text(changed.changes)}{pays}: {point_text(point)}: {pace}, {gain}"
+    seats = seats_of(query, point)
+    return Alternative.of(f"{text}{_new_defects(changed, decision)}", query, point, seats)
+
+
+def _new_defects(changed: _Changed, decision: Decision) -> str:
+    """The known defects that a draft meets only after the change."""
+    point, before = changed.point, decision.rival
+    if not point.gamma:
+        return ""
+    context = float(changed.query.context)
+    met = known_defects(point.candidate.scenario, context, point.gamma)
+    old = () if before is None else known_defects(before.candidate.scenario, context, before.gamma)
+    return "".join(f" ({defect_warning(defect)})" for defect in met if defect not in old)
