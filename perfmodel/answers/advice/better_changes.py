@@ -77,7 +77,7 @@ def _with_format(search: Search, decision: Decision, changes: Changes) -> _Chang
     as the choice has; None if it does not run or fit.
     """
     query, chosen = search.query, decision.chosen
-    drafts = dict.fromkeys(c.asked.draft for c in search.candidates.drafted)
+    drafts = dict.fromkeys(c.asked.draft or "" for c in search.candidates.drafted)
     divides = chosen.layout.ep > 1
     layouts = [c.layout for c in search.candidates.baselines if (c.layout.ep > 1) == divides]
     changed = replace(query, **changes)
