@@ -230,6 +230,7 @@ def test_the_best_chunks_of_retrieval_are_in_the_first_slots() -> None:
     """The newest chunk is first, whatever its score, and the others follow by theirs."""
     source = cache([100, 100, 100])
     draft_view = view("retrieval:20,every=9,chunk=4", source)
+    assert isinstance(draft_view, RetrievalView)
     newest = source.k[:, :, :, 96:100]
     torch.testing.assert_close(draft_view.k[:, :, :, :4], newest, rtol=0, atol=0)
     latest = observed(1).queries[0, 0, :2, 0]
