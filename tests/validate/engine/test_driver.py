@@ -120,7 +120,7 @@ class OutOfBlocks(Engine):
 
 
 def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(tmp_path, capsys) -> None:
-    engine = OutOfBlocks(step_s=0.001)
+    engine = OutOfBlocks()
     engine.lengths = {8, 16}
     ask = ["validate", "engine", *ASK, "--results", str(tmp_path), "--url"]
     fault = "--url: /v1/completions: HTTP 500: out of blocks"
@@ -173,13 +173,13 @@ def test_a_server_that_fails_on_the_way_makes_a_partial_record_that_is_resumed(
     gamma, says, tmp_path, capsys
 ) -> None:
     ask = ["validate", "engine", *ASK, "--results", str(tmp_path), "--url"]
-    with serving(Flaky(gamma=gamma, step_s=0.001)) as url:
+    with serving(Flaky(gamma=gamma)) as url:
         assert run([*ask, url]) == 1
         assert re.search(says, " ".join(capsys.readouterr().err.split()))
     (path,) = tmp_path.rglob("engine-*.json")
     kept = {p.key: p for p in read_engine_record(path).points if p.status == "ok"}
     assert read_engine_record(path).partial
-    with serving(Engine(gamma=gamma, step_s=0.001)) as url:
+    with serving(Engine(gamma=gamma)) as url:
         assert run([*ask, url, "--resume"]) == 0
     whole = read_engine_record(path)
     assert not whole.partial
