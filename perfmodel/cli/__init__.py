@@ -27,7 +27,7 @@ HEADINGS = {
         "tree": "The best tree of drafted tokens for each batch and context.",
         "hierarchy": "Two levels: a small model drafts for the sparse self-draft.",
         "traffic": "Latency, saturation rate and replicas for a request rate, with and without a draft.",
-        "compare": "Speculation compared with batching, and both together.",
+        "compare": "Speculation compared with batching, and both combined.",
     },
     "Explore": {
         "explore": "Speedup surfaces to explore in a browser: one HTML file.",

@@ -5,7 +5,7 @@ from perfmodel.operations import Floats
 
 
 class StreamingLLM(KVMethod):
-    """Reads the first `sinks` tokens and the latest budget - sinks tokens.
+    """Reads the first `sinks` tokens and the latest (budget - sinks) tokens.
 
     `copy`: a ring buffer holds the tokens; without it the draft reads the target's cache through an index.
     `own_prefill`: as published. The draft's keys and values then come from passes in which its window

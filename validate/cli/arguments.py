@@ -12,7 +12,7 @@ from perfmodel.answers.readers import whole
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "fp32", "bf16", "fp64", "fp8")
 TOP_P = (TINY, 1.0)
-SHOWN_FOLDER = "results/ of the checkout, else of this folder"
+SHOWN_FOLDER = "results/ in the checkout, otherwise in the current directory"
 
 PlanName = Annotated[str, Argument("A plan of validate/plans, or a file.", "PLAN", place=True)]
 Machine = Annotated[

@@ -57,7 +57,7 @@ class EngineQuestion(Question):
     watch: Annotated[
         tuple[str, ...],
         Argument(
-            "Check if the served draft length is still the best one. Given twice, it uses only "
+            "Check whether the served draft length is still the best one. Given twice, it uses only "
             "the counts between the two.",
             "http://HOST:PORT|FILE",
             repeated=True,
@@ -118,7 +118,7 @@ class EngineQuestion(Question):
     calibration: Annotated[
         str | None,
         Argument(
-            "Calibration that gives the constants which the rows do not determine.",
+            "Calibration whose values are used for constants that the rows do not determine.",
             "NAME|PATH",
             default="the device's own",
             group="Engine",

@@ -31,10 +31,12 @@ class GenerateQuestion(DecodingQuestion):
         str | None,
         Argument("Name of a model, with --weights random:SEED.", "NAME", "-m", without=("checkpoint",)),
     ] = None
-    weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE", group="Formats")] = None
+    weights: Annotated[
+        str | None, Argument("Source of the weights: checkpoint or random:SEED.", "SOURCE", group="Formats")
+    ] = None
     draft_weights: Annotated[
         str | None,
-        Argument("Weights of a separate draft model, in the form of --weights.", "SOURCE", group="Formats"),
+        Argument("Weights of a separate draft model, written like --weights.", "SOURCE", group="Formats"),
     ] = None
     gamma: Annotated[int, Argument("Tokens drafted per iteration.", "N", "-g")] = 4
     batch: Annotated[
@@ -151,7 +153,7 @@ class GenerateQuestion(DecodingQuestion):
 
 @takes(GenerateQuestion)
 def generate(question: GenerateQuestion) -> None:
-    """Decode with and without speculation; print text, and predicted and measured speed and acceptance."""
+    """Decode with and without speculation; print text, speed and acceptance, predicted and measured."""
     import torch
 
     from perfmodel.validate.cli import generated

@@ -68,7 +68,7 @@ class AdviseQuery(CommonOptions):
     """
 
     hardware: Parsed[str, str | Sequence[str]] = argument(
-        "Device: a name of `perfmodel gpus list` or a YAML file; 8xh100 is eight of them, commas "
+        "Device: a name from `perfmodel gpus list` or a YAML file; 8xh100 is eight of them, commas "
         "separate kinds.",
         "NAME|PATH,...",
         "--gpu --device",
@@ -163,14 +163,14 @@ class AdviseQuery(CommonOptions):
         default=None,
     )
     ep: MaybeWholes = argument(
-        "Expert-parallel groups to search.",
+        "Expert-parallel degrees to search.",
         arg.COUNTS,
         "--expert-parallel-size --ep-size",
         shown="1; all with --gpus",
         default=None,
     )
     dp: MaybeWholes = argument(
-        "Data-parallel attention groups to search.",
+        "Data-parallel degrees (of attention) to search.",
         arg.COUNTS,
         "--data-parallel-size --dp-size --attn-dp-size",
         shown="1; all with --gpus",

@@ -58,7 +58,7 @@ class ScheduleQuery(Options):
     max_batch: readers.MaybeWhole = argument(
         "Largest batch size of the table.",
         "N",
-        shown=f"what fits, at most {MAX_BATCHES}, or the slots of llama-server",
+        shown=f"what fits, at most {MAX_BATCHES}, or the seats of llama-server",
         limits=(1, MAX_BATCH),
         default=None,
     )
@@ -76,7 +76,7 @@ class ScheduleQuery(Options):
     alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = argument(default=None)
     hysteresis: readers.Real = argument(
-        "Share of time that every border between ranges must save.",
+        "Share of decoding time that each additional batch-size range must save.",
         "SHARE",
         limits=SHARE,
         default=DEFAULT_HYSTERESIS,

@@ -220,7 +220,7 @@ class TrafficArguments(CommonOptions):
         why=AT_ONCE,
     )
     turn_input_len: MaybeWhole = argument(
-        "New prompt tokens of each further turn.", arg.TOKENS, default=None, group="Prefix cache"
+        "New prompt tokens of each turn after the first.", arg.TOKENS, default=None, group="Prefix cache"
     )
     think_time: Real = argument(
         "Mean seconds between an output and the session's next prompt.",
@@ -282,7 +282,7 @@ class TrafficArguments(CommonOptions):
         why=ONE_SERVER_ONLY,
     )
     decode: str | None = argument(
-        "Decode pool, in the form of --prefill; rates and clients are then those of all pools together.",
+        "Decode pool, in the format of --prefill; rates and clients are then those of all pools together.",
         "NxGPUS[:dpN,epN]",
         read=parse_instances,
         shown="one pool does both",
@@ -293,8 +293,8 @@ class TrafficArguments(CommonOptions):
         why=ONE_SERVER_ONLY,
     )
     kv_link: str | None = argument(
-        "Link from pool to pool: GB/s of a device, the share that a transfer reaches, "
-        "milliseconds of the shortest transfer.",
+        "Link from pool to pool: bandwidth per device in GB/s, the fraction of it that a transfer "
+        "achieves, and the minimum transfer time in ms.",
         "GB/S[,SHARE[,MS]]",
         read=parse_kv_link,
         shown="the device's NIC",

@@ -143,7 +143,9 @@ class Comparison(Answer, BothWays):
 def compare(question: CompareQuery) -> Comparison:
     """Which is faster: one request verifying gamma + 1 tokens, or gamma + 1 requests decoding one each?
 
-    The answer also has the throughput of both together, within the memory of the device. Raises InputError.
+    The answer also has the throughput of both combined, at the largest batch that fits in memory.
+
+    Raises InputError.
     """
     query = question.query(batch=1)
     gamma = question.gamma

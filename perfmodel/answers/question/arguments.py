@@ -40,7 +40,7 @@ pay, and most acceptances in ``results/published`` have this method and budget.
 Model = Annotated[
     str,
     Argument(
-        "Target model: a name of `perfmodel models list`, or a file (config.json, .gguf).",
+        "Target model: a name from `perfmodel models list`, or a file (config.json, .gguf).",
         "NAME|PATH",
         "-m",
         many=names,
@@ -50,7 +50,7 @@ Model = Annotated[
 Hardware = Annotated[
     str,
     Argument(
-        "Device: a name of `perfmodel gpus list` (NAME:pcie5 has PCIe 5.0 links, NAME:96gb has 96"
+        "Device: a name from `perfmodel gpus list` (NAME:pcie5 has PCIe 5.0 links, NAME:96gb has 96"
         " GB), or a YAML file.",
         "NAME|PATH",
         "--gpu --device",
@@ -108,12 +108,17 @@ TP = Annotated[
 ]
 EP = Annotated[
     Whole,
-    Argument("Expert-parallel groups.", "N", "--expert-parallel-size --ep-size", many=counts),
+    Argument(
+        "Expert-parallel degree: number of groups among which the experts are divided.",
+        "N",
+        "--expert-parallel-size --ep-size",
+        many=counts,
+    ),
 ]
 DP = Annotated[
     Whole,
     Argument(
-        "Data-parallel attention groups.",
+        "Data-parallel attention: number of groups that each attend for their own sequences.",
         "N",
         "--data-parallel-size --dp-size --attn-dp-size",
         many=counts,
@@ -155,7 +160,7 @@ DraftTP = Annotated[
 DraftKV = Annotated[
     str | None,
     Argument(
-        "KV method and budget of the draft: a name of `perfmodel kv list`.",
+        "KV method and budget of the draft: a name from `perfmodel kv list`.",
         "METHOD[:BUDGET]",
         many=methods,
         listed="kv",
@@ -177,7 +182,7 @@ Alpha = Annotated[
 ChainRate = Annotated[
     Parsed[str | None, str | float | None],
     Argument(
-        "Instead of --alpha: acceptance by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
+        "Instead of --alpha: acceptance by position 0.75/0.65/0.5, or hit rate x accepted tokens 0.4x3.",
         "RATE",
         read=rate,
         group="Acceptance",
@@ -194,7 +199,7 @@ TokensPerIteration = Annotated[
     ),
 ]
 AcceptanceFile = Annotated[
-    str | None, Argument("File of measured acceptance rows, instead of a rate.", "FILE", group="Acceptance")
+    str | None, Argument("File of measured acceptance, instead of --alpha.", "FILE", group="Acceptance")
 ]
 Task = Annotated[
     str | None,
@@ -263,7 +268,7 @@ Price = Annotated[
 BatchRange = Annotated[
     Parsed[tuple[float, float], str | Sequence[float]],
     Argument(
-        "Range of batches over which the speedup must not fall at the inflection context.",
+        "Range of batches over which the speedup does not fall from the inflection context on.",
         "LOW..HIGH",
         read=parse_span,
         default="32..256",
@@ -273,7 +278,7 @@ BatchRange = Annotated[
 MaxGamma = Annotated[
     Whole,
     Argument(
-        "Longest draft length that the search tries.",
+        "Largest draft length to search.",
         "N",
         read=whole,
         limits=(0, MAX_GAMMA),

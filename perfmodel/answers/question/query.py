@@ -171,7 +171,7 @@ class CommonOptions(Question):
         "Number of servers and of devices in each, such as 2x8; --tp is all devices by default.",
         "NODESxDEVICES",
         read=parse_nodes,
-        shown="one box, or as many as --tp and --pp need",
+        shown="one node, or as many as --tp and --pp need",
         default=None,
         group="Rack",
     )

@@ -1,4 +1,4 @@
-"""The part of a question that is about several nodes, or about more devices of a rack than a box has."""
+"""The part of a question that is about several nodes, or about more devices of a rack than a node has."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from perfmodel.speculation import Scenario
 
 
 class Placed(Immutable):
-    """The links and the layout of a question. fabric: None within a box."""
+    """The links and the layout of a question. fabric: None within a node."""
 
     fabric: Fabric | None
     layout: RackLayout
@@ -70,7 +70,7 @@ def _check(question: CommonOptions, target: ModelSpec, tp: int) -> None:
 def _fabric(
     question: CommonOptions, gpu: GPUSpec, calibration: Calibration, tp: int, dp: int
 ) -> Fabric | None:
-    """The links between nodes; None for devices that a calibration knows as one box, and whose engine gathers
+    """The links between nodes; None for devices that a calibration knows as one node, and whose engine gathers
     tokens there.
     """
     devices = tp * question.pp
@@ -118,7 +118,7 @@ def _imbalance(question: CommonOptions, target: ModelSpec, ep: int) -> float:
 
 
 def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma: int) -> Iterator[str]:
-    """Sentences about an instance beyond a box: what was assumed, and which times are not measured."""
+    """Sentences about an instance beyond a node: what was assumed, and which times are not measured."""
     layout = scenario.layout
     groups = scenario.data_parallel
     if layout.stages > 1 and gamma:

@@ -40,7 +40,7 @@ class Adaptive(LengthPolicy):
     Fluctuations between two candidates, and the start of a server, are left out.
     """
 
-    help = "the steps at which SGLang's adaptive speculation settles"
+    help = "the number of draft steps that SGLang's adaptive speculation settles on"
     noun = "the adaptive steps"
     source = "defaults of adaptive_spec_params.py in SGLang 0.5.23"
 

@@ -182,7 +182,7 @@ class Calibration(EngineConstants):
     ]
     search_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "further time of each search for the best of a draft's tokens"),
+        Declared("attention", "fixed", "s", "extra time per search for the best of a draft's tokens"),
     ] = ABSENT
     searched_unit_s: Annotated[
         Constant,
@@ -191,7 +191,7 @@ class Calibration(EngineConstants):
     full_cache_pass_s: Annotated[
         Constant,
         Declared(
-            "pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)
+            "pass", "fixed", "s", "extra time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)
         ),
     ] = ABSENT
     sparse_cache_sequence_s: Annotated[

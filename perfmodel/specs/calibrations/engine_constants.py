@@ -121,9 +121,7 @@ class EngineConstants(Frozen):
     ] = ONE
     expert_layer_s: Annotated[
         Constant,
-        Declared(
-            "linear", "fixed", "s", "further time of each layer of experts with default flags of the engine"
-        ),
+        Declared("linear", "fixed", "s", "extra time per layer of experts with default flags of the engine"),
     ] = ABSENT
     expert_alone_tokens: Annotated[
         Constant,
@@ -184,7 +182,7 @@ class EngineConstants(Frozen):
         ),
     ] = ABSENT
     latent_layer_s: Annotated[
-        Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
+        Constant, Declared("attention", "fixed", "s", "extra time per layer with a latent cache")
     ] = ABSENT
     index_bandwidth_fraction: Annotated[
         Constant,
@@ -196,18 +194,18 @@ class EngineConstants(Frozen):
         ),
     ] = ABSENT
     index_layer_s: Annotated[
-        Constant, Declared("attention", "fixed", "s", "further time of each layer with an indexer")
+        Constant, Declared("attention", "fixed", "s", "extra time per layer with an indexer")
     ] = ABSENT
     index_token_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "further time of each token in each layer with an indexer"),
+        Declared("attention", "fixed", "s", "extra time per token in each layer with an indexer"),
     ] = ABSENT
     state_layer_s: Annotated[
-        Constant, Declared("attention", "fixed", "s", "further time of each recurrent layer")
+        Constant, Declared("attention", "fixed", "s", "extra time per recurrent layer")
     ] = ABSENT
     state_verify_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "further time of each recurrent layer with several query tokens"),
+        Declared("attention", "fixed", "s", "extra time per recurrent layer with several query tokens"),
     ] = ABSENT
     scan_copies: Annotated[
         Constant,
@@ -249,7 +247,7 @@ class EngineConstants(Frozen):
     wide_norm_s: Annotated[
         Constant,
         Declared(
-            "allreduce", "fixed", "s", "further time of each layer that norms queries and keys over all heads"
+            "allreduce", "fixed", "s", "extra time per layer that norms queries and keys over all heads"
         ),
     ] = ABSENT
     shared_allreduce_s: Annotated[
@@ -278,7 +276,7 @@ class EngineConstants(Frozen):
     ] = ABSENT
     host_layer_s: Annotated[
         Constant,
-        Declared("pass", "host", "s", "further time of the host for each layer of such a pass"),
+        Declared("pass", "host", "s", "extra host time per layer of such a pass"),
     ] = ABSENT
     host_latent_layer_s: Annotated[
         Constant,
