@@ -70,8 +70,8 @@ def _check(question: CommonOptions, target: ModelSpec, tp: int) -> None:
 def _fabric(
     question: CommonOptions, gpu: GPUSpec, calibration: Calibration, tp: int, dp: int
 ) -> Fabric | None:
-    """The links between nodes; None for devices that a calibration knows as one node, and whose engine gathers
-    tokens there.
+    """The links between nodes; None for devices that a calibration knows as one node, and whose engine
+    gathers tokens there.
     """
     devices = tp * question.pp
     nodes, each = (1, devices)
