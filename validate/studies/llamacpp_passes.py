@@ -194,7 +194,10 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
 
         A start at the values of all rows would leave something of the other rows in the values.
         """
-        parts = self.parts(train)
+        return self.least_loss(self.parts(train))
+
+    def least_loss(self, parts: Parts, start: Values | None = None) -> Values:
+        """The values with the least loss of these parts. start: by default the expectations."""
 
         def residuals(values: Values) -> Array:
             return parts.residuals(parts.matrix @ self.off(values))
@@ -207,6 +210,7 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         end = estimate(
             searched(self.parameters),
             residuals,
+            start,
             slopes=slopes,
             **search_settings(self.parameters),
             ftol=TOLERANCE,
@@ -214,12 +218,12 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         )
         return end.values
 
-    def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors: of a source, of its servers, and of rows."""
+    def parts(self, train: NDArray[np.bool_], off: Array | None = None) -> Parts:
+        """The parts of the errors: of a source, of its servers, and of rows. off: as in `parts_of`."""
         servers = [(row.run.server, row.is_alone) for row in self.rows]
         sources = [(row.run.source_id, row.is_alone) for row in self.rows]
         spreads = [SPREAD_ALONE if row.is_alone else SPREAD for row in self.rows]
-        return parts_of(servers, sources, train, spreads)
+        return parts_of(servers, sources, train, spreads, off)
 
 
 def _passes(run: PublicRun) -> list[MeasuredPass]:

@@ -16,22 +16,35 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from perfmodel.specs import MLX, Calibration, GPUSpec, Scatter, Z, files, load_gpu, release, serving_engines
+from perfmodel.specs import (
+    MLX,
+    Calibration,
+    GPUSpec,
+    Scatter,
+    Z,
+    files,
+    load_gpu,
+    load_model,
+    release,
+    serving_engines,
+)
 from perfmodel.specs.models.weights import weight_format
 from perfmodel.specs.published import read_published
+from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import widths
 from perfmodel.validate.studies.llamacpp import LeftOut
 from perfmodel.validate.studies.llamacpp_constants import Term, products_over_scopes, with_sources
-from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
+from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses, MeasuredPass, PassGroup
 from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.mlx_kernels import RowTimes, shares_of
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import PublicRun
-from perfmodel.validate.studies.robust import Values
+from perfmodel.validate.studies.robust import Array, Values
 from perfmodel.validate.studies.widths import ByClass, LeftOutError
 
 FOLDER = files.data_directory("calibrations")
@@ -53,6 +66,8 @@ WIDE = "0.32.0"
 FLAT = "0.32.1"
 """Version from which 16-bit products stay flat over a few rows."""
 FORK = "mlx-dspark"
+WHOLE_REQUEST = "outputs / whole time (prompt inside)"
+"""What a source timed if the prompt is in its rate: tokens_per_sec of mlx_dspark 0.20.3 (generate.py)."""
 SET: dict[str, tuple[float, str]] = {
     "gemm_fixed_s": (0.0, "part of small_kernel_s"),
     "gemm_blend_power": (3.0, "not used beside gemm_efficiency"),
@@ -86,8 +101,10 @@ byte.
 """
 CURVES = {"bf16": "bf16", "int8": "8bit", "int6": "6bit", "q4_k": "4bit", "int2": "2bit"}
 """Curve of the file -> the weights whose bytes it has."""
-ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 16, 32)
+ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 17, 32)
 SIZES = ("Pro", "Max", "Ultra")
+REWEIGHTED = 4
+"""Searches after the first, each with the shares of servers at the end of the one before."""
 FEW_SOURCES = 5
 """Number of sources from which on a quantile of their errors is trusted."""
 
@@ -190,10 +207,49 @@ class ChipConstants:
         return serving_engines()[self.engine].calibration_word(self.version) or self.engine
 
 
+@dataclass(frozen=True, slots=True)
+class ChipRun(PublicRun):
+    """One row. draft_weights: format of the draft if it is not that of the target."""
+
+    draft_weights: str
+
+    def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
+        """Arguments of a question from this row, with the draft's format."""
+        arguments = PublicRun.query_arguments(self, degree)
+        return arguments | {"draft_weights": self.draft_weights or None}
+
+    @property
+    def prompts_of_a_token(self) -> float:
+        """Prompts in the time of a token: its share where the whole request was timed, else 0.
+
+        Of models with experts it is 0 too: no prompt of one was timed with MLX at so few tokens.
+        """
+        if self.measured_as != WHOLE_REQUEST or not self.output_tokens or load_model(self.model).moe:
+            return 0.0
+        return 1.0 / self.output_tokens
+
+
 @cache
-def mlx_runs() -> tuple[PublicRun, ...]:
+def mlx_runs() -> tuple[ChipRun, ...]:
     """All rows, including those that do not count."""
-    return read_published("mlx_runs", PublicRun)
+    return read_published("mlx_runs", ChipRun)
+
+
+@dataclass
+class ChipGroup(PassGroup):
+    """Rows with a common part. prompts: their prompts in each row's seconds. prompt_tokens: of a prompt."""
+
+    prompts: Array
+    prompt_tokens: float
+
+    def predict(self, calibration: Calibration) -> Array:
+        """Seconds of each row, with their share of the prompt."""
+        seconds = super().predict(calibration)
+        if not np.any(self.prompts):
+            return seconds
+        s = with_calibration(self.scenario, calibration)
+        prompt = np.array([self.prompt_tokens])
+        return seconds + self.prompts * s.target_pass_s(np.ones(1), prompt, prompt)
 
 
 class ChipPasses(LlamaCppPasses):
@@ -207,10 +263,32 @@ class ChipPasses(LlamaCppPasses):
         """The runs of MLX and its forks."""
         return mlx_runs()
 
+    def settled(self, train: NDArray[np.bool_]) -> Values:
+        """See `LlamaCppPasses.settled`. A server far from the others of its source counts less in the
+        source's common error: a few servers take up to five times the time of their kernels.
+        """
+        values = super().settled(train)
+        for _ in range(REWEIGHTED):
+            values = self.least_loss(self.parts(train, self.off(values)), values)
+        return values
+
+    def _group(self, index: list[int], start: Values) -> ChipGroup:
+        rows = [self.rows[i] for i in index]
+        prompts = np.array([_prompts_inside(row) for row in rows])
+        tokens = max((row.run.input_tokens or 0.0 for row in rows if _prompts_inside(row)), default=0.0)
+        return ChipGroup(**vars(super()._group(index, start)), prompts=prompts, prompt_tokens=tokens)
+
     @staticmethod
     def constants_of(run: PublicRun) -> Any:
         """The constants of a run's device, fork and version."""
         return ChipConstants(load_gpu(run.hardware), run.engine, run.engine_version)
+
+
+def _prompts_inside(row: MeasuredPass) -> float:
+    """Prompts in the seconds of a row: an iteration has those of all its tokens."""
+    assert isinstance(row.run, ChipRun)
+    tokens = row.run.tokens_per_iteration if row.figure == "iteration" else None
+    return (tokens or 1.0) * row.run.prompts_of_a_token
 
 
 @dataclass(frozen=True)

@@ -72,13 +72,17 @@ class RowTimes:
             flat = self.dense and not k.is_linear(self.gpu)
             return self._tiled(rows, value_bytes, k.tile if flat else k.dense_tile)
         if self.fork_kernel is not None and self.fork_kernel.takes(self.gpu, rows):
-            return self._blended(rows * self._row(value_bytes, self.shares.tile))
+            return self._of_fork(self.fork_kernel, rows, value_bytes)
         if rows >= k.first_tiled(self.gpu):
             tiled = self._tiled(rows, value_bytes, k.tile)
             return max(tiled, self._row_by_row(MEASURED_ROWS)) if k.is_linear(self.gpu) else tiled
         if not self.wide or not k.is_wide(self.gpu):
             return self._row_by_row(rows)
         return self._blended(rows * self._row(value_bytes, self.shares.wide))
+
+    def _of_fork(self, kernel: OwnKernel, rows: int, value_bytes: float) -> float:
+        computed = kernel.tile * math.ceil(rows / kernel.tile)
+        return self._blended(computed * self._row(value_bytes, kernel.share * self.shares.tile))
 
     def _row_by_row(self, rows: int) -> float:
         """Time of ``qmv``, which an Ultra was timed with up to `MEASURED_ROWS` rows."""

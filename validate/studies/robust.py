@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 LOG_STEP = 1e-3
 """Step of a finite difference, in the logarithm of a parameter."""
 FIT_ROUNDS = 5
+LOCATION_ROUNDS = 10
 MOST_ROWS = 10
 """Most rows that a group counts as."""
 
@@ -68,9 +69,11 @@ def parts_of(
     kinds: Sequence[Hashable],
     train: NDArray[np.bool_],
     spreads: Sequence[ErrorSpread],
+    off: Array | None = None,
 ) -> Parts:
     """The parts of the errors of the rows of `train`, by the group and the kind of each row. spreads: of each
-    row.
+    row. off: errors of all rows near the solution. With them, an outlying group counts less in the common
+    error of its kind (`shares_of_common`); without them, all groups count in full.
     """
     lines: list[Array] = []
     soft: list[float] = []
@@ -93,6 +96,8 @@ def parts_of(
                 lines.append(row_part)
                 soft.append(spread.soft_row)
         weights = np.array(deviations) ** -2.0
+        if off is not None:
+            weights *= shares_of_common(np.array(means) @ off, np.array(deviations), spread.soft)
         kind_mean = np.average(means, axis=0, weights=weights)
         lines.append(kind_mean / np.hypot(spread.kind, weights.sum() ** -0.5))
         soft.append(spread.soft)
@@ -100,6 +105,19 @@ def parts_of(
             lines.append((mean - kind_mean) / deviation)
             soft.append(spread.soft)
     return Parts(np.array(lines), np.array(soft))
+
+
+def shares_of_common(errors: Array, deviations: Array, soft: float) -> Array:
+    """Shares at which groups count in the common error of their kind.
+
+    A group's own part counts by a Cauchy loss. The common error with the least such loss is a mean in which a
+    group has the share 1 / (1 + (its distance / soft)^2). It is found from the median.
+    """
+    common = float(np.median(errors))
+    for _ in range(LOCATION_ROUNDS):
+        shares = 1.0 / (1.0 + ((errors - common) / (soft * deviations)) ** 2)
+        common = float(np.average(errors, weights=shares / deviations**2))
+    return np.asarray(shares)
 
 
 Row = TypeVar("Row")

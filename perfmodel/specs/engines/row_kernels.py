@@ -18,12 +18,14 @@ Factor = Annotated[float, Meta(gt=0, le=64)]
 
 class OwnKernel(Frozen):
     """A kernel of a fork, over the kernels of another engine (`over`): it takes `first` to `last` rows, on
-    these architectures, and reaches the share of the peak that ``qmm`` does.
+    these architectures, in tiles of `tile` rows. share: its arithmetic per second over that of ``qmm``.
     """
 
     over: str
     first: Rows
     last: Rows
+    tile: Rows
+    share: Factor
     architectures: tuple[str, ...]
     source: Text
 
