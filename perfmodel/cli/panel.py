@@ -295,7 +295,8 @@ def _engine(a: WhatIf) -> str:
         if backend:
             name += f" ({backend})"
     elif engine:
-        name = ENGINES[engine]
+        word, _, version = engine.partition(DRIFT)
+        name = f"{ENGINES[word]} {version}".strip()
     else:
         name = a.calibration.stack
     if a.runs_in is None:

@@ -191,3 +191,9 @@ def test_the_line_to_measure_a_named_draft_says_from_where_it_pays(capsys) -> No
     assert cli.run(("advise", *question.split(), "--draft", "llama-3.2-1b")) == 1  # undecided
     text = capsys.readouterr().out
     assert re.search(r"To measure llama-3.2-1b, which pays from alpha 0\.\d\d:\nllama-server .* -md ", text)
+
+
+def test_a_version_of_an_engine_with_constants_for_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = "--model llama-3.1-8b --weights 4bit --hardware m1-pro --batch 1 --context 300 --alpha 0.6"
+    assert cli.run(shlex.split(f"whatif {flags} --engine mlx@0.31.2 --draft llama-3.2-1b --gamma 2")) == 0
+    assert "engine      MLX 0.31.2; " in capsys.readouterr().out
