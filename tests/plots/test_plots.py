@@ -17,6 +17,8 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
+from perfmodel.plots.breakdown import seconds_by_part
+from perfmodel.plots.passes import stage_passes
 from perfmodel.speculation import Workload, capacity, context_lengths, predict
 from perfmodel.validate.accuracy.compare import compare
 from tests.plots.figures import ASK, laid_out, legend_of, swept, written
@@ -140,8 +142,8 @@ def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
     draft = scenario.draft_step
     verify = scenario.target_step(64.0, 32000.0, 3.0)
     steps = {"baseline": target(64.0, 32000.0), "draft": draft(64.0, 32000.0), "verify": verify}
-    for stage, (timer, ops, new) in plots.passes._passes(scenario, 64.0, 32000.0, 2).items():
-        spent = plots.passes._seconds_by_part(timer, ops, new)
+    for stage, each in stage_passes(scenario, 64.0, 32000.0, 2).items():
+        spent = seconds_by_part(each)
         assert sum(spent.values()) == pytest.approx(float(steps[stage].predicted_s))
         assert spent["fixed"] == pytest.approx(float(steps[stage].fixed_s), abs=1e-9)
         assert spent["allreduce"] == pytest.approx(float(steps[stage].comm_s))

@@ -1,0 +1,129 @@
+"""A picture of the time of each pass by component, and of the time per token."""
+
+from collections.abc import Iterable
+
+from perfmodel.answers.question import Query
+from perfmodel.plots.passes import StagePass, stage_passes
+from perfmodel.plots.theme import (
+    PARTS,
+    STAGE_NAMES,
+    STAGES,
+    Axes,
+    Figure,
+    caption,
+    label,
+    legend_above,
+    panels,
+    point_labels,
+    scenario_of,
+    sign,
+    styled,
+)
+from perfmodel.speculation import Prediction, Scenario, Workload, predict
+
+PITCH = 4.4
+"""Rows of a point: its name, three bars and a gap."""
+BARS = ("baseline", "draft", "verify")
+"""The bars of a point, from above."""
+MS_PER_S = 1e3
+
+
+@styled
+def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> Figure:
+    """The predicted time of each pass by component (left), and the time per token (right), for each (batch,
+    context).
+
+    The parts sum to the predicted time. A tick in a bar is the physical lower bound of its pass. Returns the
+    figure.
+    """
+    scenario = scenario_of(question)
+    from matplotlib.patches import Patch
+
+    where = list(points)
+    left, right = panels(2, (8.6, 1.5 + 0.17 * PITCH * len(where)))
+    names, same = point_labels(where)
+    visible: set[str] = set()
+    for place, (batch, context) in enumerate(where):
+        for stage, each in stage_passes(scenario, batch, context, gamma).items():
+            visible |= _draw_pass(left, row_of(place, stage), each)
+        prediction = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
+        _draw_per_token(right, place, prediction)
+    _bar_names(left, names, BARS)
+    _bar_names(right, names, ("baseline", "speculating"))
+    left.set_xlabel("one pass, predicted, ms")
+    right.set_xlabel("time per token, predicted, ms")
+    for axes in (left, right):
+        axes.margins(x=0.12)
+        axes.set_xlim(left=0.0)
+    bound = sign("lower bound", color="black", linestyle="none", marker="|", markersize=9)
+    parts = [Patch(color=colour, label=word) for part, (word, colour) in PARTS.items() if part in visible]
+    legend_above(left, 2, [*parts, bound])
+    legend_above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
+    return label(left, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
+
+
+def row_of(place: int, stage: str) -> float:
+    """Row, counted from above, of the bar of a pass, for the point with this number."""
+    return place * PITCH + 1.0 + BARS.index(stage)
+
+
+def seconds_by_part(stage_pass: StagePass) -> dict[str, float]:
+    """Part (`theme.PARTS`) -> seconds of a pass; they sum to its predicted time. Launches are separate from
+    their kinds.
+    """
+    machine = stage_pass.machine
+    empty = machine.time([], 0.0)
+    part_seconds = {}
+    for part in ("linear", "attention", "small", "allreduce"):
+        alone = machine.time([op for op in stage_pass.ops if op.kind == part], 0.0)
+        launches = float(alone.fixed_s) - float(empty.fixed_s)
+        part_seconds[part] = float(alone.predicted_s) - float(empty.predicted_s) - launches
+    return part_seconds | {"fixed": stage_pass.predicted_s - sum(part_seconds.values())}
+
+
+def _draw_pass(axes: Axes, row: float, stage_pass: StagePass) -> set[str]:
+    """The bar of a pass and the tick of its lower bound. Returns the parts that are visible."""
+    seconds = seconds_by_part(stage_pass)
+    _stack(axes, row, {PARTS[part][1]: MS_PER_S * of_part for part, of_part in seconds.items()})
+    bound = MS_PER_S * float(stage_pass.time.lower_s)
+    axes.plot([bound, bound], [row - 0.4, row + 0.4], color="black", linewidth=1.4)
+    return {part for part, of_part in seconds.items() if of_part > 0}
+
+
+def _stack(axes: Axes, row: float, lengths: dict[str, float]) -> None:
+    """One bar of parts, each a colour and its length."""
+    start = 0.0
+    for colour, length in lengths.items():
+        axes.barh(row, length, 0.8, left=start, color=colour, zorder=2)
+        start += length
+
+
+def _draw_per_token(axes: Axes, place: int, p: Prediction) -> None:
+    """The times per token of a point, without and with a draft, and the speedup beside the latter."""
+    stages_s = {"draft": p.gamma * p.draft_s, "verify": p.verify_s, "overhead": p.overhead_s}
+    per_iteration = float(p.tokens_per_iteration)
+    parts = {STAGES[stage]: MS_PER_S * float(s) / per_iteration for stage, s in stages_s.items()}
+    _stack(axes, row_of(place, "baseline"), {STAGES["baseline"]: MS_PER_S * float(p.target_s)})
+    _stack(axes, row_of(place, "draft"), parts)
+    end = (sum(parts.values()), row_of(place, "draft"))
+    axes.annotate(f"{float(p.speedup):.2f}×", end, (4, 0), textcoords="offset points", va="center")
+
+
+def _bar_names(axes: Axes, names: list[str], bars: tuple[str, ...]) -> None:
+    """Labels of the bars, below those of the points."""
+    rows = [place * PITCH + 1.0 + bar for place in range(len(names)) for bar in range(len(bars))]
+    axes.set_yticks(rows, list(bars) * len(names))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False, axis="y")
+    axes.set_ylim(PITCH * len(names) - 0.6, -0.6)
+    for place, name in enumerate(names):
+        axes.annotate(
+            name,
+            (0.0, place * PITCH),
+            (3, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+            fontweight="bold",
+            fontsize=8,
+        )

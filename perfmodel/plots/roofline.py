@@ -1,0 +1,149 @@
+"""A picture of the passes of an iteration under the device's roofline."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from perfmodel.answers.question import Query
+from perfmodel.costs.operation import Op
+from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.costs.roofline import Machine
+from perfmodel.plots.passes import StagePass, stage_passes
+from perfmodel.plots.theme import (
+    DARK,
+    STAGE_NAMES,
+    STAGES,
+    Axes,
+    Figure,
+    caption,
+    figure_of,
+    label,
+    legend_above,
+    panels,
+    scenario_of,
+    sign,
+    styled,
+    tokens,
+)
+from perfmodel.speculation import Scenario
+
+WHOLE = "pass"
+MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), WHOLE: ("whole pass", "o")}
+"""Kind of operation -> its words and its marker."""
+TERA = 1e12
+
+
+class Reached(NamedTuple):
+    """A point under the roofline: FLOPs per byte moved, and TFLOPs per predicted second."""
+
+    intensity: float
+    tera_flops: float
+
+
+@styled
+def roofline(question: Query | Scenario, batch: float, context: float, gamma: int) -> Figure:
+    """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a colour for each
+    pass.
+
+    The lines are the device's limits, one for each peak in use. Points lie below them by the calibrated
+    efficiency of the software. Passes that do not exist (a draft without a model, all but the baseline step
+    at gamma 0) have no points. Returns the figure.
+    """
+    scenario = scenario_of(question)
+    passes = stage_passes(scenario, batch, context, gamma)
+    (axes,) = panels(1, (7.2, 4.2))
+    bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
+    roofs = _roofs(scenario.machine, [op for each in passes.values() for op in each.ops])
+    reached = []
+    names = []
+    for stage, each in passes.items():
+        reached += _draw_points(axes, each, STAGES[stage])
+        words = f"{STAGE_NAMES[stage]}, limited by {LIMITERS[str(each.time.limiter)]}"
+        names.append(sign(words, color=STAGES[stage], linestyle="none", marker="o"))
+    x, y = (np.array(values) for values in zip(*reached, strict=True))
+    low = 0.5 * min(x.min(), 1.0)
+    high = 4.0 * max(x.max(), max(roofs) / bandwidth)
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * max(roofs)))
+    axes.set(xlabel="FLOPs per byte moved", ylabel="TFLOP/s of one device")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    _draw_roofs(axes, bandwidth, roofs)
+    kinds = [sign(word, color=DARK, linestyle="none", marker=marker) for word, marker in MARKERS.values()]
+    legend_above(axes, 2, [*names, *kinds])
+    where = f"batch {batch:g}, context {tokens(context)}"
+    return label(axes, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
+
+
+def _draw_points(axes: Axes, stage_pass: StagePass, colour: str) -> list[Reached]:
+    """Draws the points of a pass, one for each kind of operation that it has; returns them."""
+    reached = []
+    look: dict[str, Any] = {"color": colour, "markersize": 8, "markeredgecolor": "white"}
+    for kind, (_, marker) in MARKERS.items():
+        ops = [op for op in stage_pass.ops if kind in (op.kind, WHOLE)]
+        if not ops:
+            continue
+        seconds = (
+            stage_pass.predicted_s
+            if kind == WHOLE
+            else sum(float(stage_pass.machine.op_predicted_s(op)) for op in ops)
+        )
+        reached.append(_reached(ops, seconds))
+        axes.plot(*reached[-1], marker, **look)
+    return reached
+
+
+def _reached(ops: list[Op], seconds: float) -> Reached:
+    """The point of operations that take this time together."""
+    flops = sum((float(op.cost.flops) for op in ops), start=0.0)
+    moved = sum((float(op.cost.bytes) for op in ops), start=0.0)
+    return Reached(flops / moved, flops / seconds / TERA)
+
+
+def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
+    """Peak in TFLOP/s -> the formats in use that compute at it."""
+    roofs: dict[float, str] = {}
+    for compute in sorted({op.compute for op in ops if float(op.cost.flops) > 0}):
+        peak = machine.gpu.peak_flops(compute) / TERA
+        roofs[peak] = f"{roofs[peak]}, {compute}" if peak in roofs else compute
+    return roofs
+
+
+def _aligned(peak: float, falling: list[float]) -> str:
+    """Where the words of a roof stand: of several, the highest has them above and the lowest below."""
+    if len(falling) > 1 and peak == falling[0]:
+        return "bottom"
+    if len(falling) > 1 and peak == falling[-1]:
+        return "top"
+    return "center"
+
+
+def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
+    """Draws the slope of the bandwidth up to a level for each peak, with labels."""
+    from matplotlib.transforms import offset_copy
+
+    low, high = axes.get_xlim()
+    start = max(low, axes.get_ylim()[0] / bandwidth)
+    falling = sorted(roofs, reverse=True)
+    for peak in falling:
+        roof = np.array([low, peak / bandwidth, high])
+        axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
+        axes.annotate(
+            f"{peak:,.0f} TFLOP/s ({roofs[peak]})\nridge: {peak / bandwidth:.0f} FLOPs/byte",
+            (1.0, peak),
+            (4, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            fontsize=8,
+            va=_aligned(peak, falling),
+        )
+    at = start * (falling[0] / bandwidth / start) ** 0.25
+    axes.text(
+        at,
+        at * bandwidth,
+        f"{1e3 * bandwidth:,.0f} GB/s",
+        fontsize=8,
+        rotation=np.degrees(np.arctan(bandwidth)),
+        rotation_mode="anchor",
+        transform_rotates_text=True,
+        transform=offset_copy(axes.transData, figure_of(axes), -4, 8, units="points"),
+    )
