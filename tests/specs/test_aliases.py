@@ -2,14 +2,18 @@
 refused.
 """
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
 from perfmodel import InputError, whatif
-from perfmodel.specs import files, hub_id, load_gpu, load_model, short_name
+from perfmodel.specs import files, hub_id, load_gpu, load_model, served_id, short_name
 from perfmodel.specs.devices import loading
 from perfmodel.specs.models import names
+from perfmodel.specs.models.loading import named_format
+from tests.specs.configs import TABLE
 
 DEVICES = {
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
@@ -135,11 +139,32 @@ def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kin
         ("llama2-7b", "meta-llama/Llama-2-7b-hf"),  # another spelling of the bundled name
         ("META-LLAMA/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
         ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),  # not listed, but an id as it is
+        ("someone/nemotron-3-super", "someone/nemotron-3-super"),  # sizes are added to short names alone
         ("phi-4-instruct", None),  # whose is not said
     ],
 )
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:
     assert hub_id(name) == served
+
+
+def test_a_typed_id_is_served_as_it_is() -> None:
+    """A short name stands for the model that follows instructions, an id for itself."""
+    assert served_id("llama-3.1-8b") == "meta-llama/Llama-3.1-8B-Instruct"
+    assert served_id("meta-llama/Llama-3.1-8B") == "meta-llama/Llama-3.1-8B"
+
+
+def test_a_folder_is_its_own_id_and_its_name_states_no_format(tmp_path: Path) -> None:
+    folder = tmp_path / "Llama-3.1-8B-FP8"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(TABLE["qwen3-0.6b"]["config"]))
+    assert hub_id(str(folder)) == served_id(str(folder)) == str(folder)
+    assert named_format(str(folder)) is None
+    assert load_model(str(folder)).weights == "bf16"
+
+
+def test_only_an_unlisted_checkpoint_has_its_format_by_name() -> None:
+    assert named_format("casperhansen/llama-3.3-70b-instruct-awq") is None  # listed
+    assert named_format("someone/llama-3.3-70b-instruct-awq") == "awq"
 
 
 def test_dashes_may_be_left_out_where_one_device_is_meant() -> None:

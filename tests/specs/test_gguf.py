@@ -147,6 +147,10 @@ def test_a_bundled_model_is_recognised_and_keeps_the_formats_of_the_file(tmp_pat
     assert model.rope_theta == 1e6
     assert hub_id(path) == "me/Qwen3-0.6B"
     assert model.weights.startswith("q4_k,")
+    del keys["general.base_model.0.repo_url"]  # the name alone, without an owner
+    keys["general.name"] = "Qwen3-0.6B"
+    assert hub_id(written(tmp_path, keys, tensors)) == "Qwen/Qwen3-0.6B"
+    keys["general.name"] = "Mine"
     keys["general.base_model.0.repo_url"] = "https://huggingface.co/Qwen/Qwen3-8B"  # another shape
     other = load_model(written(tmp_path, keys, tensors))
     assert other.name == "mine"

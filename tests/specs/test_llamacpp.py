@@ -65,6 +65,7 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
         ("qwen3:30b", "qwen3-30b-a3b", "q4_k_m"),
         ("gpt-oss:20b", "gpt-oss-20b", "mxfp4_moe"),
         ("gpt-oss:20b-q8_0", "gpt-oss-20b", "q8_0"),
+        ("qwen3:30b-q8_0", "qwen3-30b-a3b", "q8_0"),  # the experts' size is left out
         ("mistral-small3.2:24b", "mistral-small-3.2-24b", "q4_k_m"),
     ],
 )
@@ -76,9 +77,11 @@ def test_a_tag_of_ollama_is_a_model_in_its_mix(tag: str, model: str, mix: str) -
     assert answer.calibration.stack == "llamacpp"
 
 
-def test_a_tag_of_an_unknown_model_is_refused() -> None:
-    with pytest.raises(InputError, match="no model named 'foo-8b'"):
-        load_model("foo:8b")
+@pytest.mark.parametrize("tag", ["foo:8b", "olmoe:1b"])
+def test_a_tag_of_an_unknown_model_is_refused(tag: str) -> None:
+    """olmoe-1b-7b is another size than 1b: only the size of its experts may be left out."""
+    with pytest.raises(InputError, match=f"no model named '{tag.replace(':', '-')}'"):
+        load_model(tag)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,7 @@ def test_a_tag_of_an_unknown_model_is_refused() -> None:
         ("ggml-org/gpt-oss-20b-GGUF", "gpt-oss-20b", "mxfp4_moe", "openai/gpt-oss-20b"),
         ("bartowski/Qwen_Qwen3-8B-GGUF:iq4_xs", "qwen3-8b", "iq4_xs", "Qwen/Qwen3-8B"),
         ("ggml-org/Qwen3-8B-Q8_0-GGUF", "qwen3-8b", "q8_0", "Qwen/Qwen3-8B"),
+        ("ggml-org/Qwen3-8B-Q8_0-GGUF:Q4_K_M", "qwen3-8b", "q4_k_m", "Qwen/Qwen3-8B"),  # the asked one
         ("Llama-3.1-8B-Instruct-GGUF:F16", "llama-3.1-8b", "fp16", "meta-llama/Llama-3.1-8B-Instruct"),
     ],
 )
