@@ -5,9 +5,10 @@ from typing import Any
 
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.by_engine import ENGINES, devices_of, parse_engine
+from perfmodel.specs.calibrations.by_engine import devices_of
+from perfmodel.specs.calibrations.engine_words import ENGINES, parse_engine
 from perfmodel.specs.engines.engines import FittedEngine, engines
-from perfmodel.specs.engines.serving import lender_of
+from perfmodel.specs.engines.stacks import lender_of
 
 
 @dataclass(frozen=True, slots=True)

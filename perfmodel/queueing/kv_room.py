@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Limits
-from perfmodel.specs.calibrations.by_engine import engine_of
-from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs.calibrations.engine_words import engine_of
+from perfmodel.specs.engines.stacks import serving_engines
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 

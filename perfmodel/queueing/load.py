@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array, Floats
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 from perfmodel.uniform import half_width, largest_std
 
 

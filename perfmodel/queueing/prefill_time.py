@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.operations import Array, Floats
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths
-from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE, engine_of
-from perfmodel.specs.engines.serving import PrefixBlocks, serving_engines
+from perfmodel.specs.calibrations.engine_words import DEFAULT_ENGINE, engine_of
+from perfmodel.specs.engines.served_requests import PrefixBlocks
+from perfmodel.specs.engines.stacks import serving_engines
 from perfmodel.speculation.scenario import Scenario
 
 NODES = 16

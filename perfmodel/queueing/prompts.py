@@ -14,10 +14,11 @@ from perfmodel.costs.operation import Op
 from perfmodel.costs.shards import Shard
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats
-from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs.calibrations.engine_words import engine_of
 from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
-from perfmodel.specs.engines.serving import PassOrder, serving_engines
+from perfmodel.specs.engines.served_requests import PassOrder
+from perfmodel.specs.engines.stacks import serving_engines
 from perfmodel.speculation.scenario import Scenario
 
 

@@ -19,7 +19,7 @@ from perfmodel.queueing.request import QueuedRequest
 from perfmodel.queueing.senders import Senders
 from perfmodel.queueing.server import Server
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 
 
 def replay(

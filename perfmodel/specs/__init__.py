@@ -8,17 +8,10 @@ from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcc
 from perfmodel.specs.acceptance.library_row import short_name
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
-from perfmodel.specs.calibrations.by_engine import (
-    ENGINES,
-    LLAMACPP,
-    MLX,
-    calibration_of,
-    devices_of,
-    engine_of,
-    parse_engine,
-)
+from perfmodel.specs.calibrations.by_engine import calibration_of, devices_of
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Constant, Work, interpolated
+from perfmodel.specs.calibrations.engine_words import ENGINES, LLAMACPP, MLX, engine_of, parse_engine
 from perfmodel.specs.calibrations.fit_errors import (
     COVERAGE,
     MAX_LOG_RMS,
@@ -43,8 +36,9 @@ from perfmodel.specs.engines.engines import (
     borrowed_scopes,
     release,
 )
-from perfmodel.specs.engines.serving import Defect, serving_engines
+from perfmodel.specs.engines.served_drafts import Defect
 from perfmodel.specs.engines.source_errors import device_class, source_errors
+from perfmodel.specs.engines.stacks import serving_engines
 from perfmodel.specs.models.components import (
     MLA,
     AttentionHeads,

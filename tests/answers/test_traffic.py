@@ -16,7 +16,7 @@ from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.question import Query, resolve
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import Z
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 from perfmodel.speculation import Acceptance
 from tests.refusals import refused
 

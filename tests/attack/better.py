@@ -13,7 +13,7 @@ import numpy as np
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import ENGINES
+from perfmodel.specs.calibrations.engine_words import ENGINES
 from perfmodel.speculation.iteration import Passes, Times
 from tests.attack import watch
 from tests.attack.cliffs import DRAFTS, sizes

@@ -23,7 +23,7 @@ from perfmodel.queueing.prefix import CachedPrompts, HitLaw, Reuse
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import draw, sharing
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 
 KEPT = Path(__file__).with_name("numbers.json")
 SERVERS = 60

@@ -18,7 +18,7 @@ from perfmodel.specs import (
     read_kernels,
     release,
 )
-from perfmodel.specs.calibrations.by_engine import _distance
+from perfmodel.specs.calibrations.by_engine import distance
 from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.backends import backend_name
 from perfmodel.specs.engines.engines import engines
@@ -92,7 +92,7 @@ def test_every_calibration_is_that_of_its_device_and_engine() -> None:
 
 def test_a_device_of_the_same_vendor_is_nearer() -> None:
     others = (load_gpu(name) for name in ("h200-sxm-141gb", "mi300x-192gb"))
-    assert [_distance(load_gpu("h100-sxm-80gb"), other)[1] for other in others] == [False, True]
+    assert [distance(load_gpu("h100-sxm-80gb"), other).other_vendor for other in others] == [False, True]
 
 
 def test_versions_sort() -> None:

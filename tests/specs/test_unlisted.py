@@ -5,7 +5,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs import load_gpu, load_model, parse_engine
 from perfmodel.specs.boundary.unlisted import unlisted_names
-from perfmodel.specs.engines.serving import programs, stack_titles
+from perfmodel.specs.engines.stacks import programs, stack_titles
 
 
 def test_no_listed_name_is_called_unlisted() -> None:

@@ -18,7 +18,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.occupancy import TINY, prompts_per_pass
 from perfmodel.queueing.served_load import ServedLoad
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 
 Mask = NDArray[np.bool_]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.specs import Z, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
-from perfmodel.specs.engines.serving import untimed_prompts
+from perfmodel.specs.engines.stacks import untimed_prompts
 from perfmodel.speculation import Scenario
 
 

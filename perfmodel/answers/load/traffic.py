@@ -31,7 +31,7 @@ from perfmodel.errors import library
 from perfmodel.queueing.acceptance_spread import possible_spread
 from perfmodel.queueing.policies import Choice, Replica, in_words
 from perfmodel.specs import engine_of
-from perfmodel.specs.engines.serving import untimed_prompts
+from perfmodel.specs.engines.stacks import untimed_prompts
 from perfmodel.speculation import Acceptance, KVCapacity, kv_cache_of
 
 if TYPE_CHECKING:

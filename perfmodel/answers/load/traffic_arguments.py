@@ -25,7 +25,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.parse import parse_switch, parse_text
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.queueing.trace import LONGEST
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 from perfmodel.uniform import largest_std
 

@@ -14,7 +14,8 @@ from perfmodel.answers.question.named import engine_named
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import PrefixSettings, Reuse
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
-from perfmodel.specs.engines.serving import PassOrder, ServingEngine
+from perfmodel.specs.engines.served_requests import PassOrder
+from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.speculation.accounts.of_engine import account_of
 

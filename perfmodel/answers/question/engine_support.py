@@ -20,7 +20,8 @@ from perfmodel.specs import (
     serving_engines,
     short_name,
 )
-from perfmodel.specs.engines.serving import ServedDraft, ServingEngine
+from perfmodel.specs.engines.served_drafts import ServedDraft
+from perfmodel.specs.engines.serving import ServingEngine
 
 ORDER = ("mtp", "eagle3", "dflash", "dflash2", "dspark")
 """Preference among published drafts: first those that come with the target, then separate heads, then other

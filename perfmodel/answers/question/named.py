@@ -18,7 +18,7 @@ from perfmodel.specs import (
     precision_of,
     serving_engines,
 )
-from perfmodel.specs.calibrations.by_engine import usual_engine
+from perfmodel.specs.calibrations.engine_words import usual_engine
 from perfmodel.specs.models.checkpoints import main_format
 from perfmodel.specs.models.conversions import CONVERSIONS, Conversion
 from perfmodel.specs.models.ggml import of_mix

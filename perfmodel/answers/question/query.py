@@ -10,7 +10,7 @@ from perfmodel.answers.readers import MaybeReal, MaybeWhole, Real, Whole, whole
 from perfmodel.errors import InputError
 from perfmodel.parse import items
 from perfmodel.specs import ENGINES, parse_engine
-from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
+from perfmodel.specs.calibrations.engine_words import DEFAULT_ENGINE
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,

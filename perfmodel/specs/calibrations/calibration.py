@@ -3,6 +3,7 @@ error.
 """
 
 import datetime
+from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, get_type_hints
 
 import numpy as np
@@ -245,18 +246,20 @@ class Calibration(EngineConstants):
         """The relation of the measured rows to a model on a device: see `fits.Relation`."""
         if self.constants_of and self.gpu is not None:
             return _of_another_device(self.gpu, gpu)
-        known = self.measured_models if quantity == "target_s" else self.speculating_models
+        is_step = quantity == "target_s"
+        measured: Collection[str] = self.measured_models if is_step else self.speculating_models
         if self.gpu is not None and self.gpu != gpu.name:
-            engine = engines().engines.get(self.stack)
-            rows = {} if engine is None else engine.measured if quantity == "target_s" else engine.speculating
+            rows = _models_by_device(self.stack, is_step)
             if gpu.name not in rows:
                 return _of_another_device(self.gpu, gpu)
-            known = rows[gpu.name]
-        if model not in known:
-            return "model" if known else "gpu"
-        if release(self.version)[:2] in {release(v)[:2] for v in self.versions}:
-            return "seen"
-        return "version"
+            measured = rows[gpu.name]
+        if model not in measured:
+            return "model" if measured else "gpu"
+        return "seen" if self._is_fitted_minor_version() else "version"
+
+    def _is_fitted_minor_version(self) -> bool:
+        """Whether the fit has rows of this version, whatever its patch number."""
+        return release(self.version)[:2] in {release(version)[:2] for version in self.versions}
 
     def unseen_log_error(self, context: Floats, tokens: Floats) -> Floats:
         """Additional error of the ratio of an iteration to a step, for a context or a number of verified
@@ -285,15 +288,25 @@ class Calibration(EngineConstants):
     def __post_init__(self) -> None:
         for name, constant in CONSTANTS.items():
             constant.check(name, getattr(self, name))
-        for name, constant in CONSTANTS.items() if self.kind == "ideal" else ():
+        if self.kind == "ideal":
+            self._check_ideal()
+        if self.fit is not None:
+            self._check_fitted(self.fit)
+
+    def _check_ideal(self) -> None:
+        """Raises ValueError where a constant is off its ideal value, or where the file states an error."""
+        for name, constant in CONSTANTS.items():
             given = getattr(self, name)
             if name not in self.absent and any(value != constant.ideal for value in given.numbers()):
                 raise ValueError(f"{name} must be {constant.ideal:g} where kind is ideal")
             if getattr(given, "stderr", None):
                 raise ValueError(f"{name} must have no stderr where kind is ideal")
-        if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error):
+        if self.fit or self.observed_error or self.transfer_error:
             raise ValueError("fit and errors must be left out where kind is ideal")
-        for name in self.fit.parameters if self.fit else ():
+
+    def _check_fitted(self, fit: StatedFit) -> None:
+        """Raises ValueError for a parameter of the fit that is no constant with an error of its own."""
+        for name in fit.parameters:
             fitted = getattr(self, name, None)
             if not isinstance(fitted, Constant) or fitted.stderr is None:
                 raise ValueError(f"fit: parameter {name} must be a constant of this file with a stderr")
@@ -305,6 +318,16 @@ CONSTANTS: dict[str, Declared] = {
     if isinstance(getattr(stated, "__metadata__", (None,))[0], Declared)
 }
 """Name -> declaration of every constant, in the order of the files."""
+
+
+def _models_by_device(engine: str, steps: bool) -> Mapping[str, Collection[str]]:
+    """Device -> the models whose steps, or whose iterations with a draft, an engine served there; empty for
+    a research stack.
+    """
+    fitted = engines().engines.get(engine)
+    if fitted is None:
+        return {}
+    return fitted.measured if steps else fitted.speculating
 
 
 def _of_another_device(kernels_gpu: str, gpu: GPUSpec) -> Relation:

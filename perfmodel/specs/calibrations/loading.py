@@ -10,8 +10,13 @@ from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.calibrations.constants import AllReduce, Constant
-from perfmodel.specs.engines.engines import architecture_of, engines, part_of
-from perfmodel.specs.engines.serving import lender_of, serving_engines
+from perfmodel.specs.engines.engines import Stated, architecture_of, engines, part_of
+from perfmodel.specs.engines.stacks import lender_of, serving_engines
+
+OF_ENGINE = ("errors", "versions", "drafts", "longest_tokens", "widest_tokens")
+"""Fields of `FittedEngine` that a calibration takes over."""
+OF_ALL_ENGINES = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context", "unseen_width")
+"""Fields of `Engines` that it takes over."""
 
 
 def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
@@ -31,29 +36,36 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     borrows = lender != kernels.stack
     places = source.places()
     chosen = source.chosen(lender, architecture_of(kernels.gpu))
-    update: dict[str, Any] = {name: places[at].on(getattr(kernels, name)) for name, at in chosen.items()}
+    constants: dict[str, Any] = {name: places[at].on(getattr(kernels, name)) for name, at in chosen.items()}
     newest = serving_engines()[kernels.stack].newest if borrows else engine.versions[-1]
     fitted_version = engine.versions[-1] if borrows else version or newest
-    own = source.drifted(lender, fitted_version, architecture_of(kernels.gpu))
-    for name, factor in (*source.drifted(lender, fitted_version).items(), *own.items()):
-        base = update.get(name, getattr(kernels, name))
-        error = math.hypot((base.stderr or 0.0) * factor.value, base.value * factor.stderr)
-        update[name] = Constant(value=base.value * factor.value, stderr=error, source=factor.source)
+    for drift in (
+        source.drifted(lender, fitted_version),
+        source.drifted(lender, fitted_version, architecture_of(kernels.gpu)),
+    ):
+        for name, factor in drift.items():
+            constants[name] = _multiplied(constants.get(name, getattr(kernels, name)), factor)
     measured = () if borrows else engine.measured.get(kernels.gpu, ())
-    update |= {
-        "kind": "fitted" if measured else "kernels",
-        "constants_of": lender if borrows else "",
-        "version": version or newest,
-        "measured_models": measured,
-        "speculating_models": () if borrows else engine.speculating.get(kernels.gpu, ()),
-        "fit": part_of(source.fit, chosen),
-    }
-    of_engine = ("errors", "versions", "drafts", "longest_tokens", "widest_tokens")
-    of_all = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context", "unseen_width")
-    update |= {name: getattr(engine, name) for name in of_engine} | {
-        name: getattr(source, name) for name in of_all
-    }
-    return kernels.replace(**update)
+    speculating = () if borrows else engine.speculating.get(kernels.gpu, ())
+    return kernels.replace(
+        kind="fitted" if measured else "kernels",
+        constants_of=lender if borrows else "",
+        version=version or newest,
+        measured_models=measured,
+        speculating_models=speculating,
+        fit=part_of(source.fit, chosen),
+        **constants,
+        **{name: getattr(engine, name) for name in OF_ENGINE},
+        **{name: getattr(source, name) for name in OF_ALL_ENGINES},
+    )
+
+
+def _multiplied(constant: Constant, factor: Stated) -> Constant:
+    """A constant times a factor, both with independent standard errors; its source is the factor's."""
+    of_constant = (constant.stderr or 0.0) * factor.value
+    of_factor = constant.value * factor.stderr
+    error = math.hypot(of_constant, of_factor)
+    return Constant(value=constant.value * factor.value, stderr=error, source=factor.source)
 
 
 @cache

@@ -5,7 +5,8 @@ from functools import cache
 from perfmodel.errors import unknown_name
 from perfmodel.operations import Head
 from perfmodel.specs.engines.attention import EngineAttention
-from perfmodel.specs.engines.serving import ResearchStack, ServingEngine, serving_engines, stack_files
+from perfmodel.specs.engines.serving import ResearchStack, ServingEngine
+from perfmodel.specs.engines.stacks import serving_engines, stack_files
 
 
 @cache

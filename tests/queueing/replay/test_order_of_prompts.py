@@ -9,7 +9,7 @@ from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Limits
 from perfmodel.queueing.prefill_time import PrefillTime
 from perfmodel.queueing.replay import replay
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 from tests.queueing.replay.servers import LENGTHS, server
 
 

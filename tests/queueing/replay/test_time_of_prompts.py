@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfmodel.queueing.prefill_time import PrefillTime
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.served_requests import PassOrder
 from tests.queueing.replay.servers import PREFILL
 
 

@@ -13,7 +13,7 @@ from perfmodel.drafts.base import Draft
 from perfmodel.operations import Array
 from perfmodel.specs import engine_attention, serving_engines
 from perfmodel.specs.engines.attention import Backend
-from perfmodel.specs.engines.serving import ServedDraft
+from perfmodel.specs.engines.served_drafts import ServedDraft
 from perfmodel.specs.models.checkpoint_rows import Checkpoint
 from perfmodel.speculation import Scenario, memory_of
 from perfmodel.speculation.confidence import Stop

@@ -1,0 +1,84 @@
+"""The words of ``--engine``: as a question spells them, what they stand for where none is given, and the one
+of a calibration.
+"""
+
+import re
+from typing import Any
+
+from perfmodel.errors import refuse, unknown_name
+from perfmodel.parse import parse_text
+from perfmodel.specs.boundary.files import spelling
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.engines.engines import BUILD, DRIFT, engines, release
+from perfmodel.specs.engines.stacks import programs, serving_engines, stack_titles
+
+ENGINES = stack_titles()
+"""Word of `--engine` -> its title."""
+DEFAULT_ENGINE = "vllm"
+"""The engine of a question that names none."""
+LLAMACPP = "llamacpp"
+"""The engine for GGUF files, and for devices of the vendors in `LLAMACPP_VENDORS`."""
+MLX = "mlx"
+"""The engine for weights in MLX's words on devices of `LLAMACPP_VENDORS`."""
+LLAMACPP_VENDORS = ("Apple",)
+"""Vendors whose devices `DEFAULT_ENGINE` does not support."""
+
+
+def parse_engine(given: Any, flag: str = "--engine") -> str:
+    """Reads ``vllm``, or with the version of a serving engine ``vllm@0.20.1``, ``llamacpp@b10451``. An
+    engine's title, and the name of a program that runs it, are read as its word. Raises InputError.
+    """
+    named, at, version = parse_text(given, flag).partition(DRIFT)
+    word = _word(named, flag)
+    if at:
+        _check_version(word, version, flag)
+    return f"{word}{at}{version}"
+
+
+def _word(named: str, flag: str) -> str:
+    """The word of a title or of a program. Raises InputError for an unknown one."""
+    titles = {title.casefold(): word for word, title in ENGINES.items()}
+    word = titles.get(named.casefold(), named)
+    if word in ENGINES:
+        return word
+    if spelling(named) in programs():
+        return programs()[spelling(named)]
+    from perfmodel.specs.boundary.unlisted import (  # only a refusal needs it
+        refuse_unlisted,
+        unlisted_names,
+    )
+
+    refuse_unlisted(flag, named, unlisted_names().engines)
+    raise unknown_name(flag, "engine", named, ENGINES)
+
+
+def _check_version(word: str, version: str, flag: str) -> None:
+    """Raises InputError for a version that this engine cannot have."""
+    served = serving_engines().get(word)
+    text = f"{word}{DRIFT}{version}"
+    if served is not None and served.numbers_builds:
+        if not BUILD.fullmatch(version):
+            raise refuse(flag, None, f"{word}, or a build of it, {word}{DRIFT}bNNNN", text)
+    elif served is None or not release(version):
+        fitted = "; ".join(f"{name}: {', '.join(e.versions)}" for name, e in engines().engines.items())
+        raise refuse(flag, None, f"ENGINE{DRIFT}VERSION of a serving engine (fitted: {fitted})", text)
+
+
+def usual_engine(gpu: GPUSpec, gguf: bool, mlx: bool) -> str:
+    """The engine of a question that names none. gguf, mlx: see `calibration_of`."""
+    if mlx and gpu.vendor in LLAMACPP_VENDORS:
+        return MLX
+    alone = gguf or gpu.vendor in LLAMACPP_VENDORS or bool(gpu.in_turn)
+    return LLAMACPP if alone else DEFAULT_ENGINE
+
+
+def engine_of(calibration: Calibration) -> str | None:
+    """Word of the engine of a calibration, whose stack starts with its word or its title
+    (``llama.cpp-b10624``); None if it is of no engine (literature, ideal).
+    """
+    first = re.split("[- ]", calibration.stack)[0]
+    by_title = {title.lower(): word for word, title in ENGINES.items()}
+    if calibration.stack in ENGINES:
+        return calibration.stack
+    return first if first in ENGINES else by_title.get(first)

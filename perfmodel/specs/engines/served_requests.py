@@ -1,0 +1,114 @@
+"""How an engine serves requests, as its file states it: seats, the order of passes, and its cache."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from perfmodel.specs.boundary.frozen import Frozen, Positive, Share, Text
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.engines.engines import release, since
+
+
+class LargeSeats(Frozen):
+    """The default number of concurrent requests on devices with much memory, from a version on.
+
+    but: word in the names of devices that never get it.
+    """
+
+    seats: Positive
+    from_bytes: Annotated[float, Meta(gt=0)]
+    since: str
+    but: Annotated[str, Meta(min_length=1)]
+
+    def apply(self, version: str, gpu: GPUSpec) -> bool:
+        """Whether a version has this default on a device; an empty version is the newest."""
+        is_large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes
+        is_new = not version or release(version) >= release(self.since)
+        return is_large and is_new and self.but not in gpu.name
+
+
+class Seats(Frozen):
+    """Default number of concurrent requests of an engine. large: another default of some devices. drafting:
+    of all groups of a server that drafts, if that is another number.
+    """
+
+    usual: Positive
+    large: LargeSeats | None = None
+    drafting: Positive | None = None
+    source: Text
+
+    def of(self, version: str, gpu: GPUSpec) -> int:
+        """The number on one device without a draft. version: empty for the newest."""
+        if self.large is not None and self.large.apply(version, gpu):
+            return self.large.seats
+        return self.usual
+
+
+class PassOrder(StrEnum):
+    """How prompts and decoding requests share the passes of a server.
+
+    mixed: a pass runs all decoding requests and as many prompt tokens as its budget leaves. alternating:
+    prompts have passes of their own, each followed by one that decodes. prompts_first: prompts have passes
+    of their own, and nothing decodes until all that fit are read.
+    """
+
+    MIXED = "mixed"
+    ALTERNATING = "alternating"
+    PROMPTS_FIRST = "prompts_first"
+
+
+class Scheduler(Frozen):
+    """An engine's order of passes: version from which on it is the default -> order."""
+
+    passes: dict[str, PassOrder]
+    source: Text
+
+    def order(self, version: str) -> PassOrder:
+        """The default of a version; of the newest if it is empty."""
+        return since(self.passes, version)
+
+
+class DraftedSlots(Frozen):
+    """Tokens of cache that a running request holds for each token that it drafts: version from which on ->
+    their number.
+    """
+
+    tokens: dict[str, Annotated[int, Meta(ge=0)]]
+    source: Text
+
+    def of(self, version: str) -> int:
+        """The number of a version; of the newest if it is empty."""
+        return since(self.tokens, version)
+
+
+class ReservedOutput(Frozen):
+    """Room for tokens still to come that an engine keeps free when a request enters. share: of the tokens
+    that running requests have still to produce; the new request's own output counts whole. most: the share
+    with the most conservative setting.
+    """
+
+    share: Share
+    most: Share
+    source: Text
+
+    def at(self, conservativeness: float) -> float:
+        """The share with a setting that multiplies the default one."""
+        return min(conservativeness * self.share, self.most)
+
+
+class PrefixBlocks(Frozen):
+    """Blocks of an engine's prefix cache. block: tokens of one.
+
+    drops: whether the last block of each hit is computed again for a draft that starts from the target's
+    hidden states (`Draft.starts_from_features`). keeps: the option that prevents this. raised: whether a
+    model with recurrent layers gets larger blocks, such that the page of an attention layer holds one
+    recurrent state. latent: `block` of such a model, at least, if its attention layers are MLA.
+    """
+
+    block: Annotated[int, Meta(ge=1)]
+    source: Text
+    drops: bool = False
+    keeps: str = ""
+    raised: bool = False
+    latent: Annotated[int, Meta(ge=1)] = 1

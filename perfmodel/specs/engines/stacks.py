@@ -1,0 +1,86 @@
+"""The words of ``--engine`` and their files, ``hardware/engines/<word>.yaml``. A new engine is a new file."""
+
+import re
+from functools import cache
+
+from perfmodel.errors import InputError
+from perfmodel.reading import read_text
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.strict_yaml import read_yaml
+from perfmodel.specs.engines.engines import engines
+from perfmodel.specs.engines.serving import LAST, ResearchStack, ServingEngine
+
+FOLDER = "engines"
+_HEAD = re.compile(r"^(?:title|order): .*", re.MULTILINE)
+
+
+@cache
+def stack_titles() -> dict[str, str]:
+    """Word of ``--engine`` -> title, in the order of lists.
+
+    Only two lines of each file are parsed, because a command line's help needs no more.
+    """
+    folder = files.data_directory(FOLDER)
+    stacks = {}
+    for word in files.bundled_names(FOLDER):
+        lines = _HEAD.findall(read_text(folder / f"{word}.yaml", files.MAX_FILE_BYTES))
+        stacks[word] = read_yaml("\n".join(lines)) or {}
+    ordered = sorted(stacks, key=lambda word: stacks[word].get("order", LAST))
+    return {word: stacks[word].get("title", word) for word in ordered}
+
+
+@cache
+def stack_files() -> dict[str, ServingEngine | ResearchStack]:
+    """Word of ``--engine`` -> its file, in the order of lists."""
+    stacks = {word: _read(word) for word in files.bundled_names(FOLDER)}
+    return dict(sorted(stacks.items(), key=lambda item: item[1].order))
+
+
+def _read(word: str) -> ServingEngine | ResearchStack:
+    """The file of a word of ``--engine``. Raises InputError naming file and key."""
+    path = files.data_directory(FOLDER) / f"{word}.yaml"
+    data = files.read_mapping(path)
+    if "research" in data:
+        return files.parse(ResearchStack, data, str(path))
+    return files.parse(ServingEngine, data, str(path))
+
+
+def untimed_prompts(word: str | None) -> str:
+    """What is known of the time of an engine's prompts, if none were fitted; empty if some were, or without
+    an engine.
+    """
+    engine = serving_engines().get(word or "")
+    return "" if engine is None else engine.untimed_prompts
+
+
+@cache
+def programs() -> dict[str, str]:
+    """Name of each program that runs an engine -> the engine's word."""
+    return {name: word for word, engine in serving_engines().items() for name in engine.programs}
+
+
+@cache
+def serving_engines() -> dict[str, ServingEngine]:
+    """Word of ``--engine`` -> what is known of it, in the order of lists; without research stacks."""
+    return {word: stack for word, stack in stack_files().items() if isinstance(stack, ServingEngine)}
+
+
+def lender_of(word: str) -> str | None:
+    """The engine whose fitted constants an engine uses: itself, or the one that its file names; None for a
+    research stack.
+
+    Raises InputError for a serving engine that has no constants and borrows none.
+    """
+    fitted = engines().engines
+    if word in fitted:
+        return word
+    if word not in serving_engines():
+        return None
+    lender = serving_engines()[word].constants_of
+    if lender in fitted:
+        return lender
+    reason = "its file names no other engine" if lender is None else f"nor has {lender}, which its file names"
+    raise InputError(
+        f"--engine: {word} has no fitted constants ({reason}): to answer with those of another engine, "
+        f"hardware/{FOLDER}/{word}.yaml must name it, constants_of: one of {', '.join(fitted)}"
+    )
