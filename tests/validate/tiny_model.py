@@ -11,6 +11,7 @@ WORDS = TEXT.split(" ")
 BOS = 0
 EOS = 1
 UNKNOWN = 2
+"""The token of words that the vocabulary lacks, and a wrong end of texts in config.json."""
 CHAT = "{{ bos_token }}{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} {% endfor %}you :"
 SHAPE = (
     "model_type hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads "
@@ -44,7 +45,7 @@ def configuration(spec: ModelSpec) -> dict[str, object]:
     return {"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", **shape}
 
 
-def save_tensors(model: Any) -> dict[str, Any]:
+def hugging_face_tensors(model: Any) -> dict[str, Any]:
     """The tensors of a whole decoder model by Hugging Face name (no tensor parallelism)."""
     import torch
 
@@ -76,10 +77,11 @@ def write_folder(path: Path, model: Any, shards: int = 1) -> Path:
     """
     assert model.spec.vocab_size == 61
     _write_tokenizer(path)
+    # generation_config.json has the token that ends a text; the other one here shows that it is read
     shape = configuration(model.spec) | {"bos_token_id": BOS, "eos_token_id": UNKNOWN}
     (path / "config.json").write_text(json.dumps(shape))
     (path / "generation_config.json").write_text(json.dumps({"bos_token_id": BOS, "eos_token_id": [EOS]}))
-    _write_weights(path, save_tensors(model), shards)
+    _write_weights(path, hugging_face_tensors(model), shards)
     return path
 
 

@@ -115,10 +115,23 @@ _PIECEWISE = (
     "passes of draft models and verifications in pieces of CUDA graphs, about 0.28 ms a layer: "
     "local-inference-lab/rtx6kpro (Qwen3.5-397B, FlashInfer)"
 )
+_SGLANG_0_5_15 = "11 steps of Qwen3.5 (35B and 397B) on B200 and B300, sgl-cookbook of SGLang 0.5.15"
 _STATE_VERIFY_S = 5.5e-5
 """Time of a recurrent layer for several query tokens, one after the other, on devices without own rows."""
 _SM120_STATE_VERIFY_S = 8e-5
 """The same on devices of compute capability 12."""
+
+
+def _of_h20(board: str) -> tuple[PlacedConstant, ...]:
+    """Constants of GEMMs on an H20, whose two boards differ in memory alone."""
+    source = f"20 steps of {QWEN}; alibaba/InferSim@f2293dab bench_data/gemm/h20: 0.37 to 0.40 of 4 TB/s"
+    return (
+        PlacedConstant(f"{board}.gemm_factor", 0.383, 0.1, True, source, elsewhere=0.39),
+        PlacedConstant(f"{board}.gemm_factor_fp8", 1.22, 0.1, True, source),
+        PlacedConstant(f"{board}.gemm_flops_factor", 3.2, 0.1, source=source, elsewhere=2.56),
+    )
+
+
 PUBLIC = (
     PlacedConstant("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
     PlacedConstant("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
@@ -191,77 +204,47 @@ PUBLIC = (
         "48 ratios of six models with EAGLE-3 on H200, sgl-project/SpecForge@a6b6b023 (dashboard); "
         "a model left out is 7 % off on average",
     ),
-    *(
-        PlacedConstant(place, value, spread, source=source, elsewhere=elsewhere)
-        for place, value, spread, elsewhere, source in (
-            (
-                "all.block_bandwidth",
-                1.3,
-                0.35,
-                1.0,
-                "one block of Triton, over bandwidth per multiprocessor: vllm#58156 (2.8), #51995 (0.6)",
-            ),
-            (
-                "sglang.sm120.block_bandwidth",
-                0.88,
-                0.2,
-                1.0,
-                "local-inference-lab/rtx6kpro, Qwen3.5-397B on RTX PRO 6000 with Triton: 7.7 ns a token for 8"
-                " pieces of 512 bytes",
-            ),
-            (
-                "all.shared_allreduce_s",
-                4.2e-5,
-                0.1,
-                4.2e-5,
-                "NCCL without NVLink, messages of 8 B to 10 KB: RTX 5070 Ti 39, RTX 4090 42, RTX 6000D 45 us",
-            ),
-            (
-                "rtx-5090-32gb.shared_allreduce_s",
-                1.8e-5,
-                0.2,
-                4.2e-5,
-                "noonghunna/club-3090 (paulp83): two RTX 5090 on a desktop with PCIe 5",
-            ),
-            (
-                "all.shared_allreduce_byte_s",
-                5.2e-10,
-                1.0,
-                5.2e-10,
-                "RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB",
-            ),
-        )
+    PlacedConstant(
+        "all.block_bandwidth",
+        1.3,
+        0.35,
+        source="one block of Triton, over bandwidth per multiprocessor: vllm#58156 (2.8), #51995 (0.6)",
+        elsewhere=1.0,
     ),
-    *(
-        PlacedConstant(
-            f"{board}.{name}",
-            value,
-            spread,
-            name != "gemm_flops_factor",
-            f"20 steps of {QWEN}; alibaba/InferSim@f2293dab bench_data/gemm/h20: 0.37 to 0.40 of 4 TB/s",
-            elsewhere,
-        )
-        for board in ("h20-sxm-96gb", "h20-sxm-141gb")
-        for name, value, spread, elsewhere in (
-            ("gemm_factor", 0.383, 0.1, 0.39),
-            ("gemm_factor_fp8", 1.22, 0.1, 0.0),
-            ("gemm_flops_factor", 3.2, 0.1, 2.56),
-        )
+    PlacedConstant(
+        "sglang.sm120.block_bandwidth",
+        0.88,
+        0.2,
+        source="local-inference-lab/rtx6kpro, Qwen3.5-397B on RTX PRO 6000 with Triton: 7.7 ns a token for 8"
+        " pieces of 512 bytes",
+        elsewhere=1.0,
     ),
-    *(
-        PlacedConstant(
-            f"sglang@0.5.15.{name}",
-            value,
-            spread,
-            True,
-            "11 steps of Qwen3.5 (35B and 397B) on B200 and B300, sgl-cookbook of SGLang 0.5.15",
-        )
-        for name, value, spread in (
-            ("state_layer_s", 0.24, 0.7),
-            ("gemm_fixed_s", 0.62, 0.3),
-            ("quantise_s", 0.57, 0.4),
-        )
+    PlacedConstant(
+        "all.shared_allreduce_s",
+        4.2e-5,
+        0.1,
+        source="NCCL without NVLink, messages of 8 B to 10 KB: RTX 5070 Ti 39, RTX 4090 42, RTX 6000D 45 us",
+        elsewhere=4.2e-5,
     ),
+    PlacedConstant(
+        "rtx-5090-32gb.shared_allreduce_s",
+        1.8e-5,
+        0.2,
+        source="noonghunna/club-3090 (paulp83): two RTX 5090 on a desktop with PCIe 5",
+        elsewhere=4.2e-5,
+    ),
+    PlacedConstant(
+        "all.shared_allreduce_byte_s",
+        5.2e-10,
+        1.0,
+        source="RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB",
+        elsewhere=5.2e-10,
+    ),
+    *_of_h20("h20-sxm-96gb"),
+    *_of_h20("h20-sxm-141gb"),
+    PlacedConstant("sglang@0.5.15.state_layer_s", 0.24, 0.7, True, _SGLANG_0_5_15),
+    PlacedConstant("sglang@0.5.15.gemm_fixed_s", 0.62, 0.3, True, _SGLANG_0_5_15),
+    PlacedConstant("sglang@0.5.15.quantise_s", 0.57, 0.4, True, _SGLANG_0_5_15),
     PlacedConstant("vllm@0.19/hopper.attention_bandwidth_fraction", 1.12, 0.1, True, _FA3),
     PlacedConstant("vllm@0.19/hopper.attention_bandwidth_fraction_fp8", 1.6, 0.2, True, _FA3),
     PlacedConstant(
@@ -281,20 +264,15 @@ PUBLIC = (
     ),
     PlacedConstant("rdna4.uncut_bandwidth", 0.31, 0.35, source=_UNCUT_RDNA, elsewhere=0.34),
     PlacedConstant("sglang.cdna3.gemm_flops_factor", 0.281, 0.39, source=_CDNA3, elsewhere=_CDNA3_PEAK),
-    *(
-        PlacedConstant(f"{scope}.{name}", value, spread, True, _CDNA3)
-        for scope, name, value, spread in (
-            ("sglang.cdna3", "small_kernel_s", 3.5, 0.65),
-            ("sglang.cdna3", "quantise_s", 11.3, 0.53),
-            ("sglang.cdna3", "expert_factor", 1.85, 0.16),
-            ("sglang.cdna3", "latent_layer_s", 0.974, 1.0),
-            ("sglang.cdna3", "attention_bandwidth_fraction", 0.534, 0.2),
-            ("sglang@0.5.12/cdna3", "small_kernel_s", 2.3, 0.3),
-            ("sglang@0.5.12/cdna3", "quantise_s", 0.132, 0.39),
-            ("sglang@0.5.12/cdna3", "expert_factor", 0.844, 0.21),
-            ("sglang@0.5.12/cdna3", "latent_layer_s", 0.384, 0.5),
-        )
-    ),
+    PlacedConstant("sglang.cdna3.small_kernel_s", 3.5, 0.65, True, _CDNA3),
+    PlacedConstant("sglang.cdna3.quantise_s", 11.3, 0.53, True, _CDNA3),
+    PlacedConstant("sglang.cdna3.expert_factor", 1.85, 0.16, True, _CDNA3),
+    PlacedConstant("sglang.cdna3.latent_layer_s", 0.974, 1.0, True, _CDNA3),
+    PlacedConstant("sglang.cdna3.attention_bandwidth_fraction", 0.534, 0.2, True, _CDNA3),
+    PlacedConstant("sglang@0.5.12/cdna3.small_kernel_s", 2.3, 0.3, True, _CDNA3),
+    PlacedConstant("sglang@0.5.12/cdna3.quantise_s", 0.132, 0.39, True, _CDNA3),
+    PlacedConstant("sglang@0.5.12/cdna3.expert_factor", 0.844, 0.21, True, _CDNA3),
+    PlacedConstant("sglang@0.5.12/cdna3.latent_layer_s", 0.384, 0.5, True, _CDNA3),
 )
 """Constants that the fitted rows do not determine. They are set from public runs, each with its source."""
 _COOKBOOK = "sgl-project/sgl-cookbook@7b5bd9c0: 14 steps of 6 models on B200, H100 and H200 under plain flags"

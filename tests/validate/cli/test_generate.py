@@ -19,7 +19,7 @@ from perfmodel.validate.decoder import Generation, Model, Request, kv
 from perfmodel.validate.harness.estimate import predicted_times
 from perfmodel.validate.harness.side_by_side import TimedRun
 from tests.refusals import refused
-from tests.validate.tiny_model import configuration, save_tensors, tiny_spec
+from tests.validate.tiny_model import configuration, hugging_face_tensors, tiny_spec
 
 app = verbs.commands["generate"]
 SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2"]
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., M
     path = tmp_path_factory.mktemp("model")
     model = make_model(vocab_size=256)
     (path / "config.json").write_text(json.dumps(configuration(model.spec)))
-    save_file(save_tensors(model), path / "model.safetensors")
+    save_file(hugging_face_tensors(model), path / "model.safetensors")
     return str(path)
 
 

@@ -15,7 +15,7 @@ from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import Model, Request, load, make_decoder
 from tests.refusals import refused
 from tests.validate.decoder.methods import PUBLISHED
-from tests.validate.tiny_model import configuration, save_tensors, tiny_spec
+from tests.validate.tiny_model import configuration, hugging_face_tensors, tiny_spec
 
 CPU = torch.device("cpu")
 
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def folder(tmp_path: Path, target: Model) -> Path:
     (tmp_path / "config.json").write_text(json.dumps(configuration(target.spec)))
-    save_file(save_tensors(target), tmp_path / "model.safetensors")
+    save_file(hugging_face_tensors(target), tmp_path / "model.safetensors")
     return tmp_path
 
 
