@@ -125,3 +125,11 @@ def test_end_tokens(tmp_path, given, wanted) -> None:
     else:
         assert end_tokens(tmp_path) == wanted
     assert end_tokens(None) == ()
+
+
+def test_the_end_of_texts_is_that_of_the_file_about_generation(tmp_path) -> None:
+    """Also if it names none, as transformers reads it."""
+    (tmp_path / "config.json").write_text('{"eos_token_id": 3}')
+    for stated, ends in (('{"eos_token_id": [4, 5]}', (4, 5)), ("{}", ())):
+        (tmp_path / "generation_config.json").write_text(stated)
+        assert end_tokens(tmp_path) == ends
