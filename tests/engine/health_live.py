@@ -19,7 +19,7 @@ from pathlib import Path
 
 from perfmodel.cli import run as perfmodel
 from tests.engine.install import main as install
-from tests.engine.live import bench, device, spelled
+from tests.engine.live_runs import bench, device, spelled
 from tests.engine.servers import started
 
 GAMMA = 3

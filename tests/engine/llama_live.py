@@ -22,7 +22,8 @@ from perfmodel.validate.engine.calibrate import calibrate, lines
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.timing import GivenFacts, Timing
-from tests.engine.live import BASE, QUIET_LOAD, ROOT, is_held_out, judge
+from tests.engine.held_out import BASE, QUIET_LOAD, is_held_out, judge
+from tests.engine.live import ROOT
 from tests.engine.llama_lines import main as take_lines
 from tests.engine.llama_tiny import FIRST, successors
 from tests.engine.servers import started
