@@ -2,7 +2,7 @@
 
 import math
 
-from perfmodel.costs.kinds.messages import AllReduceOp, ExchangeOp, StageSendOp
+from perfmodel.costs.kinds.messages import AllReduceOp, ExchangeOp, LogitsGatherOp, StageSendOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.shards import Shard
 from perfmodel.operations import Cost, Floats
@@ -44,6 +44,15 @@ def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
             sums = _all_reduce("qk norm sums", layers, attends, tokens * 8.0)
             ops.append(sums.replace(norms=layers))
     return ops
+
+
+def gathered_logits(shard: Shard, rows: Floats) -> list[Op]:
+    """The all-gather of the logits of these rows, if the engine does one."""
+    if not shard.gathers_logits:
+        return []
+    logits_bytes = rows * (shard.model.vocab_size * shard.precision.activation_bytes)
+    gather = LogitsGatherOp("logits", 1, Cost(), devices=shard.tensor_parallel, message_bytes=logits_bytes)
+    return [gather]
 
 
 def _exchanges(shard: Shard, tokens: Floats) -> list[Op]:

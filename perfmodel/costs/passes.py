@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.costs.cache_reads import attention, indexer, recurrent
-from perfmodel.costs.communication import messages
+from perfmodel.costs.communication import gathered_logits, messages
 from perfmodel.costs.experts import Experts
 from perfmodel.costs.gemms import Linear
 from perfmodel.costs.kinds.attention import AttentionOp
@@ -117,8 +117,9 @@ def model_ops(
         ops.append(recurrent(shard, shard.states, batch, query, kept_states))
     ops += [_small(s, ran(s)) for s in shard.smalls[1:]]
     ops += messages(shard, tokens, gathered)
+    head_rows = tokens if head_query is None else shard.rows(batch * head_query)
+    ops += gathered_logits(shard, head_rows)
     if head_query is not None:
-        head_rows = shard.rows(batch * head_query)
         ops.append(_dense(shard.lm_head, head_rows * shard.groups if shard.lm_head.gathered else head_rows))
     elif shard.itemised:
         ops.append(_dense(shard.lm_head, ran(shard.lm_head)))

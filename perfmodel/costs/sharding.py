@@ -45,13 +45,15 @@ def shard(
     groups: int = 1,
     expert_groups: int = 1,
     layout: RackLayout = ONE_BOX,
+    gathers_logits: bool = False,
 ) -> Shard:
     """One device's share of a model.
 
     The degree divides query heads, MLP columns and experts. It divides KV heads down to one per device and
     replicates them beyond that. An MLA latent and an indexer are always replicated. kv_page: tokens per page
     of the cache. popularity, expert_groups: see `Experts`. graph_sizes, groups: see `Shard`. layout: beyond
-    a box. Raises InputError if the degree does not divide the query heads.
+    a box. gathers_logits: whether each device gets all logits; groups of data-parallel attention do not.
+    Raises InputError if the degree does not divide the query heads.
     """
     attends = tensor_parallel // groups
     check_tensor_parallel(model, attends)
@@ -93,6 +95,7 @@ def shard(
         exchanges=exchanges,
         stages=layout.stages,
         micro_batches=layout.micro_batches,
+        gathers_logits=gathers_logits and head_devices > 1 and groups == 1,
     )
 
 

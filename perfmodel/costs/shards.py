@@ -97,8 +97,9 @@ class Shard:
     data-parallel attention groups, each with all of attention for its own sequences; 1 without. exchanges:
     whether an all-to-all library sends each token to the ranks of its experts. stages: pipeline stages, each
     with a part of the layers; the ops of a pass are those of all stages. micro_batches: parts into which a
-    pass is cut to overlap computing and communicating. itemised:
-    whether a pass lists every op. `summed` is the same share with fewer, larger ops of the same total time.
+    pass is cut to overlap computing and communicating. gathers_logits: whether the devices
+    gather the logits of a sharded LM head. itemised: whether a pass lists every op. `summed` is the same
+    share with fewer, larger ops of the same total time.
     """
 
     model: ModelSpec
@@ -118,6 +119,7 @@ class Shard:
     exchanges: bool = False
     stages: int = 1
     micro_batches: int = 1
+    gathers_logits: bool = False
     itemised: bool = True
     _stacks: dict[tuple[int, bool], tuple[Linear, ...]] = field(
         default_factory=dict, repr=False, compare=False

@@ -17,7 +17,7 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Ints
-from perfmodel.specs import ModelSpec, Precision
+from perfmodel.specs import ModelSpec, Precision, serving_engines
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.accounts import Account
 from perfmodel.uniform import half_width
@@ -106,6 +106,7 @@ class CountedScenario:
         is.
         """
         calibration = self.machine.calibration
+        engine = serving_engines().get(calibration.stack)
         alike = degree == self.machine.tensor_parallel
         return costs.shard(
             model,
@@ -118,6 +119,7 @@ class CountedScenario:
             groups=self.data_parallel if alike else 1,
             expert_groups=self.expert_parallel if alike and model.moe else 1,
             layout=layout,
+            gathers_logits=engine is not None and engine.gathers_logits,
         )
 
     def target_ops(

@@ -72,6 +72,20 @@ def test_rows_add_up_to_the_pass_in_random_scenarios() -> None:
     assert len(added) == len(CHOICES["engine"]) * len(CHOICES["stage"])
 
 
+@pytest.mark.parametrize("stage", ["target", "draft", "verify"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_engines_gather_the_logits_of_every_pass(engine: str, stage: str) -> None:
+    a = pm.ops(**EIGHT_H100, engine=engine, batch=2, stage=stage)
+    gather = next(row for row in a.ops if row.name == "logits")
+    words = 32_000 if stage == "draft" else 128_256  # EAGLE-3's head has words of its own
+    assert gather.message_bytes == (8 if stage == "verify" else 2) * words * 2
+
+
+def test_other_stacks_gather_none() -> None:
+    a = pm.ops(**EIGHT_H100, calibration="h100-sxm-80gb.magicdec", batch=2, stage="target")
+    assert "logits" not in {row.name for row in a.ops}
+
+
 def test_a_step_that_waits_for_the_host_takes_as_long_on_every_device() -> None:
     """gpt-oss-20b, 24 layers: 2.2 + 24 x 0.1 = 4.6 ms (4.53 measured on H200 and 4.56 on B200)."""
     for hardware in ("h200", "b200"):

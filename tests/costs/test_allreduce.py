@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from perfmodel.costs.kinds.messages import AllReduceOp
+from perfmodel.costs.kinds.messages import AllReduceOp, LogitsGatherOp
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost
 from perfmodel.specs import load_gpu
@@ -62,3 +62,12 @@ def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
     assert linked.op_predicted_s(op) == pytest.approx(1e-5)
     assert not load_gpu("rtx-5090").peer_access
     assert load_gpu("rtx-pro-6000").peer_access
+
+
+def test_an_all_gather_takes_half_of_an_all_reduce() -> None:
+    """Of the same bytes, which is also half of the lower bound."""
+    shared = {"kernels": 1, "cost": Cost(), "message_bytes": 1e5, "devices": 8}
+    eight = machine(8, allreduce=KNOTS)
+    gather, reduce = LogitsGatherOp("logits", **shared), AllReduceOp("all-reduce", **shared)
+    assert eight.op_predicted_s(gather) == pytest.approx(eight.op_predicted_s(reduce) / 2, rel=1e-12)
+    assert gather.lower_s(eight) == pytest.approx(reduce.lower_s(eight) / 2, rel=1e-12)

@@ -20,8 +20,8 @@ from tests.costs import machines
 MOE = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 24}
 
 
-def device_shard(tp: int = 1, weights: str = "bf16", **shape) -> Shard:
-    return machines.device_shard(machines.tiny(**shape), tp, weights)
+def device_shard(tp: int = 1, weights: str = "bf16", gathers_logits: bool = False, **shape) -> Shard:
+    return machines.device_shard(machines.tiny(**shape), tp, weights, gathers_logits=gathers_logits)
 
 
 def ops(p: Shard, **kwargs) -> dict[str, Any]:
@@ -107,6 +107,21 @@ def test_the_shapes_of_a_dense_pass(n: int) -> None:
     assert attention.longer_bytes == 0
     if n > 1:
         assert pass_ops["all-reduce"].message_bytes == 6 * 48 * 2
+
+
+@pytest.mark.parametrize(("more", "sent"), [({}, 6), ({"head_query": 1.0}, 2)])
+def test_logits_of_all_words_are_gathered(more: dict[str, float], sent: int) -> None:
+    """Of every token of the pass, or of the last one of each prompt; 100 words of 2 bytes."""
+    gather = ops(device_shard(2, gathers_logits=True), **more)["logits"]
+    assert (gather.kernels, gather.devices, gather.message_bytes) == (1, 2, sent * 100 * 2)
+
+
+@pytest.mark.parametrize(
+    "cut", [{"tp": 1}, {"tp": 2, "shards_lm_head": False}, {"tp": 4, "groups": 2}, {"gathers_logits": False}]
+)
+def test_no_logits_are_gathered(cut: dict[str, Any]) -> None:
+    shard = machines.device_shard(machines.tiny(), **{"tp": 2, "gathers_logits": True} | cut)
+    assert "logits" not in ops(shard)
 
 
 def test_the_residual_is_as_wide_as_its_streams() -> None:

@@ -94,6 +94,23 @@ class StageSendOp(AllReduceOp):
         return self._in_box_s(group, link_s)
 
 
+class LogitsGatherOp(AllReduceOp):
+    """All-gather of a sharded LM head's logits: half of an all-reduce, which is a reduce-scatter and an
+    all-gather.
+
+    message_bytes: logits of the whole vocabulary.
+    """
+
+    cuts_graphs: ClassVar[bool] = False
+
+    def lower_s(self, group: DeviceGroup) -> Floats:
+        """Physical lower bound: the half that a device lacks at least crosses the link once."""
+        return AllReduceOp.lower_s(self, group) / 2.0
+
+    def _message_s(self, group: DeviceGroup) -> Floats:
+        return AllReduceOp._message_s(self, group) / 2.0
+
+
 class ExchangeOp(MessageOp):
     """Tokens sent to the ranks of their experts (dispatch), or their results sent back (combine).
 

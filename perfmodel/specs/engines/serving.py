@@ -114,6 +114,8 @@ class ServingEngine(Stack):
     # its layouts
     cuts_heads: bool = False
     """Whether tensor parallelism gives each device whole KV heads and whole blocks of scaled weights."""
+    gathers_logits: bool = False
+    """Whether each device gets the logits of the whole vocabulary."""
     divides_layers: bool = False
     """Whether devices, or a device and the host, can share a model by layers and run in turn."""
     runs_groups: bool = True
