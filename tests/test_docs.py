@@ -163,9 +163,9 @@ def test_the_page_says_what_a_what_if_takes_today() -> None:
         )
         assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md: run `make bench`"
     for name, what, most in (
-        ("first", "calls", 29500),  # too close to call: three switches are priced too
+        ("first", "calls", 30500),  # too close to call: three switches are priced too
         ("warm", "forward passes", 0),
-        ("warm", "calls", 2550),
+        ("warm", "calls", 2650),  # a pass on several devices also gathers logits
         ("warm", "files", 65),
         ("traffic", "forward passes", 6),
     ):
