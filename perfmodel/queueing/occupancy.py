@@ -22,7 +22,9 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 
 NEGLIGIBLE = 1e-9
+"""Share of time that counts as none, and distance of a rate from one that cannot be reached."""
 TINY = 1e-12
+"""Keeps a divisor from 0."""
 MOST_LOG_WEIGHTS = 60.0
 """Logarithm of the ratio of weights from which the smaller one is nothing in a sum of numbers."""
 SEEN = 0.4
@@ -101,10 +103,17 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
     prompts = np.minimum(kept * steps.prompt_s, 1 - NEGLIGIBLE)
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * steps.iterations(lengths) * pass_s / steps.batches
-    # at the batch that leaves as fast as requests come; a lone prompt may take as long as a dozen there
-    at = np.argmax(load <= 1, 1)[:, None]
-    there = np.take_along_axis(prompts, at, 1), np.take_along_axis(pass_s, at, 1)
-    index = _bunching(steps, lengths, kept, *there, steps.prompt_s[at], burstiness)
+    # a lone prompt may take as long as a dozen at the batch that leaves as fast as requests come
+    balanced = np.argmax(load <= 1, 1)[:, None]
+    index = _bunching(
+        steps,
+        lengths,
+        rate=kept,
+        prompts=np.take_along_axis(prompts, balanced, 1),
+        pass_s=np.take_along_axis(pass_s, balanced, 1),
+        prompt_s=steps.prompt_s[balanced],
+        burstiness=burstiness,
+    )
     share, _ = _stationary(load, index)
     even = index[:, 0] < 1
     if even.any():
@@ -124,7 +133,10 @@ def _bunching(
     prompt_s: Array,
     burstiness: float,
 ) -> Array:
-    """Variance over mean of the arrivals while a request decodes, on a clock of decoding alone."""
+    """Variance over mean of the arrivals while a request decodes, on a clock of decoding alone.
+
+    prompts: share of the time that prompts take. pass_s, prompt_s: seconds of a pass and of a prompt.
+    """
     stay_s = steps.iterations(lengths) * pass_s
     gaps = 1.0 + (1.0 / burstiness - 1.0) * rate * stay_s / (rate * stay_s + SEEN)
     stay = stay_s / (prompt_s + TINY) * (1.0 - prompts)
