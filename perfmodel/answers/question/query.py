@@ -168,7 +168,7 @@ class CommonOptions(Question):
     )
 
     nodes: str | None = argument(
-        "Number of servers and of devices in each, such as 2x8; --tp is all devices by default.",
+        "Number of nodes, and of devices in each, such as 2x8; --tp is then all devices by default.",
         "NODESxDEVICES",
         read=parse_nodes,
         shown="one node, or as many as --tp and --pp need",

@@ -183,11 +183,11 @@ class Calibration(EngineConstants):
     ]
     search_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "extra time per search for the best of a draft's tokens"),
+        Declared("attention", "fixed", "s", "extra time per search of a draft for the best tokens"),
     ] = ABSENT
     searched_unit_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "time of such a search per token or page of a sequence"),
+        Declared("attention", "fixed", "s", "time of this search per token or page of a sequence"),
     ] = ABSENT
     full_cache_pass_s: Annotated[
         Constant,

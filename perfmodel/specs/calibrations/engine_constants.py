@@ -148,7 +148,7 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "`attention_bandwidth_fraction` of an 8-bit cache; 0: no difference",
+            "`attention_bandwidth_fraction` of an 8-bit cache; 0: the same value",
         ),
     ] = ABSENT
     latent_bandwidth_fraction: Annotated[
@@ -166,7 +166,7 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "`latent_bandwidth_fraction` of an 8-bit cache; 0: no difference",
+            "`latent_bandwidth_fraction` of an 8-bit cache; 0: the same value",
         ),
     ] = ABSENT
     latent_flops_fraction: Annotated[
@@ -231,7 +231,7 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "share of bandwidth of one multiprocessor, for a cache in few pieces; 0: not used",
+            "share of bandwidth of one multiprocessor, for a cache cut into few pieces; 0: not used",
         ),
     ] = ABSENT
     uncut_bandwidth: Annotated[
