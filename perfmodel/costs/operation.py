@@ -5,7 +5,7 @@ class of `costs.kinds`.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -84,6 +84,13 @@ def over(ops: Sequence[Op], value: Callable[[Op], Floats]) -> Floats:
     return total
 
 
-def work(ops: Sequence[Op]) -> tuple[Floats, Floats]:
+class Work(NamedTuple):
+    """What a pass moves and computes on one device."""
+
+    moved_bytes: Floats
+    flops: Floats
+
+
+def work(ops: Sequence[Op]) -> Work:
     """Bytes and FLOPs of a pass."""
-    return over(ops, attrgetter("cost.bytes")), over(ops, attrgetter("cost.flops"))
+    return Work(over(ops, attrgetter("cost.bytes")), over(ops, attrgetter("cost.flops")))

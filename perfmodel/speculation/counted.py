@@ -5,7 +5,7 @@ Ops broadcast over ``[batch, context]``.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,15 @@ NONE_NEEDED = "none needed at gamma 0"
 """The source of the acceptance in answers about the baseline."""
 SHARDS = ("target_shard", "draft_shard", "summed_target", "summed_draft")
 """Properties of a scenario that are costly to make."""
+
+
+class DraftPasses(NamedTuple):
+    """The draft's passes. query: tokens per sequence of one. share: of a pass per drafted token; None without
+    passes.
+    """
+
+    query: Floats
+    share: Floats | None
 
 
 @dataclass(frozen=True)
@@ -197,17 +206,17 @@ class CountedScenario:
             return np.ones(np.shape(gammas))
         return self.acceptance.tokens_per_iteration(gammas)
 
-    def drafting(self, gammas: Ints) -> tuple[Floats, Floats | None]:
-        """Query tokens of a draft pass, and the share of a pass per drafted token (None: no pass)."""
+    def drafting(self, gammas: Ints) -> DraftPasses:
+        """The draft's passes at each gamma."""
         drafted = np.asarray(gammas, float)
         tokens = np.maximum(drafted, 1.0)
         passes = self.draft.passes(drafted)
         query = self.draft.query(tokens)
         if passes is drafted and not isinstance(query, np.ndarray) and query == 1.0:
-            return 1.0, 1.0
+            return DraftPasses(1.0, 1.0)
         if np.any(passes):
-            return (query, passes / tokens)
-        return (1.0, None)
+            return DraftPasses(query, passes / tokens)
+        return DraftPasses(1.0, None)
 
     def with_context_std(self, deviation: Floats) -> Self:
         """The same question with contexts that differ by this standard deviation, on the same shards."""

@@ -8,7 +8,7 @@ functions broadcast over ``[batch, context]``; some add a trailing axis of gamma
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,13 +18,34 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.immutable import Immutable
 from perfmodel.operations import Array, Floats, Ints, summed
+from perfmodel.specs.devices.power import LimitedPasses
+from perfmodel.speculation.counted import DraftPasses
 from perfmodel.speculation.scenario import Scenario
 
-OpSeconds = tuple[list[Floats], list[Floats]]
-"""Seconds of the ops of the target's passes, and of those of the draft's."""
-Times = tuple[Array, Array, Array, Floats]
-"""Seconds of a target pass, of the draft per token, of a verification, and of the overhead of an iteration.
-"""
+
+class OpSeconds(NamedTuple):
+    """Seconds of each op of the target's passes, and of each of the draft's."""
+
+    target: list[Floats]
+    draft: list[Floats]
+
+
+class IterationTimes(NamedTuple):
+    """Seconds of the parts of an iteration: a target pass, drafting one token, a verification, and the
+    overhead.
+    """
+
+    target_s: Array
+    draft_s: Array
+    verify_s: Array
+    overhead_s: Floats
+
+
+class LimitedIteration(NamedTuple):
+    """A baseline step and an iteration under a power limit."""
+
+    step: LimitedPasses
+    iteration: LimitedPasses
 
 
 def check_draft_length(draft: Draft, gamma: int) -> None:
@@ -67,18 +88,18 @@ class Passes:
         return self._counted.tokens_per_iteration(self.gammas)
 
     @cached_property
-    def _drafting(self) -> tuple[Floats, Floats | None]:
+    def _drafting(self) -> DraftPasses:
         return self._counted.drafting(self.drafted)
 
     @property
     def draft_query(self) -> Floats:
         """Tokens per sequence of a draft pass."""
-        return self._drafting[0]
+        return self._drafting.query
 
     @property
     def share(self) -> Floats | None:
         """Share of a draft pass per drafted token; None without passes."""
-        return self._drafting[1]
+        return self._drafting.share
 
     @cached_property
     def target_ops(self) -> list[Op]:
@@ -100,21 +121,25 @@ class Passes:
         known: the seconds before a constant of `work` changed; they are reused for the ops of other work.
         """
 
-        def of(ops: list[Op], machine: Machine, before: list[Floats]) -> list[Floats]:
-            kind = "upkeep" if work == "pass" else work
-            return [
-                machine.op_predicted_s(op) if known is None or op.kind == kind else seconds
-                for op, seconds in zip(ops, before, strict=True)
-            ]
+        changed = "upkeep" if work == "pass" else work
 
-        target, draft = known or ([0.0] * len(self.target_ops), [0.0] * len(self.draft_ops))
-        return of(self.target_ops, scenario.machine, target), of(
-            self.draft_ops, scenario.draft_machine, draft
+        def again(ops: list[Op], machine: Machine, before: list[Floats]) -> list[Floats]:
+            pairs = zip(ops, before, strict=True)
+            return [machine.op_predicted_s(op) if op.kind == changed else seconds for op, seconds in pairs]
+
+        if known is None:
+            return OpSeconds(
+                [scenario.machine.op_predicted_s(op) for op in self.target_ops],
+                [scenario.draft_machine.op_predicted_s(op) for op in self.draft_ops],
+            )
+        return OpSeconds(
+            again(self.target_ops, scenario.machine, known.target),
+            again(self.draft_ops, scenario.draft_machine, known.draft),
         )
 
-    def times(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Times:
-        """Seconds of the target, of the draft per token and of verification, with a leading axis of gammas
-        (length 1 or absent where possible), and of the overhead.
+    def times(self, scenario: Scenario, seconds: OpSeconds | None = None) -> IterationTimes:
+        """Seconds of the parts of an iteration. Those of passes have a leading axis of gammas (length 1 or
+        absent where possible).
 
         scenario: the counted one, possibly with a calibration that changes no count. seconds: of the ops
         (`op_seconds`), if known.
@@ -122,26 +147,41 @@ class Passes:
         unlimited = self._unlimited(scenario, seconds)
         if scenario.power_limit_w is None:
             return unlimited
-        (step, _), (iteration, _) = self.limited(scenario, unlimited)
-        end = unlimited[3] * (self.drafted > 0)
-        slower = (iteration - end) / (self.drafted * unlimited[1] + unlimited[2])
-        return step, unlimited[1] * slower, unlimited[2] * slower, unlimited[3]
+        limited = self._limited(scenario, unlimited)
+        limited_passes_s = limited.iteration.seconds - self._once_per_iteration(unlimited.overhead_s)
+        slower = limited_passes_s / (self.drafted * unlimited.draft_s + unlimited.verify_s)
+        return IterationTimes(
+            np.asarray(limited.step.seconds),
+            unlimited.draft_s * slower,
+            unlimited.verify_s * slower,
+            unlimited.overhead_s,
+        )
 
-    def limited(self, scenario: Scenario, unlimited: Times) -> tuple[Any, Any]:
-        """A baseline step and an iteration under the power limit: seconds, and joules per device.
+    def _once_per_iteration(self, overhead_s: Floats) -> Array:
+        """The overhead of each gamma: a baseline step has none."""
+        return np.asarray(overhead_s * (self.drafted > 0), float)
 
-        unlimited: the times without the limit.
-        """
-        target, draft, verify, overhead = unlimited
-        share = 0.0 if self.share is None else self.share * self.drafted
-        counted = [
-            np.broadcast_to(each, (len(self.query), *target.shape[1:])) for each in work(self.target_ops)
-        ]
-        both = zip(counted, work(self.draft_ops), strict=True)
-        together = [passes[self._baseline :] + share * drafting for passes, drafting in both]
-        iteration = self.drafted * draft + verify + overhead * (self.drafted > 0)
+    def _limited(self, scenario: Scenario, unlimited: IterationTimes) -> LimitedIteration:
+        """Seconds under the power limit, and joules of one device. unlimited: the times without the limit."""
+        shape = (len(self.query), *unlimited.target_s.shape[1:])
+        of_target = work(self.target_ops)
+        target_bytes = np.broadcast_to(of_target.moved_bytes, shape)
+        target_flops = np.broadcast_to(of_target.flops, shape)
+        of_draft = work(self.draft_ops)
+        passes_of_draft = 0.0 if self.share is None else self.share * self.drafted
+        verified = slice(self._baseline, None)
+        moved_bytes = target_bytes[verified] + passes_of_draft * of_draft.moved_bytes
+        flops = target_flops[verified] + passes_of_draft * of_draft.flops
+        iteration_s = (
+            self.drafted * unlimited.draft_s
+            + unlimited.verify_s
+            + self._once_per_iteration(unlimited.overhead_s)
+        )
         limited = partial(scenario.machine.gpu.limited, scenario.power_limit_w)
-        return limited(target, *(passes[:1] for passes in counted)), limited(iteration, *together)
+        return LimitedIteration(
+            limited(unlimited.target_s, target_bytes[:1], target_flops[:1]),
+            limited(iteration_s, moved_bytes, flops),
+        )
 
     def energy(self, scenario: Scenario) -> dict[str, Any]:
         """Joules per token of all devices, with speculation and of the baseline, and mean watts of a device,
@@ -149,24 +189,26 @@ class Passes:
         """
         if scenario.machine.gpu.power_draw is None:
             return {}
-        (_, step), (seconds, joules) = self.limited(scenario, self._unlimited(scenario))
-        each = scenario.machine.tensor_parallel / float(self.batch)
+        step, iteration = self._limited(scenario, self._unlimited(scenario))
+        devices_per_sequence = scenario.machine.tensor_parallel / float(self.batch)
+        joules = np.asarray(iteration.joules).item()
         return {
-            "joules_per_token": joules.item() * each / float(self.gained[0]),
-            "ar_joules_per_token": step.item() * each,
-            "power_w": joules.item() / seconds.item(),
+            "joules_per_token": joules * devices_per_sequence / float(self.gained[0]),
+            "ar_joules_per_token": np.asarray(step.joules).item() * devices_per_sequence,
+            "power_w": joules / np.asarray(iteration.seconds).item(),
         }
 
-    def _unlimited(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Times:
+    def _unlimited(self, scenario: Scenario, seconds: OpSeconds | None = None) -> IterationTimes:
         """`times` at the power limit of the device's measurements."""
         if scenario is self._counted and seconds is None:
-            passes = self._target_s
-            draft = self._draft_s
-            overhead = self._overhead_s
+            passes_s = self._target_s
+            draft_s = self._draft_s
+            overhead_s = self._overhead_s
         else:
-            passes, draft = self._timed(scenario, *(seconds or (None, None)))
-            overhead = scenario.overhead_s(self.batch, self.context)
-        return passes[:1], draft, passes[self._baseline :], overhead
+            passes_s = self._target_by_ops_s(scenario, seconds)
+            draft_s = self._draft_by_ops_s(scenario, seconds)
+            overhead_s = scenario.overhead_s(self.batch, self.context)
+        return IterationTimes(passes_s[:1], draft_s, passes_s[self._baseline :], overhead_s)
 
     def at(self, context: Array) -> "Passes":
         """The same passes at other contexts. Work that does not depend on the context is not repeated."""
@@ -209,44 +251,44 @@ class Passes:
             return self._along.overhead_s(self.context)
         return self._counted.overhead_s(self.batch, self.context)
 
-    def _timed(
-        self, scenario: Scenario, target_s: list[Floats] | None, draft_s: list[Floats] | None
-    ) -> tuple[Array, Array]:
-        """Seconds of the target's passes and of drafting a token, by ops. target_s, draft_s: of these ops, if
-        known.
-        """
-        passes = scenario.machine.predicted_s(self.target_ops, self.batch * self.query, target_s)
-        draft: Floats = 0.0
-        if self.share is not None:
-            drafted = self.batch * self.draft_query
-            draft = scenario.draft_machine.predicted_s(self.draft_ops, drafted, draft_s) * self.share
-        return np.asarray(passes), np.asarray(draft)
+    def _target_by_ops_s(self, scenario: Scenario, seconds: OpSeconds | None) -> Array:
+        """Seconds of the target's passes, by its ops. seconds: of these ops, if known."""
+        of_ops = None if seconds is None else seconds.target
+        return np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query, of_ops))
+
+    def _draft_by_ops_s(self, scenario: Scenario, seconds: OpSeconds | None) -> Array:
+        """Seconds of drafting a token, by the draft's ops. seconds: of these ops, if known."""
+        if self.share is None:
+            return np.asarray(0.0)
+        of_ops = None if seconds is None else seconds.draft
+        tokens = self.batch * self.draft_query
+        return np.asarray(scenario.draft_machine.predicted_s(self.draft_ops, tokens, of_ops) * self.share)
 
     def sequence_rates(self, scenario: Scenario) -> Array:
         """Tokens per second of one sequence over ``[gamma, batch, context]``: of a step at gamma 0."""
-        target, draft, verify, overhead = self.times(scenario)
-        rates = self.tokens_per_s(draft, verify, overhead)
-        rates[self.gammas == 0] = 1.0 / target
+        times = self.times(scenario)
+        rates = self.tokens_per_s(times)
+        rates[self.gammas == 0] = 1.0 / times.target_s
         return rates
 
     def speedups(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Array:
         """Speedups over ``[gamma, batch, context]``. seconds: see `times`."""
-        target, draft, verify, overhead = self.times(scenario, seconds)
-        rate = self.tokens_per_s(draft, verify, overhead)
-        rate = rate * target
-        rate[self.gammas == 0] = 1.0
-        return rate
+        times = self.times(scenario, seconds)
+        over_baseline = self.tokens_per_s(times) * times.target_s
+        over_baseline[self.gammas == 0] = 1.0
+        return over_baseline
 
     def ratios(self) -> Array:
         """Time of an iteration over that of a baseline step, over ``[gamma, batch, context]``."""
         speedups = self.speedups(self._counted)
         return np.asarray(self.gained.reshape(-1, *(1,) * (speedups.ndim - 1)) / speedups)
 
-    def tokens_per_s(self, draft: Array, verify: Array, overhead: Floats) -> Array:
+    def tokens_per_s(self, times: IterationTimes) -> Array:
         """Tokens per second of one speculating sequence, over ``[gamma, batch, context]``."""
-        along = (-1, *(1,) * (verify.ndim - 1))
-        iteration = summed([draft * self.gammas.reshape(along), overhead, verify])
-        return np.asarray(self.gained.reshape(along) / iteration)
+        along = (-1, *(1,) * (times.verify_s.ndim - 1))
+        drafting_s = times.draft_s * self.gammas.reshape(along)
+        iteration_s = summed([drafting_s, times.overhead_s, times.verify_s])
+        return np.asarray(self.gained.reshape(along) / iteration_s)
 
 
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> Array:

@@ -109,21 +109,22 @@ def predict(
     for block in _blocks(shape, BLOCK_ELEMENTS // len(gammas)):
         b, c, g = (_within(a, block, shape) for a in (batch, context, gamma))
         passes = Passes(scenario, b, c, gammas)
-        target, draft, verify, overhead = passes.times(scenario)
-        rates = passes.tokens_per_s(draft, verify, overhead)[: last + 1]
-        rates[0] = 1.0 / target[0]
+        times = passes.times(scenario)
+        step_s = times.target_s[0]
+        rates = passes.tokens_per_s(times)[: last + 1]
+        rates[0] = 1.0 / step_s
         top = rates.max(axis=0)
         backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
         shortest = last - np.max((rates == top) * backwards, axis=0).astype(np.int64)
         best[block] = shortest
         g = shortest if at_best else g
         prediction = (
-            target[0],
-            draft if draft.ndim < verify.ndim else _at_gamma(draft, g),
-            _at_gamma(verify, g),
-            np.where(g == 0, 0.0, overhead),
+            step_s,
+            times.draft_s if times.draft_s.ndim < times.verify_s.ndim else _at_gamma(times.draft_s, g),
+            _at_gamma(times.verify_s, g),
+            np.where(g == 0, 0.0, times.overhead_s),
             passes.gained[g],
-            np.where(shortest == 0, 1.0, top * target[0]),
+            np.where(shortest == 0, 1.0, top * step_s),
         )
         for name, values in zip(FIGURES, prediction, strict=True):
             figures[name][block] = values

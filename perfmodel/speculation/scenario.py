@@ -58,7 +58,7 @@ class Scenario(CountedScenario):
         if self.power_limit_w is None:
             return seconds
         ops = self.target_ops(batch, context, query, self.summed_target)
-        return self.machine.gpu.limited(self.power_limit_w, seconds, *work(ops))[0]
+        return self.machine.gpu.limited(self.power_limit_w, seconds, *work(ops)).seconds
 
     def draft_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of one draft pass, selection included."""
@@ -69,8 +69,10 @@ class Scenario(CountedScenario):
 
         The result has no gamma axis if a token takes one pass at every gamma, or none.
         """
-        query, share = self.drafting(gammas)
-        return np.asarray(0.0 if share is None else self.draft_pass_s(batch, context, query) * share)
+        passes = self.drafting(gammas)
+        if passes.share is None:
+            return np.asarray(0.0)
+        return np.asarray(self.draft_pass_s(batch, context, passes.query) * passes.share)
 
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
         """Time of an iteration outside its passes, including the once-per-iteration work of KV method and

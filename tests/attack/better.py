@@ -14,7 +14,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.engine_words import ENGINES
-from perfmodel.speculation.iteration import Passes, Times
+from perfmodel.speculation.iteration import IterationTimes, Passes
 from tests.attack import watch
 from tests.attack.cliffs import DRAFTS, sizes
 
@@ -56,7 +56,7 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
         tally.count(figure, False, fault and f"{device}: {replace(question, hardware=device)}: {fault}")
 
 
-def asked(question: Query, device: dict[str, Any], place: Path) -> Times:
+def asked(question: Query, device: dict[str, Any], place: Path) -> IterationTimes:
     """The times of the passes of a question over all `GAMMAS`, on a device written to a file."""
     place.write_text(json.dumps(device), encoding="utf-8")
     scenario = resolve(question)
@@ -108,7 +108,7 @@ def _question(rng: Random, hardware: str) -> Query:
     return question
 
 
-def slower(before: Times, after: Times) -> str | None:
+def slower(before: IterationTimes, after: IterationTimes) -> str | None:
     """The first pass that takes longer."""
     for name, was, now in zip(PASSES, before, after, strict=True):
         share = np.max(np.asarray(now) / np.maximum(was, 1e-12))

@@ -70,15 +70,15 @@ def impossible(scenario: Scenario) -> dict[str, int]:
     gammas = GAMMAS if last is None else GAMMAS[: last + 1]
     batch = BATCHES[:, None]
     passes = Passes(scenario, batch, CONTEXTS, gammas)
-    target, draft, verify, _ = passes.times(scenario)
+    times = passes.times(scenario)
     shape = (len(gammas), len(BATCHES), len(CONTEXTS))
-    drafted = np.broadcast_to(draft, shape) * passes.drafted
+    drafted = np.broadcast_to(times.draft_s, shape) * passes.drafted
     nothing = replace(scenario, acceptance=Acceptance.from_alpha(0.0))
     fast = passes.speedups(scenario)
     never = Passes(nothing, batch, CONTEXTS, gammas).speedups(nothing)
-    falling = {f"T_V falls along axis {axis}": falls(verify, axis, shape) for axis in range(3)}
+    falling = {f"T_V falls along axis {axis}": falls(times.verify_s, axis, shape) for axis in range(3)}
     falling |= {f"drafting falls along axis {axis}": falls(drafted, axis, shape) for axis in range(3)}
-    falling["T_V below T_T"] = int(np.count_nonzero(verify < target))
+    falling["T_V below T_T"] = int(np.count_nonzero(times.verify_s < times.target_s))
     falling["speedup above the tokens"] = int(np.count_nonzero(fast > passes.gained.reshape(-1, 1, 1)))
     falling["speedup of nothing"] = int(np.count_nonzero(never > 1.0))
     return {what: n for what, n in falling.items() if n}

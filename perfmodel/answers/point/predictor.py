@@ -90,9 +90,10 @@ class Predictor:
         self.max_gamma = max(min(question.max_gamma, most), question.gamma)
         self._deviation = float(question.context_std)
         gammas = np.arange(self.max_gamma + 1)
-        query, share = scenario.drafting(gammas)
-        self._draft_query = np.broadcast_to(query, gammas.shape)
-        self._draft_share = np.broadcast_to(0.0 if share is None else share, gammas.shape)
+        passes = scenario.drafting(gammas)
+        share = 0.0 if passes.share is None else passes.share
+        self._draft_query = np.broadcast_to(passes.query, gammas.shape)
+        self._draft_share = np.broadcast_to(share, gammas.shape)
         known_to = 0 if scenario.acceptance is None else scenario.longest(self.max_gamma)
         self._gained = scenario.tokens_per_iteration(gammas[: known_to + 1])
 

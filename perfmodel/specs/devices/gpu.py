@@ -11,7 +11,7 @@ from perfmodel.operations import Floats
 from perfmodel.specs.boundary import files, units
 from perfmodel.specs.boundary.frozen import Frozen, Share, Text
 from perfmodel.specs.boundary.units import Bounds, Quantity
-from perfmodel.specs.devices.power import PowerDraw
+from perfmodel.specs.devices.power import LimitedPasses, PowerDraw
 
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 
@@ -135,9 +135,7 @@ class GPUSpec(Frozen):
         for compute in computes:
             self.peak_flops(compute, f"{flag}: {hardware}" if files.looks_like_path(hardware) else flag)
 
-    def limited(
-        self, limit_w: Floats | None, seconds: Floats, moved: Floats, flops: Floats
-    ) -> tuple[Floats, Floats]:
+    def limited(self, limit_w: Floats | None, seconds: Floats, moved: Floats, flops: Floats) -> LimitedPasses:
         """Seconds and joules of an iteration under a power limit (`PowerDraw.limited`); None is the device's
         own. The device must have a `power_draw`.
 

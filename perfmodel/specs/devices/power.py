@@ -1,6 +1,6 @@
 """The power that a device draws, and an iteration under a power limit."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from msgspec import Meta
@@ -9,6 +9,15 @@ from perfmodel.operations import Floats
 from perfmodel.specs.boundary.frozen import Frozen, Share, Text
 
 Watts = Annotated[float, Meta(gt=0, le=1e6)]
+
+
+class LimitedPasses(NamedTuple):
+    """What passes take under a power limit: seconds, and joules of one device."""
+
+    seconds: Floats
+    joules: Floats
+
+
 NEWTON_STEPS = 10
 """Steps until the clock under a power limit is exact; the smallest clocks need them all."""
 
@@ -37,7 +46,7 @@ class PowerDraw(Frozen):
 
     def limited(
         self, limit_w: Floats | None, seconds: Floats, free_s: Floats, moved: Floats, flops: Floats
-    ) -> tuple[Floats, Floats]:
+    ) -> LimitedPasses:
         """Seconds and joules of an iteration under a power limit; None is `limit_w` of the measurements.
 
         seconds: its time without a limit. free_s: the part of it that does not depend on the clock. moved,
@@ -56,4 +65,4 @@ class PowerDraw(Frozen):
             excess = joules * clock**3 - watts * (free_s * clock + seconds - free_s)
             clock = clock - excess / (3.0 * joules * clock**2 - watts * free_s)
         slowed_s = free_s + (seconds - free_s) / clock
-        return slowed_s, self.static_w * slowed_s + joules * clock**2
+        return LimitedPasses(slowed_s, self.static_w * slowed_s + joules * clock**2)
