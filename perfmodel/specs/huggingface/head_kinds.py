@@ -1,0 +1,52 @@
+"""Which kind of drafting head a ``config.json`` describes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_NAMED = ("dspark", "dflash", "dflare", "domino", "eagle")
+"""Kinds whose name stands in the class of the head; the first one counts."""
+_MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
+"""Keys that mark an EAGLE head as one that drafts all of its tokens in one pass over masks (vLLM,
+spec_decode).
+"""
+
+
+def kind_of_head(config: Mapping[str, Any]) -> str | None:
+    """dspark, dflash, dflash2, dflare, domino, peagle or eagle; None for a whole model."""
+    classes = _classes(config)
+    kind = _named_kind(classes, config)
+    if kind == "dflash":
+        return _kind_of_block(config)
+    if kind == "eagle":
+        masked = "peagle" in classes or any(config.get(key) is not None for key in _MASKS)
+        return "peagle" if masked else "eagle"
+    return kind
+
+
+def _classes(config: Mapping[str, Any]) -> str:
+    """The names of the classes that read the file, in small letters."""
+    architectures = config.get("architectures")
+    names = [config.get("speculators_model_type")]
+    if isinstance(architectures, list):
+        names += architectures
+    return " ".join(name.lower() for name in names if isinstance(name, str))
+
+
+def _named_kind(classes: str, config: Mapping[str, Any]) -> str | None:
+    """The kind by the names of classes, else by keys that only one kind has."""
+    for kind in _NAMED:
+        if kind in classes:
+            return kind
+    if {"block_size", "target_layer_ids"} <= config.keys():
+        return "dflash"
+    return "eagle" if "draft_vocab_size" in config else None
+
+
+def _kind_of_block(config: Mapping[str, Any]) -> str:
+    """What stands beside DFlash's layers: DFlash2's selector, Domino's corrections, or nothing."""
+    block = config.get("dflash_config")
+    if not isinstance(block, dict):  # the reader of the head refuses what is no mapping
+        return "dflash"
+    if "selector_rank" in block:
+        return "dflash2"
+    return "domino" if block.get("projector_type") == "domino" else "dflash"
