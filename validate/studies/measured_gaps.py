@@ -1,6 +1,7 @@
 """Measured passes of served runs: median gaps between streamed chunks, by the running batch of a server."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,25 +45,52 @@ def gaps_among(
     run: ServedRun, replayed: Sequence[ServedRun], rows: Sequence[ServedRun], batches: Array
 ) -> Array | None:
     """See `gaps`. replayed: runs of the study. rows: all its rows, of which a baseline may lack figures."""
-    columns = (*SERVER[1:], "draft", "steps")
-    alike = [r for r in replayed if r.itl_p50_ms and r.agrees(run, columns)]
-    baselines = [r for r in rows if r.engine == run.engine and r.steps == 0]
+    passes = _passes_per_chunk(run, rows)
+    with_draft = (*SERVER[1:], "draft", "steps")
+    alike = [other for other in replayed if other.itl_p50_ms and other.agrees(run, with_draft)]
+    measured = sorted(
+        _pass(other, passes) for other in alike if _prompts_per_gap(other, passes) < CROWDED_GAPS
+    )
+    if not measured or run.batch > MOST_EXTRAPOLATED * measured[-1].batch:
+        return None
+    known_batches = np.array([each.batch for each in measured])
+    seconds = np.array([each.seconds for each in measured])
+    beyond = np.maximum(batches - known_batches[-1], 0.0)
+    return np.asarray(np.interp(batches, known_batches, seconds) + beyond * _last_slope(measured))
+
+
+class _MeasuredPass(NamedTuple):
+    """Seconds of a pass at a running batch."""
+
+    batch: float
+    seconds: float
+
+
+def _passes_per_chunk(run: ServedRun, rows: Sequence[ServedRun]) -> float:
+    """One, or tens: from the tokens per chunk of the engine's runs without a draft."""
+    baselines = [row for row in rows if row.engine == run.engine and row.steps == 0]
     if run.steps == 0 and run.itl_p50_ms:
         baselines = [run]
-    passes = max(round(tokens_per_chunk(baselines), -1), 1.0)  # passes per chunk: one, or tens
-    points = []
-    for r in alike:
-        assert r.itl_p50_ms is not None
-        prompts_per_gap = passes * r.batch * (r.gained or 1.0) / r.lengths.decoded
-        if prompts_per_gap < CROWDED_GAPS:
-            points.append((r.batch, r.itl_p50_ms / passes / 1e3))
-    if not points:
-        return None
-    known, seconds = np.array(sorted(points)).T
-    if MOST_EXTRAPOLATED * known[-1] < run.batch:
-        return None
-    slope = 0.0
-    if len(points) > 1:
-        slope = (seconds[-1] - seconds[-2]) / (known[-1] - known[-2])
-    beyond = np.maximum(batches - known[-1], 0.0) * max(slope, 0.0)
-    return np.asarray(np.interp(batches, known, seconds) + beyond)
+    return max(round(tokens_per_chunk(baselines), -1), 1.0)
+
+
+def _prompts_per_gap(run: ServedRun, passes: float) -> float:
+    """Prompts that begin between two chunks of a request: each running request makes way for one after its
+    decoded tokens.
+    """
+    tokens_per_gap = passes * (run.gained or 1.0)
+    return run.batch * tokens_per_gap / run.lengths.decoded
+
+
+def _pass(run: ServedRun, passes: float) -> _MeasuredPass:
+    """The median gap of a run, over the passes in it."""
+    assert run.itl_p50_ms is not None
+    return _MeasuredPass(run.batch, run.itl_p50_ms / passes / 1e3)
+
+
+def _last_slope(measured: Sequence[_MeasuredPass]) -> float:
+    """Seconds per sequence between the two largest batches; never negative."""
+    if len(measured) == 1:
+        return 0.0
+    before, last = measured[-2:]
+    return max((last.seconds - before.seconds) / (last.batch - before.batch), 0.0)
