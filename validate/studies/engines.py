@@ -20,6 +20,7 @@ from perfmodel.specs.calibrations.calibration import beyond
 from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import Estimate, Values, shortened, significant
+from perfmodel.validate.studies.engine_versions import version_of
 from perfmodel.validate.studies.engines_file import PATH as CONSTANTS, Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
@@ -34,7 +35,7 @@ from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import DecodeRow, alike, engine_speculation, served
 from perfmodel.validate.studies.robust import Array
-from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
+from perfmodel.validate.studies.steps import DecodeRows, group_of
 
 PATH = BUNDLED / "engines.json"
 """The constants of the folds."""

@@ -10,6 +10,7 @@ import yaml
 from perfmodel.specs import DRIFT, Engines, Quantity, Relation, Scatter, files
 from perfmodel.specs.engines.engines import FILE, FOLDER
 from perfmodel.validate.solving import Estimate, significant
+from perfmodel.validate.studies.fitted_constants import GRAPH_TOKENS
 from perfmodel.validate.studies.parameters import (
     DECODING,
     DEFAULT_FLAGS,
@@ -18,7 +19,6 @@ from perfmodel.validate.studies.parameters import (
     SPECULATING,
     PlacedConstant,
 )
-from perfmodel.validate.studies.steps import GRAPH_TOKENS
 
 HEADER = """\
 # Written by `perfmodel validate calibrate engines --write` from results/published/engine_decode.csv,

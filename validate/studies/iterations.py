@@ -19,6 +19,8 @@ from perfmodel.specs import Calibration
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.answered_runs import SET_ALPHA
+from perfmodel.validate.studies.engine_versions import version_of
+from perfmodel.validate.studies.fitted_constants import FittedConstants
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, PlacedConstant
 from perfmodel.validate.studies.published_engines import (
     EngineSpeculationRow,
@@ -29,7 +31,7 @@ from perfmodel.validate.studies.published_engines import (
     step_laws,
 )
 from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Parts, Values, parts_of
-from perfmodel.validate.studies.steps import FittedConstants, StepGroup, batch_of, version_of
+from perfmodel.validate.studies.steps import StepGroup, batch_of
 
 NAMED_CONTEXT = 512
 """Context of rows that name only a data set. Between 0 and 2048 it changes a ratio by less than 3 %."""

@@ -12,7 +12,7 @@ from perfmodel.queueing.load import Lengths
 from perfmodel.specs import architecture_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.specs.published import read_published
-from perfmodel.validate.studies.steps import dated
+from perfmodel.validate.studies.engine_versions import dated
 
 DEEPSEEK = "DeepSeek-R1, random tokens"
 LONG_PROMPTS = "DeepSeek-R1, 8K prompts"

@@ -31,11 +31,11 @@ from perfmodel.speculation.accounts import account_of
 from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies.engines import recorded, steps_without
+from perfmodel.validate.studies.fitted_constants import FittedConstants
 from perfmodel.validate.studies.measured_gaps import gaps
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
 from perfmodel.validate.studies.published_engines import query_of, source_of
 from perfmodel.validate.studies.served_runs import COOKBOOK, HeldOutBy, ServedRun
-from perfmodel.validate.studies.steps import FittedConstants
 
 SEED = 1
 FRACTION = 0.9

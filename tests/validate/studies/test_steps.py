@@ -12,12 +12,14 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import forward
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Workload, predict, with_calibration
+from perfmodel.validate.studies.engine_versions import dated, version_of
 from perfmodel.validate.studies.engines import RATIO_FOLDS, recorded
+from perfmodel.validate.studies.fitted_constants import FittedConstants, load_kernels
 from perfmodel.validate.studies.held_out import refits
 from perfmodel.validate.studies.iterations import CLOCKED, Iteration, Iterations, iterations
 from perfmodel.validate.studies.parameters import PlacedConstant, drift
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode, step_laws
-from perfmodel.validate.studies.steps import DecodeRows, FittedConstants, batch_of, load_kernels, version_of
+from perfmodel.validate.studies.steps import DecodeRows, batch_of
 
 SCALE = PlacedConstant("vllm.small_kernel_s", 0.6, 0.3, times=True)
 FIXED = PlacedConstant("all.state_layer_s", 1e-5, 0.5)
@@ -70,6 +72,7 @@ def test_versions_and_batches_of_rows() -> None:
     unstated = rows_with(engine="trtllm", engine_version="not stated", date="2025-11-02")
     assert {version_of(row) for row in unstated} == {"1.1.0rc2"}
     assert version_of(rows_with(engine_version="gpt-oss-dev")[0]) == "1.2.0rc0"
+    assert [dated("trtllm", day) for day in ("2025-10-28", "2025-10-29")] == ["", "1.1.0rc2"]
     fewer = [row for row in engine_decode() if row.running and 1 < row.running < row.batch]
     row = fewer[0]
     assert batch_of(row) == row.running

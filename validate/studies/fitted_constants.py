@@ -1,0 +1,140 @@
+"""The constants of an engine on a device as functions of the parameters that are fitted."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from perfmodel.specs import (
+    DRIFT,
+    ONLY,
+    Calibration,
+    Constant,
+    GPUSpec,
+    architecture_of,
+    borrowed_scopes,
+    calibration_of,
+    load_gpu,
+    read_kernels,
+    release,
+)
+from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.parameters import PUBLIC, PlacedConstant
+from perfmodel.validate.studies.robust import Values
+
+GRAPH_TOKENS = (8, 512)
+"""CUDA graphs of 1, 2, 4 and multiples of 8 tokens up to 512: vLLM's default (config/compilation.py)."""
+
+
+@dataclass(frozen=True)
+class FittedConstants:
+    """Constants of an engine on a device as functions of the parameters: the kernels of the device, and for
+    each constant the place of its parameter.
+
+    drifts: factors of the device and of the version, applied last.
+    """
+
+    kernels: Calibration
+    chosen: Mapping[str, PlacedConstant]
+    drifts: tuple[PlacedConstant, ...]
+
+    @classmethod
+    def of(
+        cls,
+        hardware: str,
+        engine: str,
+        version: str,
+        parameters: Sequence[PlacedConstant],
+        kernels_of: str | None = None,
+    ) -> "FittedConstants":
+        """Makes the constants.
+
+        kernels_of: another device whose kernels replace the device's own; no public run of the device counts
+        then.
+        """
+        parameters = parameters if kernels_of else (*parameters, *PUBLIC)
+        kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
+        kernels = kernels.replace(version=version)
+        gpu = load_gpu(hardware)
+        of_kernels = architecture_of(kernels.gpu or hardware)
+        by_scope = grouped(parameters, lambda p: p.scope)
+        chosen: dict[str, PlacedConstant] = {}
+        factors: dict[str, PlacedConstant] = {}
+        for scope in ("all", of_kernels, engine, f"{engine}.{of_kernels}"):
+            chosen |= {p.name: p for p in by_scope.get(scope, ())}
+        for scope in _device_scopes(engine, gpu, kernels.gpu or gpu.name):
+            for p in by_scope.get(scope, ()):
+                if p.times:
+                    factors[p.place] = p
+                else:
+                    chosen[p.name] = p
+        architectures = (of_kernels, architecture_of(gpu))
+        drifts = _drifts(engine, version, architectures, parameters)
+        return cls(kernels, chosen, (*factors.values(), *drifts))
+
+    @property
+    def parameters(self) -> tuple[PlacedConstant, ...]:
+        """All parameters of these constants."""
+        return (*self.chosen.values(), *self.drifts)
+
+    def known(self, values: Values) -> Values:
+        """The values of these parameters; the expected ones if none is given."""
+        return {p.place: values.get(p.place, p.expected) for p in self.parameters}
+
+    def calibration(self, values: Values) -> Calibration:
+        """The calibration with these values by place, and the expected ones for other parameters."""
+        values = self.known(values)
+        update: dict[str, Constant] = {}
+        for name, parameter in self.chosen.items():
+            scale = getattr(self.kernels, name).value if parameter.times else 1.0
+            update[name] = Constant(value=scale * values[parameter.place], source="being fitted")
+        for p in self.drifts:
+            base = update.get(p.name, getattr(self.kernels, p.name)).value
+            update[p.name] = Constant(value=base * values[p.place], source="being fitted")
+        return self.kernels.replace(**update)
+
+
+def _device_scopes(engine: str, gpu: GPUSpec, kernels_of: str) -> Iterator[str]:
+    """Scopes of a device, from those that it borrows to its own: each for all engines, then for this one. A
+    later one overrides an earlier one.
+
+    kernels_of: the device of the kernels.
+    """
+    for device in (*borrowed_scopes(gpu, kernels_of), gpu.name):
+        yield device
+        yield f"{engine}.{device}"
+
+
+class _Drift(NamedTuple):
+    """A factor that holds from a version on. architecture: the only one for which it holds; empty for all."""
+
+    since: str
+    architecture: str
+    factor: PlacedConstant
+
+    @classmethod
+    def of(cls, factor: PlacedConstant) -> "_Drift":
+        """From a factor whose scope is ``ENGINE@VERSION`` or ``ENGINE@VERSION/ARCHITECTURE``."""
+        _, _, since_and_architecture = factor.scope.partition(DRIFT)
+        since, _, architecture = since_and_architecture.partition(ONLY)
+        return cls(since, architecture, factor)
+
+
+def _drifts(
+    engine: str, version: str, architectures: Collection[str], parameters: Sequence[PlacedConstant]
+) -> list[PlacedConstant]:
+    """The factors of a version, ``ENGINE@VERSION`` or ``ENGINE@VERSION/ARCHITECTURE``: of each constant the
+    newest one that is no newer than the version.
+    """
+    of_engine = [_Drift.of(p) for p in parameters if p.scope.startswith(engine + DRIFT)]
+    newest = {}
+    for drift in sorted(of_engine, key=lambda drift: release(drift.since)):
+        if release(drift.since) <= release(version) and drift.architecture in ("", *architectures):
+            newest[drift.factor.name, drift.architecture] = drift.factor
+    return list(newest.values())
+
+
+def load_kernels(name: str) -> Calibration:
+    """A bundled calibration of kind ``kernels`` without its engine's constants, with the CUDA graphs of
+    `GRAPH_TOKENS`.
+    """
+    return read_kernels(name).replace(graph_tokens=GRAPH_TOKENS)
