@@ -125,12 +125,11 @@ def cases() -> Iterator[Case]:
     experts = {"K": 2048, "M": 1536, "BLOCK_M": BLOCK_M, "BLOCK_K": BLOCK_K}
     yield Case(_expert_rows, "experts of Qwen3-30B-A3B", experts, 4)
     for rows in (5, 24, 64, 100):
-        sizes, parts = product_launch(rows, 4096, 4096)
-        warps = sizes.pop("num_warps")
-        stages = sizes.pop("num_stages")
-        sizes |= {"N": 4096, "K": 4096, "BIAS": False}
-        yield Case(_few_rows, f"{rows} rows in fp8 (sm_89 instead of sm_80)", sizes, warps, stages, 89)
-    yield Case(_add_parts, "4 parts", {"PARTS": parts, "BLOCK": SUMMED}, 4)
+        product = product_launch(rows, 4096, 4096)
+        sizes = product.sizes | {"N": 4096, "K": 4096, "BIAS": False}
+        what = f"{rows} rows in fp8 (sm_89 instead of sm_80)"
+        yield Case(_few_rows, what, sizes, product.warps, product.stages, 89)
+    yield Case(_add_parts, "4 parts", {"PARTS": product.parts, "BLOCK": SUMMED}, 4)
 
 
 def compiled(case: Case, capability: int) -> Compiled:

@@ -4,6 +4,8 @@ A matrix instruction takes 64 outputs of the matrix at a time, so that few rows 
 alone make too few programs, each program takes a part of the inputs, and a second kernel adds the parts.
 """
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -84,15 +86,25 @@ def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr
     tl.store(out_at + at, total.to(out_at.dtype.element_ty), mask=inside)
 
 
-def product_launch(rows: int, n: int, k: int) -> tuple[dict[str, int], int]:
-    """Sizes and options of `_few_rows`, and the number of parts."""
+class ProductLaunch(NamedTuple):
+    """How `_few_rows` runs. sizes: its constants. parts: stretches of the inputs, one program each."""
+
+    sizes: dict[str, int]
+    warps: int
+    stages: int
+    parts: int
+
+
+def product_launch(rows: int, outputs: int, inputs: int) -> ProductLaunch:
+    """The launch for x [rows, inputs] and a matrix [outputs, inputs]."""
     pad = tile_of(rows, MAX_ROWS)
-    tile, stages = (64, 5) if pad < 64 else (128, 4)
+    tile = 64 if pad < 64 else 128
+    stages = 5 if pad < 64 else 4
     warps = tile // 16
-    parts = max(1, round(WARPS / warps / triton.cdiv(n, tile)))
-    part = INPUTS * triton.cdiv(triton.cdiv(k, INPUTS), parts)
+    wanted_parts = max(1, round(WARPS / warps / triton.cdiv(outputs, tile)))
+    part = INPUTS * triton.cdiv(triton.cdiv(inputs, INPUTS), wanted_parts)
     sizes = {"PART": part, "PAD": pad, "TILE": tile, "INPUTS": INPUTS}
-    return sizes | {"num_warps": warps, "num_stages": stages}, triton.cdiv(k, part)
+    return ProductLaunch(sizes, warps, stages, triton.cdiv(inputs, part))
 
 
 def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -100,27 +112,34 @@ def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None
     by the kernels here, more by the library.
     """
     codes, row_scales = rows_to_fp8(x.reshape(-1, x.shape[-1]))
-    (rows, k), n = codes.shape, len(weight)
+    rows, inputs = codes.shape
+    outputs = len(weight)
     if rows > MAX_ROWS:
-        return torch._scaled_mm(
+        product = torch._scaled_mm(
             codes, weight.t(), scale_a=row_scales, scale_b=scale[None], bias=bias, out_dtype=x.dtype
-        ).view(*x.shape[:-1], n)
-    sizes, parts = product_launch(rows, n, k)
-    out = x.new_empty(*x.shape[:-1], n)
-    made = out if parts == 1 else out.new_empty(parts, rows, n, dtype=torch.float32)
-    _few_rows[(triton.cdiv(n, sizes["TILE"]), parts)](
+        )
+        return product.view(*x.shape[:-1], outputs)
+    launch = product_launch(rows, outputs, inputs)
+    out = x.new_empty(*x.shape[:-1], outputs)
+    bias_or_unread = scale if bias is None else bias
+    is_whole = launch.parts == 1
+    parts = out if is_whole else out.new_empty(launch.parts, rows, outputs, dtype=torch.float32)
+    _few_rows[(triton.cdiv(outputs, launch.sizes["TILE"]), launch.parts)](
         codes,
         row_scales,
         weight,
         scale,
-        scale if bias is None else bias,
-        made,
+        bias_or_unread,
+        parts,
         rows,
-        N=n,
-        K=k,
+        N=outputs,
+        K=inputs,
         BIAS=bias is not None,
-        **sizes,
+        **launch.sizes,
+        num_warps=launch.warps,
+        num_stages=launch.stages,
     )
-    if parts > 1:
-        _add_parts[(triton.cdiv(rows * n, SUMMED),)](made, out, rows * n, PARTS=parts, BLOCK=SUMMED)
+    if not is_whole:
+        count = rows * outputs
+        _add_parts[(triton.cdiv(count, SUMMED),)](parts, out, count, PARTS=launch.parts, BLOCK=SUMMED)
     return out
