@@ -59,6 +59,20 @@ def test_what_a_killed_run_left_is_removed_and_a_link_in_its_place_is_not_follow
     assert kept.read_text() == "kept"
 
 
+def test_an_unfinished_file_of_another_users_process_stays(tmp_path: Path) -> None:
+    """The first process of the machine always runs, and only the administrator may signal it."""
+    unfinished = tmp_path / f".a.1-{'0' * 16}.new.csv"
+    unfinished.write_text("of a run that is alive")
+    write(tmp_path / "a.csv", "new")
+    assert unfinished.exists()
+
+
+def test_a_name_that_is_no_text_is_written_escaped(tmp_path: Path) -> None:
+    """Python keeps the byte E9 of a file name as the surrogate DCE9, which UTF-8 has no bytes for."""
+    write(tmp_path / "a", "caf\udce9")
+    assert (tmp_path / "a").read_bytes() == b"caf\\udce9"
+
+
 def test_none_of_several_is_replaced_before_all_are_there(tmp_path: Path) -> None:
     one = tmp_path / "one"
     two = tmp_path / "two"

@@ -15,7 +15,7 @@ def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
 
 
 def simplest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
-    """The first by `_order`; of layouts with as many GPUs and a time at most `ALIKE` longer, the simplest."""
+    """The first by `order`; of layouts with as many GPUs and a time at most `ALIKE` longer, the simplest."""
     if not served:
         return None
 

@@ -1,6 +1,7 @@
 """The journal by itself: torn and damaged lines, two writers, and the file that comes out."""
 
 import errno
+import json
 import os
 import zlib
 from pathlib import Path
@@ -76,6 +77,25 @@ def test_one_writer_at_a_time(tmp_path) -> None:
         Journal.resume(path)
     Journal.resume(path).close()
     refused("must be a new file", Journal.begin, path, HEADER)
+
+
+def test_a_partial_record_keeps_the_journal_and_a_whole_one_replaces_it(tmp_path) -> None:
+    path = begun(tmp_path)
+    with Journal.resume(path) as journal:
+        record = journal.finish(partial=True)
+    assert json.loads(record.read_text())["partial"] is True
+    with Journal.resume(path) as journal:
+        assert journal.keys() == {"k0", "k1", "k2"}
+        assert journal.finish() == record
+    assert "partial" not in json.loads(record.read_text())
+    assert not path.exists()
+
+
+def test_a_pipe_in_its_place_is_refused_at_once(tmp_path) -> None:
+    """Opened, it would wait for a reader."""
+    path = tmp_path / "run.journal"
+    os.mkfifo(path)
+    refused("must be a readable file", Journal.resume, path)
 
 
 @pytest.mark.parametrize("label", ["", "H200", "../x", "a b", "published", "host.example.org"])

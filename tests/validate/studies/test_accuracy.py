@@ -61,6 +61,12 @@ def test_writing_renews_the_record_and_what_follows_from_it(recorded: Record) ->
     assert moved >= {accuracy.PATH, accuracy_page.PAGES[1]}
 
 
+def test_as_json_nothing_else_is_printed(recorded: Record, capsys: pytest.CaptureFixture[str]) -> None:
+    conclude(recorded, recorded, json=True)
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
 def test_a_worse_figure_fails(recorded: Record, capsys: pytest.CaptureFixture[str]) -> None:
     worse = copy.deepcopy(recorded)
     worse["replays"]["shipped"]["overall"]["mape"] += 0.02
