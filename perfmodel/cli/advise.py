@@ -20,7 +20,8 @@ from perfmodel.cli.advise_words import (
     slow_text,
     tree_text,
 )
-from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
+from perfmodel.cli.commands import LLAMA, Json, Verbose, takes
+from perfmodel.cli.grouped_help import command
 from perfmodel.cli.output import say, show, warn
 
 COLOURS = {

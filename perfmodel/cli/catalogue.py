@@ -9,7 +9,8 @@ import click
 from perfmodel.answers.answer import SCHEMA_VERSION
 from perfmodel.answers.declaration import Argument
 from perfmodel.cli import output
-from perfmodel.cli.commands import App, Json, flagged
+from perfmodel.cli.commands import Json, flagged
+from perfmodel.cli.grouped_help import App
 from perfmodel.errors import InputError
 
 

@@ -7,7 +7,8 @@ import click
 
 from perfmodel.answers.declaration import Argument
 from perfmodel.answers.text import size
-from perfmodel.cli.commands import LLAMA, OUTPUT, command, takes
+from perfmodel.cli.commands import LLAMA, takes
+from perfmodel.cli.grouped_help import OUTPUT, command
 from perfmodel.cli.output import progress, warn_some
 from perfmodel.explorer.exploration import Exploration
 from perfmodel.explorer.page import page, payload

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from perfmodel.answers.declaration import Argument
 from perfmodel.answers.schema import given_schema, schema
 from perfmodel.cli import COMMANDS
-from perfmodel.cli.commands import command, flagged
+from perfmodel.cli.commands import flagged
+from perfmodel.cli.grouped_help import command
 from perfmodel.cli.tool import TOOLS
 from perfmodel.errors import InputError, shortened
 from perfmodel.reading import is_folder

@@ -25,7 +25,8 @@ from perfmodel.answers.question import (
     resolve_costs,
 )
 from perfmodel.answers.readers import MaybeWholes
-from perfmodel.cli.commands import LLAMA, OUTPUT, App, takes
+from perfmodel.cli.commands import LLAMA, takes
+from perfmodel.cli.grouped_help import OUTPUT, App
 from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import MAX_VALUES

@@ -8,7 +8,8 @@ from perfmodel.adapters.http import server
 from perfmodel.answers.declaration import Argument
 from perfmodel.answers.point.predictor import PredictorQuery, predictor
 from perfmodel.answers.readers import whole
-from perfmodel.cli.commands import command, takes
+from perfmodel.cli.commands import takes
+from perfmodel.cli.grouped_help import command
 
 Host = Annotated[str, Argument("Address to listen on.", "ADDRESS", group="Run")]
 Port = Annotated[

@@ -8,7 +8,8 @@ import click
 from perfmodel.answers.declaration import Argument
 from perfmodel.answers.grid.grid import Grid
 from perfmodel.answers.grid.sweep_files import write_sweep
-from perfmodel.cli.commands import LLAMA, OUTPUT, command, takes
+from perfmodel.cli.commands import LLAMA, takes
+from perfmodel.cli.grouped_help import OUTPUT, command
 from perfmodel.cli.output import progress, warn_some
 
 Output = Annotated[

@@ -20,7 +20,8 @@ from perfmodel.answers.text import (
     request_rate,
     seconds,
 )
-from perfmodel.cli.commands import Json, command, takes
+from perfmodel.cli.commands import Json, takes
+from perfmodel.cli.grouped_help import command
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
 from perfmodel.cli.traffic_pools import say_pools, share_text

@@ -9,7 +9,8 @@ from perfmodel.answers.point.whatif import whatif as answer
 from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.cli import panel
-from perfmodel.cli.commands import LLAMA, OUTPUT, Json, Verbose, command, takes
+from perfmodel.cli.commands import LLAMA, Json, Verbose, takes
+from perfmodel.cli.grouped_help import OUTPUT, command
 from perfmodel.cli.output import each, show, show_rows
 
 Sensitivity = Annotated[

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel import cli
-from perfmodel.cli.commands import COMMON, GROUPS, MARK
+from perfmodel.cli.grouped_help import COMMON, GROUPS, MARK
 from perfmodel.specs.boundary.files import data_directory
 from tests.commands import examples, run
 

@@ -1,6 +1,7 @@
 """``perfmodel validate``: the verbs that need a measurement."""
 
-from perfmodel.cli.commands import LLAMA, App
+from perfmodel.cli.commands import LLAMA
+from perfmodel.cli.grouped_help import App
 from perfmodel.validate.cli.acceptance import acceptance
 from perfmodel.validate.cli.accuracy import accuracy
 from perfmodel.validate.cli.calibrate import calibrate

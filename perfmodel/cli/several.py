@@ -1,0 +1,49 @@
+"""A question for each combination of the values that are listed: ``--batch 1,8 --context 1k,8k``."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from perfmodel.answers.declaration import Question, arguments
+from perfmodel.answers.readers import Read
+from perfmodel.errors import InputError
+
+MAX_POINTS = 1000
+"""Most answers of one command: some ten seconds of work."""
+
+
+def questions_of(
+    question_class: type[Question], typed: dict[str, Any], several: tuple[str, ...]
+) -> Iterator[Question]:
+    """A question for each combination of the given values, the last of `several` varying fastest.
+
+    Raises InputError for a list of another argument than those in `several`, and for more than `MAX_POINTS`.
+    """
+    lists: dict[str, tuple[Any, ...]] = {}
+    for name, argument in arguments(question_class).items():
+        if argument.many is None or argument.many is argument.read or name not in typed:
+            continue
+        if name in several:
+            lists[name] = argument.many(typed[name], argument.flag)
+        else:
+            _refuse_list(argument.many, typed[name], argument.flag)
+    points = math.prod(map(len, lists.values()))
+    if points > MAX_POINTS:
+        flags = ", ".join(arguments(question_class)[name].flag for name in several)
+        raise InputError(
+            f"{flags}: at most {MAX_POINTS} points here, given {points}; `perfmodel sweep` takes more"
+        )
+    order = [name for name in several if name in lists]
+    for point in itertools.product(*(lists[name] for name in order)):
+        yield question_class(**typed | dict(zip(order, point, strict=True)))
+
+
+def _refuse_list(many: Read, text: str, flag: str) -> None:
+    """Raises InputError for a list of several values. Other wrong values are refused when they are read."""
+    try:
+        count = len(many(text, ""))
+    except InputError:
+        return
+    if count > 1:
+        raise InputError(f"{flag}: must be one value here, given {count}; `perfmodel sweep` takes lists")
