@@ -26,6 +26,11 @@ def test_a_profile_has_the_predictors_times(predictor) -> None:
     assert [row.fits for row in rows] == [True, True, False, True, predictor.kv_tokens >= 64 * 8192, False]
 
 
+def test_requests_fit_up_to_the_last_token_of_the_cache(predictor) -> None:
+    most = predictor.kv_tokens
+    assert [row.fits for row in profile(predictor, (1,), (most, most + 1))] == [True, False]
+
+
 def test_a_line_is_fitted_to_steps_and_prompts(predictor) -> None:
     line = linear_step(predictor)
     for batch, context in ((1, 1024), (16, 8192), (64, 4096)):
@@ -36,3 +41,10 @@ def test_a_line_is_fitted_to_steps_and_prompts(predictor) -> None:
     assert min(line.fixed_s, line.token_s, line.cached_token_s) > 0
     one_context = linear_step(predictor, (1, 4), (2048,), ())
     assert one_context.seconds(4, 8192) == pytest.approx(predictor.step_s(4, 2048), rel=1e-6)
+
+
+def test_no_coefficient_is_negative(predictor) -> None:
+    """Long prompts cost more than a line through the origin, so a line would start below zero."""
+    line = linear_step(predictor, (1,), (1024,), (4096, 32768))
+    assert line.fixed_s == 0
+    assert min(line.token_s, line.cached_token_s) > 0
