@@ -108,7 +108,6 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
         ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
         ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
         ({}, {"model_id": None}, False, "pass --model-path to name the served checkpoint"),
-        ({}, {"model_id": None, "weights": "int4-g32"}, False, "no int4-g32 checkpoint of this model"),
         ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
         ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),
         (

@@ -86,23 +86,31 @@ def test_the_longest_sequence_is_what_the_memory_and_the_model_allow() -> None:
         ("qwen3-14b", "fp8", "Qwen/Qwen3-14B-FP8"),
         ("qwen3.6-27b", "fp8", "Qwen/Qwen3.6-27B-FP8"),
         ("kimi-k2.5", "int4-g32", "moonshotai/Kimi-K2.5"),
-        ("llama-3.1-70b", "nvfp4", None),
+        ("qwen3-32b", "int4", "Qwen/Qwen3-32B-AWQ"),
     ],
 )
-def test_a_quantised_checkpoint_is_a_known_one_or_asked_for(
-    model: str, weights: str, repository: str | None
-) -> None:
+def test_a_quantised_checkpoint_is_a_known_one(model: str, weights: str, repository: str) -> None:
     """No line serves the unquantised checkpoint of a question about another."""
     served = advise(model=model, hardware="h200", tp=8, weights=weights).serve
-    if repository is None:
-        assert served.lines == {}
-        assert f"no {weights} checkpoint of this model is known: pass --model-path" in served.notes[0]
-        named = advise(model=model, hardware="h200", tp=8, weights=weights, model_path="me/quantised").serve
-        assert named.lines["vllm"].startswith("vllm serve me/quantised ")
-        return
     assert served.lines["vllm"].startswith(f"vllm serve {repository} ")
     told = any("the prediction is for" in remark for remark in served.remarks.values())
-    assert told == (weights in ("int4-g128", "int4-g32", "fp8")), "another format of the same size is said"
+    assert told == (weights in ("int4", "int4-g128", "int4-g32", "fp8")), (
+        "another format of the same size is said"
+    )
+
+
+def test_an_unknown_checkpoint_has_a_placeholder_and_the_nearest_known_one() -> None:
+    question = {"model": "qwen3.6-27b", "hardware": "rtx-5090", "weights": "int4-g128"}
+    served = advise(**question).serve
+    assert served.lines["vllm"].startswith("vllm serve MODEL ")
+    assert served.remarks["vllm"] == (
+        "MODEL stands for a checkpoint of Qwen/Qwen3.6-27B in int4-g128 (--model-path); the nearest "
+        "known one is nvidia/Qwen3.6-27B-NVFP4"
+    )
+    named = advise(model_path="me/quantised", **question).serve
+    assert named.lines["vllm"].startswith("vllm serve me/quantised ")
+    far = advise(**question | {"model": "llama-3.1-70b", "weights": "int8"}).alternatives
+    assert all("MODEL" not in (each.line or "") for each in far)
 
 
 def test_no_line_divides_the_blocks_of_a_checkpoint_or_loads_more_than_fits() -> None:

@@ -83,3 +83,14 @@ def test_only_questions_about_it_have_its_line() -> None:
     )
     assert "vllm" in export.lines
     assert "trtllm" not in export.lines
+
+
+def test_no_checkpoint_in_compressed_tensors_is_named() -> None:
+    """RedHatAI's are; vLLM loads them, TensorRT-LLM does not."""
+
+    def line(model: str, engine: str) -> str:
+        return advise(model, "8xh200", engine=engine, weights="fp8").serve.lines.get(engine, "")
+
+    assert "\ntrtllm-serve nvidia/Llama-3.1-405B-Instruct-FP8 " in line("llama-3.1-405b", "trtllm")
+    assert line("gemma-3-27b", "trtllm") == ""
+    assert "vllm serve RedHatAI/gemma-3-27b-it-FP8-dynamic " in line("gemma-3-27b", "vllm")

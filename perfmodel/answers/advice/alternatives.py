@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.one_server import line_of, serve
 from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.servers.base import MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Alternative:
         line = None if lines is None else line_of(lines, point)
         if lines is not None and line is None and not lines.lines:
             text += "".join(f" ({note})" for note in lines.notes if "--model-path" in note)
+        if line is not None and f" {MODEL} " in line:
+            text += f" ({MODEL} stands for such a checkpoint)"
         return cls(text, point.layout.replicas, line)
 
 
@@ -31,7 +34,8 @@ class Alternative:
 class BetterChange:
     """A change of the question with which its servers are much better than the choice.
 
-    flags: the change in the words of the command line. gain: over the choice, by the objective."""
+    flags: the change in the words of the command line. gain: over the choice, by the objective.
+    """
 
     flags: str
     draft: str | None

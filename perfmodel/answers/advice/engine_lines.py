@@ -75,7 +75,7 @@ def export(
     model. withheld: engine that gets no line for its drafts -> the reason.
     """
     if served.model_id is None and served.file is None:
-        return Export.of({}, (served.unnamed,))
+        return Export.of({}, ("pass --model-path to name the served checkpoint",))
     setup = Setup(table, draft, served, draft_path)
     notes: list[str] = []
     if not setup.drafts and served.file is None:
@@ -101,6 +101,7 @@ def _remark(word: str, served: ServedTarget) -> str:
     facts = [
         server.degrees(served.tensor_parallel, served.data_parallel, served.version_of(word)),
         server.other_nodes(served),
+        served.stands_for,
     ]
     if served.checkpoint not in ("", served.weights):
         facts.append(f"{served.model_id} is {served.checkpoint}; the prediction is for {served.weights}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.answers.advice.longest_request import longest_request
 from perfmodel.answers.advice.servers import ServedFile, ServedTarget, servers
-from perfmodel.answers.advice.servers.base import UNQUANTISED, longest_sequence
+from perfmodel.answers.advice.servers.base import MODEL, UNQUANTISED, longest_sequence
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, draft_word, published_head
 from perfmodel.answers.question.placement import check_blocks
@@ -25,7 +25,7 @@ from perfmodel.specs import (
 from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.engines.backends import attention_of
 from perfmodel.specs.models.checkpoint_rows import Checkpoint
-from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format
+from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format, nearest
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.mlx import converted_name
 from perfmodel.speculation import Scenario
@@ -168,11 +168,20 @@ def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
     if main_format(checkpoint_format) in alike(served.weights):
         return replace(served, checkpoint=checkpoint_format)
     vendor = scenario.machine.gpu.vendor
-    known = None if served.model_id is None else checkpoint(served.model_id, served.weights, vendor)
+    if (model_id := served.model_id) is None:
+        return served
+    engine = serving_engines().get(served.engine or "")
+    unread = () if engine is None else engine.unread_owners
+    known = checkpoint(model_id, served.weights, vendor, unread)
     if known is not None and _divides(known, scenario):
         return replace(served, model_id=known.checkpoint, checkpoint=known.weights, on_load=False)
     if not served.on_load:
-        return replace(served, model_id=None)
+        similar = nearest(model_id, served.weights, vendor, unread)
+        near = (
+            ", and none is known" if similar is None else f"; the nearest known one is {similar.checkpoint}"
+        )
+        stands = f"{MODEL} stands for a checkpoint of {model_id} in {served.weights} (--model-path){near}"
+        return replace(served, model_id=MODEL, stands_for=stands)
     return served if known is None else replace(served, undivided=known)
 
 

@@ -149,6 +149,8 @@ class ServingEngine(Stack):
     """The first version with fast kernels for experts in 4-bit integers."""
     int4_experts_on: tuple[str, ...] = ()
     """Makers of the devices that have the kernels of `int4_experts`; empty for all."""
+    unread_owners: tuple[str, ...] = ()
+    """Owners of repositories in a format that it does not load."""
     awq: str = ""
     """The first version with fast kernels for AWQ; empty if no version without them is known."""
 

@@ -1,16 +1,24 @@
 """Repositories of quantised checkpoints, by model and format."""
 
+import math
+from collections.abc import Collection
+
 from perfmodel.errors import InputError
 from perfmodel.specs.models.checkpoint_rows import Checkpoint, listed_checkpoints
 from perfmodel.specs.models.hub_ids import hub_id
 from perfmodel.specs.models.names import base_name
+from perfmodel.specs.models.weights import weight_format
 
-FOUR_BIT_GROUPS = ("int4-g128", "int4-g128-sym", "awq-g128")
-"""Formats of 4 bits in groups of 128 weights. They differ only in their zeros, a thousandth of the bytes."""
+FOUR_BIT_GROUPS = ("int4-g128", "int4-g128-sym", "awq-g128", "int4")
+"""Formats of 4 bits in groups of 128 weights. They differ only in their scales and zeros, at most 6 % of the
+bytes.
+"""
 FOUR_BIT_SMALL_GROUPS = ("int4-g32", "int4-g32-sym")
 """The same in groups of 32."""
 FP8 = ("fp8", "fp8-block")
 """Formats of FP8 weights. They differ only in their scales."""
+NEAR = math.log(4 / 3)
+"""Most logarithm of the ratio of two sizes that are near."""
 ALIKE = (FOUR_BIT_GROUPS, FOUR_BIT_SMALL_GROUPS, FP8)
 
 
@@ -20,22 +28,44 @@ not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; rec
 """
 
 
-def checkpoint(model_id: str, weights: str, vendor: str) -> Checkpoint | None:
+def checkpoint(model_id: str, weights: str, vendor: str, unread: Collection[str] = ()) -> Checkpoint | None:
     """A listed checkpoint of a model in a format, in this format but for some parts, or in one of the same
-    size; None without one.
+    size; None without one. Of several, one whose cache has 16 bits.
 
-    model_id: any repository of the model. vendor: the maker of the device.
+    model_id: any repository of the model. vendor: the maker of the device. unread: owners whose checkpoints
+    the engine does not load.
     """
-    thinks = _thinks(model_id)
-    of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
-    of_model = [row for row in of_model if _thinks(row.checkpoint) == thinks]
-    of_model = [row for row in of_model if _maker(row.checkpoint) in ("", vendor)]
+    of_model = sorted(_of_model(model_id, vendor, unread), key=lambda row: row.kv_dtype != "bf16")
     for of in (_whole, main_format):
         for formats in ((weights,), alike(weights)):
             found = next((row for row in of_model if of(row.weights) in formats), None)
             if found is not None:
                 return found
     return None
+
+
+def nearest(model_id: str, weights: str, vendor: str, unread: Collection[str] = ()) -> Checkpoint | None:
+    """The listed checkpoint of a model whose weights have the most similar size, if it is within a third of
+    the asked one; None without one. The arguments are those of `checkpoint`.
+    """
+
+    def apart(row: Checkpoint) -> float:
+        asked, has = (
+            weight_format(main_format(each)).base.bytes_per_value for each in (weights, row.weights)
+        )
+        return abs(math.log(has / asked))
+
+    closest = min(_of_model(model_id, vendor, unread), key=apart, default=None)
+    return closest if closest is not None and apart(closest) <= NEAR else None
+
+
+def _of_model(model_id: str, vendor: str, unread: Collection[str]) -> list[Checkpoint]:
+    """The listed checkpoints of a model that an engine reads on the devices of a maker."""
+    thinks = _thinks(model_id)
+    of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
+    of_model = [row for row in of_model if _thinks(row.checkpoint) == thinks]
+    of_model = [row for row in of_model if _maker(row.checkpoint) in ("", vendor)]
+    return [row for row in of_model if row.checkpoint.partition("/")[0] not in unread]
 
 
 def alike(weights: str) -> tuple[str, ...]:

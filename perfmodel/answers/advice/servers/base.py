@@ -24,6 +24,8 @@ UNQUANTISED = ("bf16", "fp16", "fp32")
 """Formats of checkpoints that are not quantised."""
 HEAD = "HEAD"
 """Stands for the address of the first node in a line."""
+MODEL = "MODEL"
+"""Stands for a checkpoint that the reader must find, in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class ServedTarget:
     """Format of the checkpoint that `model_id` names, if the question asks for another than the model's own;
     empty if no checkpoint of the question's format is known.
     """
+    stands_for: str = ""
+    """What `MODEL` stands for in the line, as a sentence; empty if the line names a checkpoint."""
     undivided: Checkpoint | None = None
     """A published checkpoint of these weights whose blocks the devices do not divide."""
     engine: str | None = None
@@ -97,18 +101,6 @@ class ServedTarget:
     """Tokens of the longest sequence that a server accepts at a context, with this many sequences and drafted
     tokens; None leaves the engine's own limit.
     """
-
-    @property
-    def other_checkpoint(self) -> bool:
-        """Whether the weights are those of another checkpoint than the model's own."""
-        return self.weights != "bf16" and not self.on_load
-
-    @property
-    def unnamed(self) -> str:
-        """Why no line can be written without a name of the checkpoint."""
-        if self.other_checkpoint:
-            return f"no {self.weights} checkpoint of this model is known: pass --model-path to name one"
-        return "pass --model-path to name the served checkpoint"
 
     def foreign(self, draft: Draft) -> bool:
         """Whether the draft model is known to have another vocabulary."""

@@ -131,7 +131,9 @@ def _draft(
             "baseline, if probabilities are the file's rates"
         )
     own = None
-    if draft_word(draft) != "mtp" or path is not None:
+    if draft_word(draft) == "mtp" and path is None:
+        notes.append("the GGUF file must contain the MTP layer; many files leave it out")
+    else:
         own = (path or draft.name).rpartition("/")[2].removesuffix(".gguf") + ".gguf"
     return {
         "--spec-type": known.method,
