@@ -1,0 +1,33 @@
+"""The question of the explorer: its axes, its degrees and what a page with sliders cannot show."""
+
+import pytest
+
+from perfmodel.explorer.exploration import Exploration
+from tests.refusals import refused
+
+
+def test_batches_and_contexts_are_distinct_and_rise() -> None:
+    question = Exploration("llama-3.1-8b", "h100", batch="8,1,8", context="2k,1k", draft_kv="full")
+    assert question.axis("batch") == (1, 8)
+    assert question.axis("context") == (1024, 2048)
+    assert question.points == 4
+
+
+def test_without_room_a_model_has_the_most_devices_that_divide_it() -> None:
+    """44 GB fill four cards of 8 GB, and 20 heads are not divided by eight."""
+    question = Exploration("ernie-4.5-21b-a3b", "rtx-4060-8gb", batch="1", context="1k", draft_kv="full")
+    assert [group.axis("tp") for group in question.groups()] == [(4,)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"alpha": "0.7,0.8"}, "alpha: must be one value, the start of its slider, given 2"),
+        ({"gamma": "1,2"}, "gamma: must be one value, the start of its slider, given 2"),
+        ({"acceptance": "0.7,0.6"}, "acceptance: the page has a slider for acceptance"),
+        ({"tokens_per_iteration": "2"}, "tokens_per_iteration: the page has a slider for acceptance"),
+        ({"drafts": "foo"}, "drafts: no draft named 'foo'"),
+    ],
+)
+def test_what_a_page_with_sliders_cannot_show_is_refused(given: dict[str, str], words: str) -> None:
+    refused(words, Exploration, "llama-3.1-8b", "h100", **given)
