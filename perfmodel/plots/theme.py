@@ -181,7 +181,7 @@ def point_labels(points: Sequence[tuple[float, float]]) -> tuple[list[str], list
 
 
 def tokens(value: float) -> str:
-    """A count of tokens or sequences on an axis: 4096 is 4k, 100000 is 98k; 1.5k where that is exact."""
+    """A count of tokens or sequences on an axis: 4096 is 4k and 1536 is 1.5k; 100,000 has no exact suffix."""
     if value < 1000:
         return f"{value:.4g}"
     for suffix, unit in (("M", 2**20), ("k", 2**10)):

@@ -1,0 +1,86 @@
+"""Bars of passes and lines of ratios: lengths, ticks and words are the engine's numbers."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfmodel import plots
+from perfmodel.answers.question import resolve
+from perfmodel.plots.theme import tokens
+from perfmodel.speculation import Workload, predict
+from tests.plots.figures import ASK, legend_of, written
+
+SCENARIO = resolve(ASK)
+
+
+def lengths_of_bars(axes) -> dict[float, float]:
+    """Row -> length of its bar, over all parts."""
+    lengths: dict[float, float] = {}
+    for part in axes.patches:
+        row = round(part.get_y() + part.get_height() / 2, 6)
+        lengths[row] = lengths.get(row, 0.0) + part.get_width()
+    return lengths
+
+
+def test_a_bar_is_as_long_as_its_pass_and_its_tick_is_the_lower_bound() -> None:
+    left, _ = plots.breakdown(SCENARIO, [(64, 32000)], 2).axes
+    steps = [
+        SCENARIO.target_step(64.0, 32000.0),
+        SCENARIO.draft_step(64.0, 32000.0),
+        SCENARIO.target_step(64.0, 32000.0, 3.0),
+    ]
+    assert [*lengths_of_bars(left).values()] == pytest.approx([1e3 * float(s.predicted_s) for s in steps])
+    ticks = [line.get_xdata()[0] for line in left.lines]
+    assert ticks == pytest.approx([1e3 * float(s.lower_s) for s in steps])
+
+
+def test_the_time_per_token_is_that_of_an_iteration_over_its_tokens() -> None:
+    _, right = plots.breakdown(SCENARIO, [(64, 32000)], 2).axes
+    p = predict(SCENARIO, Workload.of(64, 32000, 2), 2)
+    baseline, speculating = lengths_of_bars(right).values()
+    assert baseline == pytest.approx(1e3 * float(p.target_s))
+    assert baseline / speculating == pytest.approx(float(p.speedup))
+    assert f"{float(p.speedup):.2f}×" in [written(text) for text in right.texts]
+
+
+@pytest.mark.parametrize(("devices", "named"), [(1, False), (8, True)])
+def test_the_legend_names_the_parts_that_there_are(devices: int, named: bool) -> None:
+    """One device has no all-reduce."""
+    left, _ = plots.breakdown(resolve(replace(ASK, tp=devices)), [(4, 2048)], 2).axes
+    assert ("all-reduce" in legend_of(left)) is named
+
+
+def test_ratios_over_the_batch_have_a_line_for_each_context() -> None:
+    left, right = plots.ratios(SCENARIO, [2048, 32768], (1, 256), 2, over="batch", ideal=False, points=5).axes
+    p = predict(SCENARIO, Workload.of(np.geomspace(1, 256, 5), [[2048.0], [32768.0]], 2))
+    for axes, ratio in ((left, p.draft_to_target), (right, p.verify_to_target)):
+        lines = [line for line in axes.lines if len(line.get_xdata()) == 5]
+        np.testing.assert_allclose([line.get_ydata() for line in lines], ratio)
+        assert axes.get_xlabel() == "batch, sequences"
+    assert legend_of(left) == ["context 2k", "context 32k"]
+
+
+def test_one_baseline_step_has_a_line_unless_all_ratios_are_far_below() -> None:
+    left, right = plots.ratios(SCENARIO, [256], (65536, 131072), 2, ideal=False, points=5).axes
+    levels = [[list(line.get_ydata()) for line in axes.lines] for axes in (left, right)]
+    assert left.get_ylim()[1] <= 0.7
+    assert [1.0, 1.0] not in levels[0]
+    assert [1.0, 1.0] in levels[1]
+
+
+@pytest.mark.parametrize(
+    ("ideal", "lines"), [(True, ["calibrated", "ideal roofline"]), (False, [])], ids=["with", "without"]
+)
+def test_the_ideal_roofline_is_dashed_and_named(ideal: bool, lines: list[str]) -> None:
+    _, right = plots.ratios(SCENARIO, [16], (1024, 2048), 2, ideal=ideal, points=3).axes
+    assert (legend_of(right) if right.get_legend() is not None else []) == lines
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(999, "999"), (1024, "1k"), (1536, "1.5k"), (100_000, "100,000"), (2**20, "1M"), (math.pi, "3.142")],
+)
+def test_a_count_has_a_suffix_where_one_decimal_is_exact(count: float, words: str) -> None:
+    assert tokens(count) == words
