@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.costs.compiled import Program, Recorded
+from perfmodel.costs.compiled import Program
+from perfmodel.costs.recorded import Recorded
 from perfmodel.operations import Array, Floats
 
 KEPT = 2**13

@@ -5,8 +5,9 @@ import pytest
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
-from perfmodel.costs.compiled import Program, Untraceable
+from perfmodel.costs.compiled import Program
 from perfmodel.costs.formulas import PATIENCE, Formula, Runs
+from perfmodel.costs.recorded import Untraceable
 
 EXACT = 1e-9
 

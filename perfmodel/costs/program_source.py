@@ -1,0 +1,64 @@
+"""Steps of a formula, written as the source of a Python function."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "power": "**",
+    "greater": ">",
+    "greater_equal": ">=",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+}
+"""Functions of numpy that have an operator."""
+
+
+class Step(NamedTuple):
+    """A function of numpy, and the names of the numbers that it is applied to."""
+
+    function: str
+    inputs: tuple[str, ...]
+
+
+def function_source(
+    names: Sequence[str], steps: Mapping[Step, str], results: Sequence[str], several: bool = False
+) -> str:
+    """Steps as a Python function of these numbers, without those whose result is not used.
+
+    several: whether it returns a tuple.
+
+    A variable is used again once its value is no longer needed, so that few arrays exist at once.
+    """
+    last_use = dict.fromkeys(results, len(steps))
+    for number, (step, name) in reversed([*enumerate(steps.items())]):
+        if name in last_use:
+            for each in step.inputs:
+                last_use.setdefault(each, number)
+    variables: dict[str, str] = {}
+    free: list[str] = []
+    lines = []
+    for number, (step, name) in enumerate(steps.items()):
+        if name not in last_use:
+            continue
+        written = _expression(step.function, [variables.get(each, each) for each in step.inputs])
+        ending = {each for each in step.inputs if each in variables and last_use[each] == number}
+        free.extend(variables[each] for each in sorted(ending))
+        variables[name] = free.pop() if free else f"x{len(set(variables.values()))}"
+        lines.append(f"    {variables[name]} = {written}\n")
+    result = ", ".join(variables.get(each, each) for each in results)
+    returned = f"({result},)" if several and result else result or "()"
+    return f"def program({', '.join(names)}):\n{''.join(lines)}    return {returned}\n"
+
+
+def _expression(function: str, inputs: Sequence[str]) -> str:
+    """A step as an expression."""
+    if function in INFIX:
+        return f" {INFIX[function]} ".join(inputs)
+    if function == "negative":
+        return f"-{inputs[0]}"
+    return f"{function}({', '.join(inputs)})"

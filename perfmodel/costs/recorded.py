@@ -1,0 +1,57 @@
+"""Numbers without a value, which record what a formula does with them."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+
+class Recorder(Protocol):
+    """What keeps the steps of a formula."""
+
+    def add(self, function: str, inputs: Sequence[Any]) -> "Recorded":
+        """The result of a function of numpy, by its name."""
+
+
+class Untraceable(TypeError):
+    """A formula needs the value of a recorded number, for example to choose between branches."""
+
+
+class Recorded(NDArrayOperatorsMixin):
+    """A number without a value. Arithmetic with it, and numpy's functions of it, are added to its program."""
+
+    __slots__ = ("is_mask", "name", "program")
+    ndim = 1  # it may stand for an array
+
+    def __init__(self, program: Recorder, name: str, is_mask: bool = False) -> None:
+        self.program = program
+        self.name = name
+        self.is_mask = is_mask
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs:
+            raise Untraceable(f"{ufunc.__name__}.{method} of a recorded number")
+        both = self.program.add(ufunc.__name__, inputs)
+        if ufunc.nout == 1:
+            return both
+        return tuple(self.program.add("part", (both, index)) for index in range(ufunc.nout))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func is np.ndim:
+            return self.ndim
+        if func is np.any:  # possibly; a formula then also counts what turns out to be zero
+            return True
+        if kwargs:
+            raise Untraceable(f"{func.__name__} of a recorded number, with {', '.join(kwargs)}")
+        return self.program.add(func.__name__, args)
+
+    def astype(self, kind: Any) -> "Recorded":
+        """A comparison as 0 or 1."""
+        return self.program.add("multiply", (self, 1.0))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise Untraceable("a recorded number has no value")
+
+    def __bool__(self) -> bool:
+        raise Untraceable("a recorded number is neither true nor false")
