@@ -13,6 +13,7 @@ from perfmodel.cli.advise_table import print_fronts, print_table
 from perfmodel.cli.advise_words import (
     headline,
     margins,
+    nearest_text,
     on_off_text,
     point_text,
     scope,
@@ -53,6 +54,9 @@ def _print(a: Advice, verbose: bool) -> None:
         print_table(a, verbose)
         _say_choice(a, a.chosen)
         say(searched(a), "dim")
+    elif a.nearest is not None:
+        print_table(a, verbose)
+        say(nearest_text(a.nearest))
     else:
         _say_trees(a)
     if verbose:

@@ -41,6 +41,7 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
         "best baseline": a.baseline,
     }
     named["with no bound"] = a.unbounded
+    named["nearest"] = None if a.nearest is None else a.nearest.pick
     rows: list[tuple[str, Pick]] = []
     for name, pick in named.items():
         if pick is not None and pick not in (p for _, p in rows):

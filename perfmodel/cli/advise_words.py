@@ -3,11 +3,13 @@
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
+from perfmodel.answers.advice.nearest import Nearest
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.advice.tree_drafts import TreeDraft
-from perfmodel.answers.text import interval_text, ratio_text, seconds
+from perfmodel.answers.point.verdict import SENTENCES
+from perfmodel.answers.text import interval_text, range_text, ratio_text, seconds
 from perfmodel.cli.panel import calibration
 
 
@@ -61,6 +63,18 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
         rates = f"{p.all_servers_tokens_per_s:,.0f} tokens/s instead of {b.all_servers_tokens_per_s:,.0f}"
         return f"{choice}; {gpus}{rates}"
     return f"{choice}; {gpus}TPOT {seconds(p.tpot_s)} instead of {seconds(b.tpot_s)}"
+
+
+def nearest_text(n: Nearest) -> str:
+    """What the nearest servers serve, with the verdict about their draft and the interval of their TPOT."""
+    p = n.pick
+    tpot = f"TPOT {seconds(p.tpot_s)}{range_text(n.tpot_interval)}"
+    if n.verdict is None or n.speedup is None:
+        return f"Nearest: {n.load_text} without a draft, {tpot}."
+    decided = (
+        f"{SENTENCES[n.verdict]} at batch {p.batch}: {n.speedup:.2f}x{interval_text(n.speedup_interval)}"
+    )
+    return f"Nearest: {n.load_text}, {tpot}; without a draft {n.alone_text}. {decided}."
 
 
 def scope(p: Pick) -> str:

@@ -8,6 +8,7 @@ from perfmodel.answers.advice.alternatives import Alternative, BetterChange
 from perfmodel.answers.advice.candidates import Skip
 from perfmodel.answers.advice.engine_lines import Export
 from perfmodel.answers.advice.margins import BreakEven, Robustness
+from perfmodel.answers.advice.nearest import Nearest
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
@@ -68,9 +69,10 @@ class Advice(Answer):
     which the best draft would pay at its batch, where it does not, or which make room for a draft.
     better_changes: a switch and smaller formats with which servers are much better than the choice. shorter:
     a shorter draft with nearly the speedup of the chosen, or optional, one. pools: for a rate on more devices
-    than a box has, one pool against a prefill and a decode pool; all other fields are of one pool. trees: the
-    best tree of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline,
-    and the verdict `infeasible` where only a tree keeps the bounds.
+    than a box has, one pool against a prefill and a decode pool; all other fields are of one pool. nearest:
+    where the given devices do not serve a load, those of them that serve the most of it. trees: the best tree
+    of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline, and the
+    verdict `infeasible` where only a tree keeps the bounds.
     """
 
     query: AdviseQuery
@@ -101,6 +103,7 @@ class Advice(Answer):
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
     pools: PoolAdvice | None = None
+    nearest: Nearest | None = None
     trees: tuple[TreeDraft, ...] = ()
     trees_skipped: tuple[TreeSkip, ...] = ()
 

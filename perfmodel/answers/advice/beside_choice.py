@@ -42,7 +42,7 @@ def _simpler(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPo
     if query.objective == "latency":
         return None
     as_many = [p for p in layouts if p.layout.gpus == chosen.layout.gpus]
-    simpler = [p for p in as_many if p.layout.simplicity < chosen.layout.simplicity]
+    simpler = [p for p in as_many if p.layout.is_simpler_than(chosen.layout)]
     near = [p for p in simpler if chosen.times(p, query) <= NEARLY_GOOD]
     if not near:
         return None

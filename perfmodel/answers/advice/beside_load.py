@@ -9,7 +9,8 @@ from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
-from perfmodel.answers.advice.other_servers import fewest_gpus, in_fp8, with_fp8_weights
+from perfmodel.answers.advice.other_formats import in_other_formats
+from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.served import Served, confirmed, estimated
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.text import seconds
@@ -55,27 +56,30 @@ def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
     if question.request_rate is None or question.gpus is None or question.objective == "latency":
         return None
     counted = replace(question, gpus=None)
-    fewest = fewest_gpus(counted, most=question.gpus - 1, drafts=False)
+    alone = [reach for reach in all_reaches(counted) if not reach.drafts]
+    fewest = fewest_gpus(counted, alone, most=question.gpus - 1)
     if fewest is None:
         return None
     return started(enough_text(fewest), counted, fewest)
 
 
 def _smaller_weights(question: AdviseQuery, chosen: Served) -> Alternative | None:
-    """Servers with FP8 weights that save GPUs or, on the given ones, much time of a request."""
-    smaller = in_fp8(question)
-    if smaller is None:
-        return None
-    if question.gpus is None:
-        fewest = fewest_gpus(smaller, most=chosen.candidate.layout.gpus - 1, drafts=True)
-        if fewest is None:
-            return None
-        return started(f"With --weights fp8 {enough_text(fewest)}", smaller, fewest)
-    best = with_fp8_weights(smaller, [chosen.candidate.layout])
-    if best is None or best.request_s > MUCH_SOONER * chosen.request_s:
-        return None
-    times = f"{seconds(best.request_s)} instead of {seconds(chosen.request_s)}"
-    return started(f"With --weights fp8 a request takes {times}: {served_with_draft(best)}", smaller, best)
+    """Servers with weights of another format that save GPUs or, on the given ones, much time of a request: in
+    the first format that does.
+    """
+    layout = chosen.candidate.layout
+    for other in in_other_formats(question):
+        flag = f"--weights {other.weights}"
+        if question.gpus is None:
+            fewest = fewest_gpus(other, all_reaches(other), most=layout.gpus - 1)
+            if fewest is not None:
+                return started(f"With {flag} {enough_text(fewest)}", other, fewest)
+            continue
+        best = best_on(other, [layout])
+        if best is not None and best.request_s <= MUCH_SOONER * chosen.request_s:
+            times = f"{seconds(best.request_s)} instead of {seconds(chosen.request_s)}"
+            return started(f"With {flag} a request takes {times}: {served_with_draft(best)}", other, best)
+    return None
 
 
 def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
@@ -114,8 +118,8 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
     """The simplest layout of as many GPUs on which a request takes hardly longer; None without one."""
     if question.objective == "latency":
         return None
-    simplicity = chosen.candidate.layout.simplicity
-    near = [s for s in _near(decision, chosen) if s.candidate.layout.simplicity < simplicity]
+    layout = chosen.candidate.layout
+    near = [s for s in _near(decision, chosen) if s.candidate.layout.is_simpler_than(layout)]
     if not near:
         return None
     estimate = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))

@@ -1,107 +1,131 @@
 """Why no servers serve a load in `advise`, and what to start instead."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_load import started
+from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
 from perfmodel.answers.advice.instead import fastest, with_changes
+from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_reasons import enough_text, load_text, served_with_draft
 from perfmodel.answers.advice.load_search import LoadSearch
+from perfmodel.answers.advice.nearest import NearestServers, nearest_servers, reaches_of
 from perfmodel.answers.advice.one_request import at_batch, without_load
-from perfmodel.answers.advice.other_servers import fewest_gpus, in_fp8, with_fp8_weights
+from perfmodel.answers.advice.other_formats import in_other_formats
+from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
 from perfmodel.answers.advice.prices import Priced, price
-from perfmodel.answers.advice.served import Served, estimated, replayed
-from perfmodel.answers.advice.servers_needed import STEP, most_load
-from perfmodel.answers.text import clients, request_rate, seconds
+from perfmodel.answers.advice.reach import Reach
+from perfmodel.answers.text import seconds
+from perfmodel.errors import InputError
 
-NEAREST = 3
-"""Servers whose largest load is searched, those with the most requests within the limits."""
-CONFIRMING = 3
-"""Loads of which the largest that a replay confirms is told: that of the closed form, and smaller ones."""
+MUCH_MORE = 1.1
+"""Factor of the load from which another format of weights is named that does not serve the load either."""
 
 
-def why_insufficient(search: LoadSearch) -> Infeasible:
-    """Memory, or the limits."""
-    question = search.question
-    alone = _one_request(search)
-    if not any(priced.fits.any() for priced in alone):
-        return why_infeasible(question, alone, [], search.candidates.skips)
-    if not search.served:
-        lowest_s = min(float(priced.tpot_s[priced.fits].min()) for priced in alone if priced.fits.any())
-        return Infeasible(
-            f"no number of servers serves {load_text(question)}; the TPOT of one request alone without a "
-            f"draft is {seconds(lowest_s)}"
-        )
-    share = ""
-    if (best := _by_share(search)[0].row.slo_share) is not None:
-        share = f" ({best:.0%} of the requests within the limits)"
-    these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"
-    return Infeasible(f"{these} serve {load_text(question)}{share}")
-
-
-def instead_of_insufficient(search: LoadSearch, insufficient: Infeasible) -> Iterator[Alternative]:
-    """The nearest servers of the given devices, the fewest devices that suffice, and FP8 weights; where
-    nothing fits, one server for each change that helps.
+@dataclass(frozen=True, slots=True)
+class Insufficient:
+    """why: the reason, and changes that make the model fit. nearest: the servers of the given devices with
+    the largest load. reaches: of all candidates, without a draft and with one.
     """
-    question = search.question
-    if insufficient.ways:
-        yield from with_changes(without_load(question), insufficient.ways)
-        return
-    if not search.served:
-        if (alone := fastest(without_load(question))) is not None:
-            yield alone
-        return
-    yield _nearest(search)
-    counted = replace(question, gpus=None)
-    if (fewest := fewest_gpus(counted, most=float("inf"), drafts=True)) is not None:
-        yield started(enough_text(fewest), counted, fewest)
-    if (smaller := in_fp8(question)) is None:
-        return
-    layouts = [candidate.layout for candidate in search.candidates.baselines]
-    if (best := with_fp8_weights(smaller, layouts)) is not None:
-        yield started(f"With --weights fp8 these suffice: {served_with_draft(best)}", smaller, best)
 
+    search: LoadSearch
+    why: Infeasible
+    nearest: NearestServers | None
+    reaches: list[Reach]
 
-def _nearest(search: LoadSearch) -> Alternative:
-    """The servers that serve the largest load within the limits, with this load; where they serve none, those
-    with the most requests within the limits.
-    """
-    question = search.question
-    nearest = _by_share(search)[:NEAREST]
-    loads = [most_load(question, s.candidate, s.row.gamma != 0) for s in nearest]
-    most = max(loads)
-    best = nearest[loads.index(most)]
-    for load in (most * STEP**fewer for fewer in range(CONFIRMING)):
-        if load and (served := _at_load(question, best, load)) is not None:
-            return started(
-                f"Within the limits these serve about {_load_text(question, load)}: "
-                f"{served_with_draft(served)}",
-                question,
-                served,
+    @classmethod
+    def of(cls, search: LoadSearch) -> "Insufficient":
+        """Memory, or the limits."""
+        question = search.question
+        alone = _one_request(search)
+        if not any(priced.fits.any() for priced in alone):
+            return cls(search, why_infeasible(question, alone, [], search.candidates.skips), None, [])
+        if not search.served or question.gpus is None:
+            lowest_s = min(float(priced.tpot_s[priced.fits].min()) for priced in alone if priced.fits.any())
+            why = (
+                f"no number of servers serves {load_text(question)}; the TPOT of one request alone without a "
+                f"draft is {seconds(lowest_s)}"
             )
-    return started(f"The nearest: {served_with_draft(nearest[0])}", question, nearest[0])
+            return cls(search, Infeasible(why), None, [])
+        without, drafted = reaches_of(question, search.candidates)
+        nearest = nearest_servers(question, without, drafted)
+        these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"
+        why = f"{these} serve {load_text(question)}"
+        if nearest is not None:
+            why += f", but about {nearest.nearest.load_text}: {nearest.nearest.limit_text}"
+        return cls(search, Infeasible(why), nearest, without + drafted)
+
+    def instead(self) -> Iterator[Alternative]:
+        """The nearest servers of the given devices, the fewest devices that suffice, and other formats of
+        weights; where nothing fits, one server for each change that helps.
+        """
+        question = self.search.question
+        if self.why.ways:
+            yield from with_changes(without_load(question), self.why.ways)
+            return
+        layouts = [candidate.layout for candidate in self.search.candidates.baselines]
+        if question.gpus is None or not layouts:
+            if (alone := fastest(without_load(question))) is not None:
+                yield alone
+        else:
+            if self.nearest is not None:
+                yield _nearest(self.nearest)
+            counted = replace(question, gpus=None)
+            fewest = fewest_gpus(counted, all_reaches(counted, self.reaches, layouts))
+            if fewest is not None:
+                yield started(enough_text(fewest), counted, fewest)
+        yield from self._in_other_formats(layouts)
+
+    def _in_other_formats(self, layouts: list[Layout]) -> Iterator[Alternative]:
+        """Other formats of weights with which the given devices serve the load, or much more of it; the first
+        that suffices is the last.
+        """
+        most = 0.0 if self.nearest is None else self.nearest.load
+        for question in in_other_formats(self.search.question):
+            flag = f"--weights {question.weights}"
+            if question.gpus is None:
+                fewest = fewest_gpus(question, all_reaches(question))
+                if fewest is not None:
+                    yield started(f"With {flag} {enough_text(fewest)}", question, fewest)
+                    return
+                continue
+            best = _with_weights(question, self._promising(layouts))
+            if best is None or not (best.whole or best.load > MUCH_MORE * most):
+                continue
+            text = f"these serve about {best.nearest.load_text}"
+            if best.whole:
+                text = "these suffice"
+            yield started(f"With {flag} {text}: {served_with_draft(best.served)}", best.question, best.served)
+            if best.whole:
+                return
+            most = best.load
+
+    def _promising(self, layouts: list[Layout]) -> list[Layout]:
+        """The layout of the nearest servers, and those with servers of half its size, which smaller weights
+        may fit; all if none is known.
+        """
+        if self.nearest is None:
+            return layouts
+        best = self.nearest.served.candidate.layout
+        half = [each for each in layouts if 2 * each.server_gpus == best.server_gpus and each.is_alike(best)]
+        return [best, *half]
 
 
-def _at_load(question: AdviseQuery, served: Served, load: float) -> Served | None:
-    """The same servers at another load; None if they do not suffice there."""
-    changes = {"clients": round(load)} if question.clients is not None else {"request_rate": load}
-    smaller = replace(question, **changes)
-    estimate = estimated(smaller, served.candidate, served.row.gamma != 0)
-    found = None if estimate is None else replayed(smaller, estimate)
-    return found if found is not None and found.suffices else None
+def _with_weights(question: AdviseQuery, layouts: list[Layout]) -> NearestServers | None:
+    """The servers of some layouts with the largest load; None if none serve any."""
+    try:
+        return nearest_servers(question, *reaches_of(question, find_candidates(question, layouts)))
+    except InputError:
+        return None
 
 
-def _load_text(question: AdviseQuery, load: float) -> str:
-    """Clients, or requests per second with two digits."""
-    return clients(round(load)) if question.clients is not None else request_rate(load, ".2g")
-
-
-def _by_share(search: LoadSearch) -> list[Served]:
-    """The servers with the most requests within the limits first."""
-    return sorted(search.served, key=lambda s: (-(s.row.slo_share or 0.0), -s.row.requests_per_s, s.tpot_s))
+def _nearest(best: NearestServers) -> Alternative:
+    """The servers with the largest load."""
+    words = f"Within the limits these serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
+    return started(words, best.question, best.served)
 
 
 def _one_request(search: LoadSearch) -> list[Priced]:

@@ -37,6 +37,24 @@ class Layout:
         return self.gpus - self.replicas * self.server_gpus * self.in_turn
 
     @property
+    def divisions(self) -> tuple[bool, bool, bool]:
+        """Whether a server divides heads (TP), sequences (DP) and experts (EP)."""
+        return self.tp > 1, self.dp > 1, self.ep > 1
+
+    def is_alike(self, other: "Layout") -> bool:
+        """Whether the servers of both are divided in the same ways, as far as their sizes allow it."""
+        return all(kept <= theirs for kept, theirs in zip(self.divisions, other.divisions, strict=True))
+
+    def is_simpler_than(self, other: "Layout") -> bool:
+        """Whether its servers take less to run: fewer devices each and no more ways of dividing them, or
+        fewer ways on no more devices.
+        """
+        sizes = self.server_gpus * self.in_turn, other.server_gpus * other.in_turn
+        ways = sum(self.divisions), sum(other.divisions)
+        fewer = sizes[0] < sizes[1] or ways[0] < ways[1]
+        return fewer and sizes[0] <= sizes[1] and ways[0] <= ways[1]
+
+    @property
     def simplicity(self) -> tuple[int, int, bool, int, bool]:
         """Sorts layouts by what they take to run: GPUs of a server, those that run at once, its kinds of
         groups.

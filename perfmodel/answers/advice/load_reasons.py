@@ -38,7 +38,8 @@ def served_text(served: Served) -> str:
 
 def served_with_draft(served: Served) -> str:
     """The layout, the draft, and what the servers reach."""
-    return f"{served.candidate.layout.label()}, {draft_text(served.point)}, {_reached(served)}"
+    first = "" if served.row.ttft_s is None else f"TTFT {seconds(served.ttft_s)}, "
+    return f"{served.candidate.layout.label()}, {draft_text(served.point)}, {first}{_reached(served)}"
 
 
 def enough_text(served: Served) -> str:

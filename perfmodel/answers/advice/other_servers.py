@@ -1,79 +1,131 @@
-"""Servers beyond those that a question searches: the fewest GPUs that serve its load, and FP8 weights."""
+"""Servers beyond those that a question searches: the fewest GPUs that serve its load, and smaller weights."""
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.candidates import Candidate, find_candidates
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_order import order
-from perfmodel.answers.advice.searched_layouts import over_nodes
-from perfmodel.answers.advice.served import Served, estimated, replayed
-from perfmodel.answers.advice.smaller_weights import may_be_smaller
+from perfmodel.answers.advice.nearest import reaches_of, served_by
+from perfmodel.answers.advice.reach import Reach, keeps, load_of
+from perfmodel.answers.advice.searched_layouts import over_nodes, searched_layouts
+from perfmodel.answers.advice.served import Served, confirmed, estimated
+from perfmodel.answers.advice.servers_needed import fitting_seats, queues
+from perfmodel.answers.question import Named
 from perfmodel.errors import InputError
 
-CONFIRMED = 2
-"""Most estimates that are confirmed by replays, the best first."""
+TRIED = 3
+"""Most reaches whose number of servers is confirmed, those that need the fewest GPUs first."""
+PART = 8
+"""Part of the servers by which more are tried."""
+MOST_MORE = 4
+"""Factor of the servers by the closed form up to which more are tried."""
+ROUNDING = 1e-9
+"""Share of a server that rounding may add."""
 
 
-def fewest_gpus(question: AdviseQuery, most: float, drafts: bool) -> Served | None:
-    """The fewest GPUs that serve a load whose number of GPUs is open, if they are at most this many; None
-    without any. drafts: whether servers with drafts count.
+def all_reaches(
+    question: AdviseQuery, known: Sequence[Reach] = (), searched: Sequence[Layout] = ()
+) -> list[Reach]:
+    """The reach of every server that the question searches, and over several nodes where one carries nothing.
+    known: the reaches on the layouts that were searched already.
     """
-    estimates = _estimates(question, drafts, most=most)
-    enough = [s for s in estimates if s.suffices and s.candidate.layout.gpus <= most]
-    return _first_confirmed(question, enough)
+    named = Named.of(question)
+    shapes = {_shape(layout) for layout in searched}
+    layouts = searched_layouts(question, named.target, named.gpu)
+    found = [*known, *_reaches(question, [each for each in layouts if _shape(each) not in shapes])]
+    return found or _reaches(question, over_nodes(question))
 
 
-def with_fp8_weights(question: AdviseQuery, layouts: Iterable[Layout]) -> Served | None:
-    """The best servers of these layouts for a question with FP8 weights; None if they do not suffice."""
-    return _first_confirmed(question, [s for s in _estimates(question, True, layouts) if s.suffices])
+def _reaches(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
+    """The reaches on some layouts; none if the model runs on none of them."""
+    if not layouts:
+        return []
+    try:
+        alone, drafted = reaches_of(question, find_candidates(question, layouts))
+    except InputError:
+        return []
+    return alone + drafted
 
 
-def in_fp8(question: AdviseQuery) -> AdviseQuery | None:
-    """The question with FP8 weights; None if it names a format or the model's own is not one of 16 bits."""
-    return replace(question, weights="fp8") if may_be_smaller(question) else None
-
-
-def _estimates(
-    question: AdviseQuery, drafts: bool, layouts: Iterable[Layout] | None = None, most: float = math.inf
-) -> Iterator[Served]:
-    """The servers by the closed form; without layouts, all that the question searches, and over several nodes
-    where one is too small. most: GPUs of one server.
+def best_on(question: AdviseQuery, layouts: list[Layout]) -> Served | None:
+    """The servers of some layouts on which a request ends first, with a draft or without one; None if none
+    suffice.
     """
-    given = None if layouts is None else list(layouts)
-    served = list(_of_layouts(question, drafts, given, most))
-    if given is None and not any(s.suffices for s in served) and (larger := over_nodes(question)):
-        served = list(_of_layouts(question, drafts, larger, most))
-    yield from served
-
-
-def _of_layouts(
-    question: AdviseQuery, drafts: bool, layouts: list[Layout] | None, most: float
-) -> Iterator[Served]:
     try:
         found = find_candidates(question, layouts)
     except InputError:
-        return
-    drafted = [c for c in found.drafted if drafts and question.may_choose(c.runs)]
-    for candidate in (*found.baselines, *drafted):
-        if candidate.layout.gpus > most:
-            continue
-        try:
-            served = estimated(question, candidate, candidate in drafted)
-        except InputError:
-            continue
-        if served is not None:
-            yield served
+        return None
+    drafted = [c for c in found.drafted if question.may_choose(c.runs)]
+    estimates = [
+        served
+        for candidates, drafts in ((found.baselines, False), (drafted, True))
+        for candidate in candidates
+        if (served := _estimated(question, candidate, drafts)) is not None and served.suffices
+    ]
+    by_worth = sorted(estimates, key=lambda served: order(served, question))
+    confirmed_ones = (confirmed(question, served) for served in by_worth[:TRIED])
+    return next((served for served in confirmed_ones if served is not None), None)
 
 
-def _first_confirmed(question: AdviseQuery, estimates: list[Served]) -> Served | None:
-    """The best estimate that a replay confirms where the closed form does not hold."""
-    if question.clients is not None:  # of whom as many wait in a replay
-        estimates = [s for s in estimates if not s.queues]
-    for estimate in sorted(estimates, key=lambda s: order(s, question))[:CONFIRMED]:
-        served = replayed(question, estimate)
-        if served is not None and served.suffices and not served.queues:
-            return served
-    return None
+def _estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
+    """The servers of a candidate by the closed form; None if `traffic` refuses it or nothing is drafted."""
+    try:
+        return estimated(question, candidate, drafts)
+    except InputError:
+        return None
+
+
+def _shape(layout: Layout) -> tuple[int, int, int, int]:
+    """One server of a layout."""
+    return layout.server_gpus, layout.dp, layout.ep, layout.in_turn
+
+
+def fewest_gpus(question: AdviseQuery, found: Iterable[Reach], most: float = math.inf) -> Served | None:
+    """The fewest GPUs that serve a load whose number of GPUs is open, if they are at most this many; None
+    without any.
+    """
+    best: Served | None = None
+    for reach in sorted(found, key=lambda each: (_gpus(question, each), -each.largest.load))[:TRIED]:
+        gpus = _gpus(question, reach)
+        if gpus > most or (best is not None and gpus > best.candidate.layout.gpus):
+            break
+        served = _with_fewest(question, reach)
+        if served is None or served.candidate.layout.gpus > most:
+            continue
+        if best is None or order(served, question) < order(best, question):
+            best = served
+    return best
+
+
+def _gpus(question: AdviseQuery, reach: Reach) -> int:
+    """The GPUs that a load needs by the closed form."""
+    return reach.candidate.layout.times(_servers(question, reach)).gpus
+
+
+def _servers(question: AdviseQuery, reach: Reach) -> int:
+    """The servers that a load needs by the closed form."""
+    return math.ceil(load_of(question) / reach.largest.load * (1.0 - ROUNDING))
+
+
+def _with_fewest(question: AdviseQuery, reach: Reach) -> Served | None:
+    """The fewest servers of a reach that serve a load without a queue; None if no number near that of the
+    closed form does.
+    """
+    first = _servers(question, reach)
+
+    def serve(servers: int) -> bool:
+        row = reach.row(load_of(question), servers, rough=True)
+        return (
+            row is not None and keeps(row) and not queues(row, fitting_seats(question, reach.candidate, row))
+        )
+
+    enough = first
+    while not serve(enough):
+        enough += math.ceil(enough / PART)
+        if enough > MOST_MORE * first + 1:
+            return None
+    while enough > 1 and serve(enough - 1):
+        enough -= 1
+    return served_by(question, reach, enough)

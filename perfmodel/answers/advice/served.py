@@ -98,18 +98,18 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
     there, or no number of servers suffices.
     """
     if question.gpus is not None:
-        return _compared(question, candidate, drafts, candidate.layout.replicas)
+        return on_servers(question, candidate, drafts, candidate.layout.replicas)
     replicas = replicas_needed(question, candidate, drafts)
     if replicas is None:
         return None
-    served = _compared(question, candidate, drafts, replicas)
+    served = on_servers(question, candidate, drafts, replicas)
     if served is None or not served.queues or question.request_rate is None:
         return served
     more = replicas_without_queue(question, candidate, drafts, replicas)
-    return _compared(question, candidate, drafts, more)
+    return on_servers(question, candidate, drafts, more)
 
 
-def _compared(
+def on_servers(
     question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, replays: bool = False
 ) -> Served | None:
     """The load on a number of servers; None if nothing is drafted there. replays: whether they answer where
@@ -132,7 +132,7 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
         replicas = replicas_by_replays(question, candidate, drafts, candidate.layout.replicas)
     if replicas is None:
         return None
-    served = _compared(question, candidate, drafts, replicas, replays=True)
+    served = on_servers(question, candidate, drafts, replicas, replays=True)
     return served if served is not None and served.pays else None
 
 

@@ -21,10 +21,6 @@ OUT_OF_STEP = 0.05
 """Standard deviation of the output lengths between clients, as a share of their mean. Clients of a real load
 do not stay in step, as those of equal answers do; from this share on their times no longer change.
 """
-STEP = 0.9
-"""Factor from one tried load to the next smaller one."""
-FEWER = 44
-"""Smaller loads that are tried below one that is too large."""
 MOST_SERVERS = 64
 """Largest number of servers among which clients are divided, if the limits decide the number."""
 QUEUE = 1.1
@@ -52,7 +48,7 @@ def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
     """The load of one of several servers. A smaller rate than `traffic` takes is as good as its least."""
     if question.request_rate is not None:
         return {"request_rate": max(question.request_rate / replicas, RATES[0])}
-    return _clients_each(question, [_share(question, replicas)])
+    return clients_each(question, [_share(question, replicas)])
 
 
 def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
@@ -62,7 +58,7 @@ def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -
         if whole is not None or not drafts:
             return whole
         return _replicas_that_draft(question, candidate)
-    asked = question_of(question, candidate, drafts, **_clients_each(question, _shares(question)))
+    asked = question_of(question, candidate, drafts, **clients_each(question, _shares(question)))
     by_load = compared(asked, replays=False).by_load
     rows = (row for rows in by_load for row in rows)
     return _servers_for(question, _met(question, candidate, rows, drafts))
@@ -100,32 +96,6 @@ def _replicas_that_draft(question: AdviseQuery, candidate: Candidate) -> int | N
     return between.start + bisect_left(between, True, key=serves)
 
 
-def most_load(question: AdviseQuery, candidate: Candidate, drafts: bool) -> float:
-    """The most clients, or requests per second, that the servers of a candidate serve within the limits by
-    the closed form; 0 if they serve none. Loads are tried in steps of a tenth, and one step less than the
-    largest is told, which replays may not quite confirm.
-    """
-    replicas = candidate.layout.replicas
-    if question.request_rate is not None:
-        each = question.request_rate / replicas
-        rates = [max(each * STEP**fewer, RATES[0]) for fewer in range(FEWER)]
-        asked = question_of(question, candidate, drafts, request_rate=sorted(set(rates)))
-        rows = (row for rows in compared(asked, replays=False).by_load for row in rows)
-        met = [row.request_rate for row in rows if (row.gamma != 0) is drafts and _within(row)]
-        return STEP * max((rate for rate in met if rate is not None), default=0.0) * replicas
-    share = _share(question, replicas)
-    shares = sorted({math.ceil(share * STEP**fewer) for fewer in range(1, FEWER)})
-    asked = question_of(question, candidate, drafts, **_clients_each(question, shares))
-    by_load = compared(asked, replays=False).by_load
-    clients = _met(question, candidate, (row for rows in by_load for row in rows), drafts)
-    return float(math.floor(STEP * max(clients, default=0)) * replicas)
-
-
-def _within(row: TrafficRow) -> bool:
-    """Whether enough requests of a row are within the limits."""
-    return row.ttft_s is not None and (row.slo_share or 0.0) >= SHARE_WANTED
-
-
 def replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
     """The fewest servers that serve all clients within the limits, searched from a number near it. Fewer
     clients of a server meet the limits where more do.
@@ -133,7 +103,7 @@ def replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: boo
     shares = _shares(question)
 
     def meets(share: int) -> bool:
-        asked = question_of(question, candidate, drafts, **_clients_each(question, [share]))
+        asked = question_of(question, candidate, drafts, **clients_each(question, [share]))
         return bool(_met(question, candidate, compared(asked, replays=True).by_load[0], drafts))
 
     at = shares.index(_share(question, near))
@@ -155,7 +125,7 @@ def _share(question: AdviseQuery, servers: int) -> int:
     return math.ceil(question.clients / servers)
 
 
-def _clients_each(question: AdviseQuery, shares: list[int]) -> dict[str, Any]:
+def clients_each(question: AdviseQuery, shares: list[int]) -> dict[str, Any]:
     """The load of servers with these numbers of clients."""
     assert question.output_len is not None
     return {"max_concurrency": shares, "output_std": OUT_OF_STEP * question.output_len}

@@ -6,16 +6,17 @@ from perfmodel.answers.advice.advice import Advice, Objective
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.beside_load import beside_load
 from perfmodel.answers.advice.candidates import find_candidates
-from perfmodel.answers.advice.insufficient import instead_of_insufficient, why_insufficient
+from perfmodel.answers.advice.insufficient import Insufficient
 from perfmodel.answers.advice.load_decision import LoadDecision, decide_under_load
 from perfmodel.answers.advice.load_reasons import load_reason
 from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_server import serve
-from perfmodel.answers.advice.picks import Pick, pick_of
+from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.searched_layouts import over_nodes
 from perfmodel.answers.advice.served import Served
+from perfmodel.answers.advice.served_pick import pick_under_load
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.load.rows_by_load import check_positions
 from perfmodel.answers.point.verdict import Calibrated
@@ -65,11 +66,11 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         verdict=decision.verdict,
         reason=load_reason(question, decision, chosen),
         objective=Objective.of(question),
-        chosen=_picked(chosen, question),
-        runner_up=_picked(decision.others[0], question) if decision.others else None,
+        chosen=pick_under_load(chosen, question),
+        runner_up=pick_under_load(decision.others[0], question) if decision.others else None,
         option=_pick(option, question),
         baseline=_pick(decision.baseline, question),
-        layouts=tuple(_picked(s, question) for s in decision.layouts),
+        layouts=tuple(pick_under_load(s, question) for s in decision.layouts),
         on_off=None if rival is None else on_off(rival.point, question),
         serve=serve(question, chosen.point, chosen.seats),
         serve_option=option_line,
@@ -87,44 +88,22 @@ def _insufficient(search: LoadSearch) -> Advice:
     """The answer where no servers suffice."""
     question = search.question
     baselines = search.candidates.baselines
-    insufficient = why_insufficient(search)
+    insufficient = Insufficient.of(search)
+    best = insufficient.nearest
+    nearest_notes = () if best is None else best.nearest.warnings
     return Advice(
         query=question,
         verdict="infeasible",
-        reason=insufficient.reason,
+        reason=insufficient.why.reason,
         objective=Objective.of(question),
-        alternatives=tuple(instead_of_insufficient(search, insufficient)),
+        nearest=None if best is None else best.nearest,
+        alternatives=tuple(insufficient.instead()),
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
         calibration=Calibrated.of(baselines[0].scenario) if baselines else None,
-        warnings=search.candidates.left_out(question),
+        warnings=(*search.candidates.left_out(question), *nearest_notes),
     )
 
 
 def _pick(served: Served | None, question: AdviseQuery) -> Pick | None:
-    return None if served is None else _picked(served, question)
-
-
-def _picked(served: Served, question: AdviseQuery) -> Pick:
-    """The configuration with the rates of `traffic`."""
-    row = served.row
-    layout = served.candidate.layout
-    total = layout.replicas * row.output_tokens_per_s
-    per_gpu = total / layout.gpus
-    cost = None if question.dollars is None else question.dollars / 3600.0 * 1e6 / per_gpu
-    worth = {"throughput": per_gpu, "latency": served.tpot_s, "cost": cost or 0.0}
-    load_share = None
-    if row.saturation_rate:
-        load_share = row.requests_per_s / row.saturation_rate
-    return replace(
-        pick_of(served.point, question, served.seats),
-        throughput_tokens_per_s=row.output_tokens_per_s,
-        throughput_tokens_per_s_per_device=per_gpu,
-        all_servers_tokens_per_s=total,
-        cost_per_million_tokens=cost,
-        speedup=served.speedup,
-        objective=worth[question.objective],
-        ttft_s=None if row.ttft_s is None else row.ttft_s.mean,
-        slo_share=row.slo_share,
-        load_share=load_share,
-    )
+    return None if served is None else pick_under_load(served, question)

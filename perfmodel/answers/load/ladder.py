@@ -40,11 +40,14 @@ CAPPED = (*SHARES, 1.2, 1.5)
 CLIENTS = tuple(sorted({round(2 ** (half / 2)) for half in range(48)}))
 """Rungs of a closed loop."""
 BELOW = 2
-"""Rungs below a rung whose times it always has at least."""
+"""Rungs below a rung whose times it always has at least. In open loops it has those of all others without
+that: of 1,638 pairs of rungs of random servers, percentiles were up to 1 % longer at the lower one in 13, all
+of them at most two rungs below.
+"""
 NEAR_TPOT = 0.9
-"""Share of the closed form's TPOT from which a replay may have the longer one."""
+"""Share of the closed form's TPOT from which a replay of clients may have the longer one."""
 NEAR_TTFT = 0.75
-"""Share of its TTFT from which a replay may have the longer one."""
+"""Share of its TTFT from which a replay of clients may have the longer one."""
 PARTS = 8
 """Parts between two rungs at whose ends the closed form bounds a replay."""
 IDLE: dict[str, Any] = dict.fromkeys(
@@ -121,13 +124,15 @@ class Ladder:
         standing = [row for row in rows if self._holds(row)]
         return list(accumulate(standing, lambda lower, row: at_least(row, lower)))
 
-    def replayed(self, load: float, closed: TrafficRow) -> TrafficRow:
-        """The row of a replay at a load. closed: the closed form's."""
+    def replayed(self, load: float, closed: TrafficRow, rough: bool = False) -> TrafficRow:
+        """The row of a replay at a load. closed: the closed form's. rough: whether the times at a rung of
+        rates are its own, without those of the rungs below.
+        """
         if _is_policy(self.choice):
             return self._alone(load, closed)
         last = len(self.loads) - 1
         low = max(bisect_right(self.loads, load) - 1, 0)
-        row = self._raised(low)
+        row = self._raised(low, rough)
         if load < self.loads[0]:
             row = between(replace(row, **IDLE), row, load / self.loads[0])
         if low == last and closed.saturated:
@@ -135,7 +140,7 @@ class Ladder:
         nearest = low
         if low < last and load > self.loads[low]:
             share = (load - self.loads[low]) / (self.loads[low + 1] - self.loads[low])
-            row = between(row, self._raised(low + 1), share)
+            row = between(row, self._raised(low + 1, rough), share)
             nearest += round(share)
         return self._finished(row, load, closed, nearest)
 
@@ -155,8 +160,12 @@ class Ladder:
         """Whether a row of the closed form stands."""
         return not self.question.replays and (self.question.closed_form or not row.doubts)
 
-    def _raised(self, rung: int) -> TrafficRow:
-        """The row of a rung, with times at least those of the rungs below it."""
+    def _raised(self, rung: int, rough: bool) -> TrafficRow:
+        """The row of a rung, with times at least those of the rungs below it; of rates, with its own where
+        these are enough.
+        """
+        if rough and self.question.opens:
+            return self._rung(rung)
         below = [self._rung(lower) for lower in range(rung) if self._near(lower, rung)]
         return reduce(at_least, below, self._rung(rung))
 
@@ -166,6 +175,8 @@ class Ladder:
         """
         if self.question.turns > 1:
             return True
+        if self.question.opens:
+            return rung - lower <= BELOW
         row = self.closed[rung]
         other = self.closed[lower]
         if rung - lower <= BELOW or other.tpot_s.mean > NEAR_TPOT * row.tpot_s.mean:

@@ -17,6 +17,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.question import Named, Query, resolve, resolve_costs, slowing, usual_draft
 from perfmodel.errors import refuse
+from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.policies import Choice, Fixed, Replica
 from perfmodel.queueing.prefix import Reuse
@@ -60,9 +61,25 @@ class Priced:
         lengths = self.question.lengths
         return lengths.input_mean + lengths.output_mean / 2.0
 
+    def at(self, loads: Array) -> "Priced":
+        """The same server at other loads."""
+        at = loads.tolist()
+        if self.question.opens:
+            question = replace(self.question, request_rate=at)
+        else:
+            question = replace(self.question, max_concurrency=[round(clients) for clients in at])
+        replica = replace(self.replica, load=question.loop.load(question.loop.values))
+        choices = choices_of(question, replica) if self.known else self.choices[:1]
+        return replace(self, question=question, replica=replica, choices=choices)
+
+    @property
+    def draft_is_slowed(self) -> bool:
+        """Whether a known defect slows the draft."""
+        return slowing(self.scenario, self.mean_context) is not None
+
     def advisable(self, rows: list[TrafficRow]) -> list[TrafficRow]:
         """The rows that may be recommended: the baseline alone if a known defect slows the draft."""
-        return rows if slowing(self.scenario, self.mean_context) is None else rows[:1]
+        return rows[:1] if self.draft_is_slowed else rows
 
     def closed(self, log_off: Mapping[int, float | None]) -> list[list[TrafficRow]]:
         """The rows of the closed form by load, in the order of the choices."""

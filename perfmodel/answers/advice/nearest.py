@@ -1,0 +1,162 @@
+"""The part of a load that the given devices serve, where they do not serve it whole."""
+
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidates
+from perfmodel.answers.advice.one_server import point_speedup
+from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.reach import Carried, Reach, at_load, carried, load_of, reaches
+from perfmodel.answers.advice.served import Served, on_servers
+from perfmodel.answers.advice.served_pick import pick_under_load
+from perfmodel.answers.load.closed_form_range import Doubt
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.point.verdict import Verdict, verdict
+from perfmodel.answers.text import clients, request_rate
+
+FAR = 0.7
+"""Share of a limit, at the 90th percentile, below which saturation binds and not the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The configuration with the largest load within the limits. request_rate, clients: this load of all
+    servers; alone: the largest one without a draft, 0 if none. limit: what binds at a higher load:
+    ``ttft``, ``tpot``, ``e2e``, or ``saturation``. seats: requests that the memory of a server holds, where
+    this is why. verdict, speedup, speedup_interval: those of `whatif` at the mean batch; None without a
+    draft.
+    tpot_interval: 90 % interval of the mean TPOT. pick: the configuration, as of its load.
+    """
+
+    request_rate: float | None
+    clients: int | None
+    alone: float
+    limit: str
+    seats: int | None
+    verdict: Verdict | None
+    speedup: float | None
+    speedup_interval: tuple[float, float] | None
+    tpot_interval: tuple[float, float] | None
+    warnings: tuple[str, ...]
+    pick: Pick
+
+    @property
+    def load_text(self) -> str:
+        """``1.46 requests/s``."""
+        return in_words(self.request_rate, self.clients or 0)
+
+    @property
+    def alone_text(self) -> str:
+        """The largest load without a draft."""
+        if not self.alone:
+            return "none"
+        return in_words(None if self.request_rate is None else self.alone, round(self.alone))
+
+    @property
+    def limit_text(self) -> str:
+        """What binds at a higher load."""
+        if self.limit == "saturation":
+            return "the servers are then near saturation"
+        held = f", as the memory of a server holds {self.seats} requests" if self.seats else ""
+        return f"the limit on {self.limit.upper()} then binds{held}"
+
+
+def in_words(rate: float | None, number: int) -> str:
+    """A rate with three digits, or clients."""
+    return clients(number) if rate is None else request_rate(rate, ".3g")
+
+
+@dataclass(frozen=True, slots=True)
+class NearestServers:
+    """The servers of `Nearest`. question: at their load. whole: whether that is the whole load."""
+
+    question: AdviseQuery
+    served: Served
+    nearest: Nearest
+    whole: bool
+
+    @property
+    def load(self) -> float:
+        """Requests per second, or clients."""
+        return load_of(self.question)
+
+
+def nearest_servers(question: AdviseQuery, alone: list[Reach], drafted: list[Reach]) -> NearestServers | None:
+    """The servers with the largest load within the limits; None if none serve any. A draft must raise it."""
+    without = carried(question, alone)
+    least = 0.0 if without is None else without.load
+    best = carried(question, drafted, least) or without
+    if best is None:
+        return None
+    asked = at_load(question, best.load)
+    served = served_by(asked, best.reach, best.reach.candidate.layout.replicas)
+    if served is None:
+        return None
+    nearest = _nearest(asked, best, served, least)
+    return NearestServers(asked, served, nearest, best.load >= load_of(question))
+
+
+def reaches_of(question: AdviseQuery, candidates: Candidates) -> tuple[list[Reach], list[Reach]]:
+    """The reaches of all candidates without a draft, and with one."""
+    return reaches(question, candidates, drafts=False), reaches(question, candidates, drafts=True)
+
+
+def served_by(question: AdviseQuery, reach: Reach, replicas: int) -> Served | None:
+    """The servers of a reach with the row of `traffic`, without replays of the baseline; None if the row is
+    not within the limits, or if nothing is drafted.
+    """
+    estimate = on_servers(question, reach.candidate, reach.drafts, replicas)
+    row = reach.row(load_of(question), replicas)
+    if estimate is None or row is None:
+        return None
+    speedup = estimate.speedup * estimate.tpot_s / row.tpot_s.mean
+    served = replace(estimate, row=row, speedup=speedup)
+    return served if served.suffices else None
+
+
+def _nearest(question: AdviseQuery, best: Carried, served: Served, alone: float) -> Nearest:
+    """Verdict, intervals and limits of the servers."""
+    decided: Verdict | None = None
+    speedup = interval = None
+    if served.row.gamma:
+        point = served.at_its_batch(question)
+        speedup, interval = point_speedup(question, point)
+        scenario = point.candidate.scenario
+        decided = verdict(scenario, float(question.context), speedup, interval, point.gamma)
+    row = served.row
+    limit = _limit(question, best.reach.largest.above or row)
+    in_memory = served.seats < served.asked.limits.max_num_seqs
+    memory_binds = limit == "ttft" and Doubt.CROWDED in row.doubts and in_memory
+    answer = traffic(replace(served.asked, closed_form=True))
+    closed = next(each for each in answer.rows if each.gamma == row.gamma)
+    ends = closed.tpot_interval
+    scale = row.tpot_s.mean / closed.tpot_s.mean
+    return Nearest(
+        request_rate=question.request_rate,
+        clients=question.clients,
+        alone=alone,
+        limit=limit,
+        seats=served.seats if memory_binds else None,
+        verdict=decided,
+        speedup=speedup,
+        speedup_interval=interval,
+        tpot_interval=None if ends is None else (scale * ends[0], scale * ends[1]),
+        warnings=tuple(dict.fromkeys((*answer.warnings, *row.warnings))),
+        pick=pick_under_load(served, question),
+    )
+
+
+def _limit(question: AdviseQuery, above: TrafficRow) -> str:
+    """The limit that the 90th percentile comes nearest to, or exceeds most, at a load that is a little too
+    large; ``saturation`` where none is near.
+    """
+    times = {"ttft": above.ttft_s, "tpot": above.tpot_s, "e2e": above.e2e_s}
+    used = {}
+    for name, limit_ms in question.latency_limits_ms.items():
+        time_s = times[name]
+        used[name] = float("inf") if time_s is None else time_s.p90 * 1e3 / limit_ms
+    binding = max(used, key=lambda name: used[name], default="")
+    if above.ttft_s is None or not binding or used[binding] < FAR:
+        return "saturation"
+    return binding

@@ -1,0 +1,172 @@
+"""How much of a load the servers of a candidate carry within the limits."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate, Candidates
+from perfmodel.answers.advice.servers_needed import HEADROOM, clients_each, question_of
+from perfmodel.answers.load.largest_load import Largest, OneServer
+from perfmodel.answers.load.slo import SHARE_WANTED
+from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.load.traffic_words import RATES
+from perfmodel.errors import InputError
+
+CLOSE = 1.02
+"""Ratio of a load that is not carried to one that is, from which no load between them is tried."""
+MORE = 1.1
+"""Factor by which replays may find a larger load than the closed form where it may be off."""
+SHARES = (1.0, 0.95, 0.85, 0.7, 0.5, 0.25, 1.06, 1.15, 1.3)
+"""Shares of the closed form's load that are tried in turn."""
+TRIED = 3
+"""Candidates whose load is confirmed, those with the largest one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The largest load of a server of a candidate by the closed form."""
+
+    candidate: Candidate
+    server: OneServer
+    largest: Largest
+
+    @property
+    def load(self) -> float:
+        """The load of all servers of the layout."""
+        return self.candidate.layout.replicas * self.largest.load
+
+    @property
+    def doubted(self) -> bool:
+        """Whether a replay may find another one."""
+        rows = (self.largest.row, self.largest.above)
+        return any(row is not None and row.doubts for row in rows)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the server drafts."""
+        return self.server.drafts
+
+    def keeps(self, load: float, replicas: int) -> bool:
+        """Whether some servers keep a load as `traffic` answers it, but for its last per cent."""
+        row = self.row(load, replicas, rough=True)
+        return row is not None and keeps(row)
+
+    def row(self, load: float, replicas: int, rough: bool = False) -> TrafficRow | None:
+        """The row of `traffic` of one of some servers; None if nothing is drafted there. rough: but for its
+        last per cent.
+        """
+        each = load / replicas
+        each = max(each, RATES[0]) if self.server.priced.question.opens else math.ceil(each)
+        return self.server.row(each, rough)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The largest load of a candidate's servers that `traffic` confirms."""
+
+    reach: Reach
+    load: float
+
+
+def reaches(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Reach]:
+    """The reach of each candidate without a draft, or with one, the largest load first."""
+    wanted: Iterable[Candidate] = candidates.baselines
+    if drafts:
+        wanted = (c for c in candidates.drafted if question.may_choose(c.runs))
+    found = [each for candidate in wanted for each in _reach(question, candidate, drafts)]
+    return sorted(found, key=lambda each: -each.load)
+
+
+def _reach(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Iterator[Reach]:
+    """The reach of a candidate; none if `traffic` refuses it, or if it carries nothing."""
+    most = load_of(question)
+    if question.request_rate is None:
+        load = clients_each(question, [round(most)])
+    else:
+        load = {"request_rate": max(most, RATES[0])}
+    try:
+        server = OneServer.of(question_of(question, candidate, drafts, **load), drafts)
+    except InputError:
+        return
+    largest = server.largest(most, keeps)
+    if largest.load:
+        yield Reach(candidate, server, largest)
+
+
+def keeps(row: TrafficRow) -> bool:
+    """Whether enough requests of a row are within the limits; without limits, whether its server has some
+    headroom.
+    """
+    if row.ttft_s is None:
+        return False
+    if row.slo_share is not None:
+        return row.slo_share >= SHARE_WANTED
+    return row.request_rate is None or row.request_rate <= HEADROOM * row.saturation_rate
+
+
+def carried(question: AdviseQuery, found: Iterable[Reach], least: float = 0.0) -> Carried | None:
+    """The servers with the largest load above one that `traffic` confirms; None without any. found: the
+    largest load first.
+    """
+    best = None
+    for reach in list(found)[:TRIED]:
+        if reach.load * (MORE if reach.doubted else 1.0) > CLOSE * least:
+            confirmed = _confirmed(question, reach, least)
+            if confirmed:
+                best = Carried(reach, confirmed)
+                least = confirmed
+    return best
+
+
+def _confirmed(question: AdviseQuery, reach: Reach, least: float) -> float:
+    """The largest load above one that the servers of a layout keep as `traffic` answers it; 0 if they keep
+    none.
+    """
+    replicas = reach.candidate.layout.replicas
+    kept = _rounded(question, CLOSE * least)
+    if kept and not reach.keeps(kept, replicas):
+        return 0.0
+    above = math.inf
+    for load in _tried(question, reach):
+        if kept < load < above:
+            if reach.keeps(load, replicas):
+                kept = load
+            else:
+                above = load
+    while kept and CLOSE * kept < above < math.inf:
+        load = _rounded(question, math.sqrt(kept * above))
+        if not kept < load < above:
+            break
+        if reach.keeps(load, replicas):
+            kept = load
+        else:
+            above = load
+    return kept
+
+
+def _tried(question: AdviseQuery, reach: Reach) -> Iterator[float]:
+    """Loads to try: that of the closed form, and where it may be off, smaller and larger ones."""
+    shares = SHARES if reach.doubted else SHARES[:2]
+    most = load_of(question)
+    return (_rounded(question, min(share * reach.load, most)) for share in shares)
+
+
+def load_of(question: AdviseQuery) -> float:
+    """Requests per second, or clients."""
+    return float(question.clients or 0) if question.request_rate is None else question.request_rate
+
+
+def at_load(question: AdviseQuery, load: float) -> AdviseQuery:
+    """The question at another load."""
+    if question.request_rate is None:
+        return replace(question, clients=round(load))
+    return replace(question, request_rate=load)
+
+
+def _rounded(question: AdviseQuery, load: float) -> float:
+    """A load as an answer says it: whole clients, or a rate with three digits, rounded down."""
+    if question.request_rate is None:
+        return float(math.floor(load))
+    digits = 2 - math.floor(math.log10(load)) if load > 0 else 0
+    return math.floor(load * 10.0**digits + 1e-9) / 10.0**digits

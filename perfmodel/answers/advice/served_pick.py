@@ -1,0 +1,32 @@
+"""One configuration of an answer of `advise` under a load."""
+
+from dataclasses import replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.picks import Pick, pick_of
+from perfmodel.answers.advice.served import Served
+
+
+def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
+    """The configuration with the rates of `traffic`."""
+    row = served.row
+    layout = served.candidate.layout
+    total = layout.replicas * row.output_tokens_per_s
+    per_gpu = total / layout.gpus
+    cost = None if question.dollars is None else question.dollars / 3600.0 * 1e6 / per_gpu
+    worth = {"throughput": per_gpu, "latency": served.tpot_s, "cost": cost or 0.0}
+    load_share = None
+    if row.saturation_rate:
+        load_share = row.requests_per_s / row.saturation_rate
+    return replace(
+        pick_of(served.point, question, served.seats),
+        throughput_tokens_per_s=row.output_tokens_per_s,
+        throughput_tokens_per_s_per_device=per_gpu,
+        all_servers_tokens_per_s=total,
+        cost_per_million_tokens=cost,
+        speedup=served.speedup,
+        objective=worth[question.objective],
+        ttft_s=None if row.ttft_s is None else row.ttft_s.mean,
+        slo_share=row.slo_share,
+        load_share=load_share,
+    )

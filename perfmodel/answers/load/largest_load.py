@@ -1,0 +1,106 @@
+"""The largest load that one server keeps within its limits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfmodel.answers.load.closed_rows import closed_rows
+from perfmodel.answers.load.ladder import Ladder
+from perfmodel.answers.load.rows_by_load import Priced
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import TrafficRow, load_of
+from perfmodel.operations import Array
+from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.policies import Choice
+
+STEPS = 16
+"""Loads that are computed at once: over the whole range, then between the last that is kept and the next."""
+LEAST = 1.0 / 256.0
+"""The smallest rate that is tried, as a share of the largest."""
+Keeps = Callable[[TrafficRow], bool]
+"""Whether a row is within the limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """row: of the largest load that is kept; None if none is. above: of a load that is not kept, a few
+    per cent higher; None if the highest one is kept.
+    """
+
+    row: TrafficRow | None
+    above: TrafficRow | None
+
+    @property
+    def load(self) -> float:
+        """Requests per second, or clients; 0 if none are kept."""
+        return 0.0 if self.row is None else load_of(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class OneServer:
+    """The server of a question with a draft, or without one, at any load. Its loads share replays."""
+
+    priced: Priced
+    drafts: bool
+    ladders: dict[int | str, Ladder] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, question: TrafficQuery, drafts: bool) -> "OneServer":
+        """Raises InputError."""
+        return cls(Priced.of(question), drafts)
+
+    def row(self, load: float, rough: bool = False) -> TrafficRow | None:
+        """The row of `traffic` at a load, a replay where the closed form does not hold; None if nothing is
+        drafted there. rough: see `Ladder.replayed`.
+        """
+        found = self._closed(np.array([load]))
+        if not found:
+            return None
+        ((row, choice),) = found
+        if not choice.steps.seats:
+            return row
+        ladder = self.ladders.get(row.gamma)
+        if ladder is None:
+            question = self.priced.question
+            ladder = self.ladders[row.gamma] = Ladder(question, self.priced.replica, choice, None)
+        if row.doubts:
+            row = ladder.replayed(load, row, rough)
+        return ladder.bounded(load, row)
+
+    def largest(self, most: float, keeps: Keeps) -> Largest:
+        """The largest load up to one that is kept by the closed form."""
+        question = self.priced.question
+        if question.opens:
+            passes = self.priced.replica.passes.values()
+            most = min(most, max(capacity(steps, question.lengths, question.limits)[0] for steps in passes))
+        if most <= 0:
+            return Largest(None, None)
+        found = self._highest(self._between(LEAST * most, most), keeps)
+        if found.row is None or found.above is None:
+            return found
+        return self._highest(self._between(found.load, load_of(found.above)), keeps)
+
+    def _between(self, least: float, most: float) -> Array:
+        """Loads between two, both included: numbers of clients are whole."""
+        loads = np.geomspace(least, most, STEPS)
+        return loads if self.priced.question.opens else np.unique(np.maximum(np.round(loads), 1.0))
+
+    def _highest(self, loads: Array, keeps: Keeps) -> Largest:
+        """The highest of these loads that is kept, and the next one."""
+        above = None
+        for row, _ in reversed(self._closed(loads)):
+            if keeps(row):
+                return Largest(row, above)
+            above = row
+        return Largest(None, above)
+
+    def _closed(self, loads: Array) -> list[tuple[TrafficRow, Choice]]:
+        """The rows of the closed form, each with its choice; none where nothing is drafted."""
+        priced = self.priced.at(loads)
+        choices = [choice for choice in priced.choices if (choice.gamma != 0) is self.drafts]
+        found = []
+        for choice in choices if not (self.drafts and priced.draft_is_slowed) else []:
+            rows = closed_rows(priced.question, choice, None, loads[choice.at], bounds=True)
+            found += [(row, choice) for row in rows]
+        return sorted(found, key=lambda each: load_of(each[0]))

@@ -1,0 +1,85 @@
+"""What the given devices serve of a load that is too much for them."""
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.load.traffic import traffic
+from tests.answers.advise.loads import LOAD, alternative
+
+QUESTIONS = {
+    "kimi-k2.5 b200": {"request_rate": 4, "input_len": 8192, "output_len": 1024, "slo": "ttft:4000,tpot:35"},
+    "llama-3.3-70b h100": {"request_rate": 20, "weights": "fp8", **LOAD},
+    "qwen3-8b l40s": {"clients": 400, **LOAD},
+}
+"""Loads that are too much for eight of these devices."""
+
+
+def share_of(
+    asked: dict[str, object], name: str, layout: dict[str, int], draft: str | None, load: float
+) -> float:
+    """The largest share of requests within the limits on one server, over its draft lengths."""
+    model, hardware = name.split()
+    at = (
+        {"request_rate": load}
+        if "request_rate" in asked
+        else {"max_concurrency": round(load), "output_std": 25}
+    )
+    common = {key: value for key, value in asked.items() if key not in ("request_rate", "clients")}
+    lengths = {"draft": draft} if draft else {"gamma": 0}
+    rows = traffic(model, hardware, **common, **layout, **at, **lengths).rows
+    return max(row.slo_share or 0.0 for row in rows if row.ttft_s is not None or row.slo_share == 0.0)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_layout_of_the_devices_serves_much_more_than_the_nearest(name: str) -> None:
+    model, hardware = name.split()
+    asked = QUESTIONS[name]
+    nearest = advise(model, f"8x{hardware}", **asked).nearest
+    load = nearest.request_rate or nearest.clients
+    layouts = [{"tp": tp, "dp": dp} for tp in (1, 2, 4, 8) for dp in {1, tp if "kimi" in model else 1}]
+    for layout in layouts:
+        more = 1.03 * load / (8 // layout["tp"]) + ("clients" in asked)
+        for draft in (None, "eagle3"):
+            assert share_of(asked, name, layout, draft, more) < 0.9, (layout, draft)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_devices_serve_what_the_nearest_says(name: str) -> None:
+    model, hardware = name.split()
+    nearest = advise(model, f"8x{hardware}", **QUESTIONS[name]).nearest
+    key = "clients" if nearest.request_rate is None else "request_rate"
+    less = QUESTIONS[name] | {key: nearest.clients or nearest.request_rate}
+    assert advise(model, f"8x{hardware}", **less).chosen is not None
+
+
+def test_the_nearest_has_a_verdict_intervals_warnings_and_the_limit_that_binds() -> None:
+    answer = advise("kimi-k2.5", "8xb200", **QUESTIONS["kimi-k2.5 b200"])
+    nearest = answer.nearest
+    assert nearest.pick.draft == "eagle3"
+    assert nearest.verdict == "likely_pays"
+    assert nearest.speedup_interval[0] < nearest.speedup < nearest.speedup_interval[1]
+    assert nearest.tpot_interval[0] < nearest.pick.tpot_s < nearest.tpot_interval[1]
+    assert nearest.pick.ttft_s > 0
+    assert nearest.alone < nearest.request_rate
+    assert any("the acceptance was published for short prompts" in each for each in answer.warnings)
+    assert "the limit on TTFT then binds" in answer.reason
+
+
+def test_a_known_nvfp4_checkpoint_is_tried_on_devices_that_multiply_it() -> None:
+    answer = advise("kimi-k2.5", "8xb200", **QUESTIONS["kimi-k2.5 b200"])
+    assert "nvidia/Kimi-K2.5-NVFP4" in alternative(answer, "With --weights nvfp4 these suffice: ").line
+
+
+def test_the_fewest_gpus_are_confirmed_and_one_server_less_does_not_suffice() -> None:
+    asked = {
+        "request_rate": 12,
+        "weights": "fp8",
+        "input_len": 2048,
+        "output_len": 512,
+        "slo": "ttft:2000,tpot:40",
+    }
+    few = advise("llama-3.3-70b", "8xh100", **asked)
+    enough = alternative(few, " GPUs suffice: ")
+    gpus = int(enough.text.split()[0])
+    assert advise("llama-3.3-70b", f"{gpus}xh100", **asked).chosen is not None
+    assert advise("llama-3.3-70b", f"{gpus - 2}xh100", **asked).chosen is None
