@@ -47,8 +47,8 @@ CATALOGUES = (
         "Models",
         "This page lists the bundled models. Parameters are computed from the shape; `active` counts "
         "those that one token uses, without the input embedding. KV bytes are those of one token in "
-        "bf16, over all layers on one device. `weights` is the format of the checkpoint. A Hugging "
-        "Face id is a name too, also that of a tuned or quantised model: `Qwen/Qwen2.5-7B-Instruct`, "
+        "bf16, over all layers on one device. `weights` is the format of the checkpoint. The Hugging "
+        "Face id of a model works too, also of a tuned or quantised one: `Qwen/Qwen2.5-7B-Instruct`, "
         "`nvidia/Llama-3.3-70B-Instruct-FP8`. `--model ./config.json` reads a local file of one "
         f"of these `model_type`s: {', '.join(supported())}.",
         models.CATALOGUE,

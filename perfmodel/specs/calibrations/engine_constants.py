@@ -276,11 +276,11 @@ class EngineConstants(Frozen):
     ] = ABSENT
     host_layer_s: Annotated[
         Constant,
-        Declared("pass", "host", "s", "extra host time per layer of such a pass"),
+        Declared("pass", "host", "s", "extra host time per layer of a pass in which it launches attention"),
     ] = ABSENT
     host_latent_layer_s: Annotated[
         Constant,
-        Declared("pass", "host", "s", "`host_layer_s` of a latent cache (MLA); 0: no difference"),
+        Declared("pass", "host", "s", "`host_layer_s` of a latent cache (MLA); 0: the same value"),
     ] = ABSENT
     host_piecewise_layer_s: Annotated[
         Constant,
