@@ -167,7 +167,8 @@ class _Reader:
         recurrent = [layer for layer in self.layers if {"ssm_out", "shortconv.out_proj"} & layer.keys()]
         mlps = [layer for layer in self.layers if {"ffn_down", "ffn_down_exps"} & layer.keys()]
         slides = self.sliding()
-        full, sliding = ([i for i in attends if slides[i] == slid] for slid in (False, True))
+        full = [i for i in attends if not slides[i]]
+        sliding = [i for i in attends if slides[i]]
         hidden, vocabulary = self.outer["token_embd"].shape
         heads = self.heads((full or sliding or [0])[0], not full and bool(sliding))
         width = heads["num_attention_heads"] * heads["head_dim"]
@@ -186,12 +187,7 @@ class _Reader:
         }
         shape |= heads | self.attention(every, attends, width) | self.mlp(every) | self.norms(every, hidden)
         if sliding:
-            own = self.heads(sliding[0], True)
-            shape |= {
-                "sliding_window": self.number("attention.sliding_window"),
-                "num_sliding_layers": len(sliding),
-                "sliding_heads": None if own == heads else own,
-            }
+            shape |= self.sliding_layers(sliding, heads)
         if recurrent:
             shape["linear_attention"] = self.recurrent(recurrent[0], len(recurrent))
         if "ffn_down_exps" in every:
@@ -199,13 +195,26 @@ class _Reader:
         if "attn_kv_a_mqa" in every:
             shape |= self.latent(heads["num_attention_heads"])
         if "indexer.attn_k" in every:
-            shape["indexer"] = {
-                "num_heads": self.number("attention.indexer.head_count"),
-                "head_dim": self.number("attention.indexer.key_length"),
-                "topk": self.number("attention.indexer.top_k"),
-                "layers": sum("indexer.attn_k" in layer for layer in self.layers),
-            }
+            shape["indexer"] = self.indexer()
         return shape
+
+    def sliding_layers(self, sliding: list[int], heads: Fields) -> Fields:
+        """Fields of the layers with these numbers, which slide. heads: those of the other layers."""
+        own = self.heads(sliding[0], True)
+        return {
+            "sliding_window": self.number("attention.sliding_window"),
+            "num_sliding_layers": len(sliding),
+            "sliding_heads": None if own == heads else own,
+        }
+
+    def indexer(self) -> Fields:
+        """The indexer that chooses the tokens of sparse attention (DeepSeek-V3.2)."""
+        return {
+            "num_heads": self.number("attention.indexer.head_count"),
+            "head_dim": self.number("attention.indexer.key_length"),
+            "topk": self.number("attention.indexer.top_k"),
+            "layers": sum("indexer.attn_k" in layer for layer in self.layers),
+        }
 
     def sliding(self) -> list[bool]:
         """Whether each layer attends only to a window."""
