@@ -53,6 +53,7 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("genai_perf", {}, [(8, 1024 + 128, 0, 1.0, 0.01235)]),
         ("llama_bench_csv", {}, [(1, 64, 0, 1.0, 0.852707 / 128)]),
         ("lm_studio", {}, [(1, 26 + 129 / 2, 0, 1.0, 1 / 26.84)]),
+        ("mlx_dspark", {"input": 60, "gamma": 7}, [(1, 60 + 100, 7, 3.12, 3.12 / 43.2)]),
         ("mlx_lm", {}, [(1, 512 + 128, 0, 1.0, 1 / 41.382)]),
         ("mlx_lm", {"gamma": 2, "accepted": 2.0}, [(1, 640, 2, 2.0, 2 / 41.382)]),
         (
@@ -126,6 +127,7 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("whole_requests", ("", ""), r"times prompts and outputs together"),
         ("one_line", ("100.00T/s", "0T/s"), r"tokens per second: must be above 0"),
         ("lm_studio", ("26.84", "0"), r"tok/sec: must be above 0"),
+        ("mlx_dspark", ("40.1 tok/s", "40.1 tok/s"), r"-: gamma: must be stated"),
         ("mlx_lm", ("Prompt:", "x"), r"-: input: must be stated"),
         ("two_speeds", ("", ""), r"-: input: must be stated"),
         ("sglang_one_batch", ("Prefill. latency", "x"), r"-: input: must be stated"),
