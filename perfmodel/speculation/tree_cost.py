@@ -12,6 +12,7 @@ keeps verification memory-bound) is computed too. Chen et al. 2024, arXiv 2402.1
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -131,10 +132,18 @@ def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> F
     return gained / iteration_s(scenario, batch, context, tree)
 
 
-def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -> tuple[Array, Array, Array]:
-    """Speedup and iteration time over ``[batch, context, levels, size]``, and the baseline over ``[batch,
-    context]``.
+class TreeSurface(NamedTuple):
+    """The best trees of all sizes and levels: speedup and seconds of an iteration over ``[batch, context,
+    levels, size]``, and seconds of a baseline step over ``[batch, context]``.
     """
+
+    speedup: Array
+    iteration_s: Array
+    target_s: Array
+
+
+def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -> TreeSurface:
+    """The price of every tree of a table; a root alone is the baseline."""
     b = np.asarray(batch, float)[..., None]
     c = np.asarray(context, float)[..., None]
     verify = np.asarray(scenario.target_pass_s(b, c, np.arange(1.0, table.size + 1)))
@@ -150,7 +159,7 @@ def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -
     target = verify[..., 0]
     total[..., :, 0] = target[..., None]
     total[..., 0, :] = target[..., None]
-    return table.tokens * target[..., None, None] / total, total, target
+    return TreeSurface(table.tokens * target[..., None, None] / total, total, target)
 
 
 def _passes(widths: Ints, widest: int) -> Array:
@@ -176,12 +185,17 @@ def choose(
     `check_draftable` and `Growth` do.
     """
     table = growth(acceptance, size, levels_within(scenario, size, levels))
-    fast, total, target = surface(scenario, batch, context, table)
-    d, n = divmod(int(fast.argmax()), table.size)
+    priced = surface(scenario, batch, context, table)
+    d, n = divmod(int(priced.speedup.argmax()), table.size)
+    levels_used = d + 1 if n else 1
     rule = first_order_size(scenario, batch, context, size)
-    tree = table.best(n + 1, d + 1 if n else 1)
     return TreeChoice(
-        tree, float(fast[d, n]), float(total[d, n]), float(target), rule, float(fast[:, rule - 1].max())
+        tree=table.best(n + 1, levels_used),
+        speedup=float(priced.speedup[d, n]),
+        iteration_s=float(priced.iteration_s[d, n]),
+        target_s=float(priced.target_s),
+        rule_size=rule,
+        rule_speedup=float(priced.speedup[:, rule - 1].max()),
     )
 
 

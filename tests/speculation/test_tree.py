@@ -99,17 +99,17 @@ def test_a_chains_speedup_is_the_chain_engines(flags: dict) -> None:
 def test_the_surface_prices_the_tree_that_is_recovered() -> None:
     s = scenario()
     table = Growth(TreeAcceptance.of(SEQUOIA), 48, 7)
-    fast, total, target = surface(s, 4.0, 8192.0, table)
+    priced = surface(s, 4.0, 8192.0, table)
     for size, levels in ((48, 7), (17, 3), (5, 7), (2, 2), (1, 4)):
         tree = table.best(size, levels)
         assert tree.size == size  # no rate is zero, so that every node is used
         of_tree_s = float(iteration_s(s, 4.0, 8192.0, tree))
         of_tree = float(speedup(s, 4.0, 8192.0, tree))
         place = (levels - 1, size - 1)
-        assert total[place] == pytest.approx(of_tree_s, rel=1e-12)
-        assert fast[place] == pytest.approx(of_tree, rel=1e-12)
-    assert np.all(fast[:, 0] == 1.0)
-    assert np.all(total[:, 0] == target)
+        assert priced.iteration_s[place] == pytest.approx(of_tree_s, rel=1e-12)
+        assert priced.speedup[place] == pytest.approx(of_tree, rel=1e-12)
+    assert np.all(priced.speedup[:, 0] == 1.0)
+    assert np.all(priced.iteration_s[:, 0] == priced.target_s)
 
 
 def test_the_choice_beats_every_tree_and_the_rule() -> None:
@@ -118,9 +118,9 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
     rules = set()
     for batch, context in itertools.product((1.0, 8.0, 64.0), (1024.0, 65536.0)):
         choice = choose(s, acceptance, batch, context, 64, 8)
-        fast, _, _ = surface(s, batch, context, Growth(acceptance, 64, 8))
-        assert choice.speedup == fast.max() >= max(choice.rule_speedup, 1.0)
-        assert choice.rule_speedup == fast[:, choice.rule_size - 1].max()
+        speedups_of_trees = surface(s, batch, context, Growth(acceptance, 64, 8)).speedup
+        assert choice.speedup == speedups_of_trees.max() >= max(choice.rule_speedup, 1.0)
+        assert choice.rule_speedup == speedups_of_trees[:, choice.rule_size - 1].max()
         expected = float(speedup(s, batch, context, choice.tree))
         assert choice.speedup == pytest.approx(expected)
         rate = choice.tree.tokens_per_iteration / choice.iteration_s
@@ -158,7 +158,7 @@ def test_every_level_but_the_last_chooses_its_children() -> None:
     longer_s = iteration_s(priced, 4.0, 8000.0, tree) - iteration_s(plain, 4.0, 8000.0, tree)
     assert longer_s == pytest.approx(2e-3)
     table = Growth(TreeAcceptance.of((0.6, 0.2)), 8, 3)
-    _, total, _ = surface(priced, 4.0, 8000.0, table)
+    total = surface(priced, 4.0, 8000.0, table).iteration_s
     expected_s = iteration_s(priced, 4.0, 8000.0, tree)
     assert total[2, tree.size - 1] == pytest.approx(expected_s)
 
