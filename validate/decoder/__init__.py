@@ -12,10 +12,11 @@ Other drafts are `ngram`, `tree`, `two_levels` and `eagle`. `factory` makes any 
 from perfmodel.validate.decoder.attention import CacheSpan
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.capture import captured
-from perfmodel.validate.decoder.factory import make_decoder, start_random, watched
+from perfmodel.validate.decoder.factory import make_decoder, watched
 from perfmodel.validate.decoder.model import Layer, Model, Projected
 from perfmodel.validate.decoder.pair import ModelPair
 from perfmodel.validate.decoder.prompts import last_tokens, read_prompts
+from perfmodel.validate.decoder.random_start import start_random
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, scripted_weights
 from perfmodel.validate.decoder.shard import RankShard, joined, local_device

@@ -1,6 +1,4 @@
-"""From a request to a decoder: the draft, its view, and the room for both; and a start without a prefill."""
-
-import torch
+"""From a request to a decoder: the draft, its view, and the room for both."""
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod, parse_kv
@@ -13,10 +11,9 @@ from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCach
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import check_vocabulary
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.runner import Observed, Runner
+from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import Script
 from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
 from perfmodel.validate.decoder.tree_sampling import Topology, TreeScript
 from perfmodel.validate.decoder.two_levels import (
@@ -78,9 +75,10 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
             "--draft-kv: own_prefill=true rotates the kept keys, which an fp8 cache would round: use bf16"
         )
     slots = max(WINDOW_CHUNK, ahead + 1) if rolls else tokens + ahead  # what rolls lags by a token
-    shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
+    shape = (spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim)
     dtype = FP8 if request.fp8 else model.dtype
-    cache = RollingCache(shape, model.device, dtype) if rolls else KVCache(shape, model.device, dtype)
+    cache_class = RollingCache if rolls else KVCache
+    cache = cache_class(shape, model.device, dtype)
     attention = backends.choose(request.attention, model.device, model.dtype, request.fp8)
     return Runner(model, cache, attention, model.rotary(tokens))
 
@@ -153,39 +151,3 @@ def _collected(request: Request) -> int:
 
 def _view(method: str, runner: Runner, request: Request) -> kv.View:
     return kv.view(parse_kv(method), runner, request.new_tokens, request.max_accepted)
-
-
-@torch.inference_mode()
-def start_random(
-    decoder: Decoder, context: int, new_tokens: int, seed: int = 0, lengths: tuple[int, ...] | None = None
-) -> State:
-    """A state as after prompts of `context` tokens, with random cache contents, because timing needs no
-    prefill.
-
-    lengths: of each sequence, at most `context`, if they differ.
-    """
-    model = decoder.target.model
-    cache = decoder.target.cache
-    generator = torch.Generator(model.device).manual_seed(seed)
-    batch = len(cache.lengths)
-    tokens = torch.randint(model.spec.vocab_size, (batch, context), generator=generator, device=model.device)
-    state = State.from_prompts(tokens, new_tokens, decoder.gamma, model.device, seed)
-    if lengths is not None:
-        state.length.copy_(torch.tensor(lengths, device=model.device))
-        state.limit.copy_(state.length + new_tokens)
-    _fill(cache, state.length, context, generator)
-    for passes in decoder.models:
-        if passes.owns_cache:
-            _fill(passes.runner.cache, state.length - passes.behind, context - passes.behind, generator)
-        observed = Observed.of(passes.runner.model, batch, passes.view.window)
-        observed.queries.normal_(generator=generator)
-        passes.view.build(observed)
-    state.append(tokens[:, -1:], torch.ones_like(state.length), decoder.eos)
-    return state
-
-
-def _fill(cache: KVCache, lengths: torch.Tensor, bound: int, generator: torch.Generator) -> None:
-    for layer in cache.kv.flatten(0, 1):
-        values = layer if layer.dtype != FP8 else torch.empty(layer.shape, device=layer.device)
-        layer.copy_(values.normal_(generator=generator))
-    cache.set_lengths(lengths, bound)
