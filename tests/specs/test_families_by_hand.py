@@ -214,3 +214,27 @@ def test_which_biases_count(rules: Any, config: dict[str, Any], biases: tuple[in
         refused(biases, biases_of, keys, family)
     else:
         assert tuple(biases_of(keys, family).values()) == tuple(map(bool, biases))
+
+
+def test_a_hybrid_file_that_lists_only_attention_has_no_states() -> None:
+    """Granite-4.0's dense models are published as hybrids; they need none of the keys of Mamba."""
+    file = sizes(2, 64, 8, 8, 40, 100, 512) | {
+        "model_type": "granitemoehybrid",
+        "layer_types": ["attention", "attention"],
+        "num_local_experts": 0,
+        "num_experts_per_tok": 0,
+    }
+    spec = from_config(file, "config.json")
+    assert spec.linear_attention is None
+    assert spec.attention_layers in (None, 2)
+
+
+def test_jambas_attention_begins_at_its_offset() -> None:
+    """Of nine layers the third and the seventh have attention; from the first on there would be three."""
+    mamba = {"mamba_dt_rank": 4, "mamba_d_state": 16, "mamba_expand": 2, "mamba_d_conv": 4}
+    attention = {"attn_layer_period": 4, "attn_layer_offset": 2}
+    file = sizes(9, 64, 8, 8, 40, 100, 512) | mamba | attention
+    file |= {"model_type": "jamba", "num_experts": 1, "num_experts_per_tok": 2}
+    states = from_config(file, "config.json").linear_attention
+    assert states is not None
+    assert states.layers == 7
