@@ -45,6 +45,21 @@ def test_the_time_per_token_is_that_of_an_iteration_over_its_tokens() -> None:
     assert f"{float(p.speedup):.2f}×" in [written(text) for text in right.texts]
 
 
+def test_a_point_has_the_flops_of_its_operations_over_their_predicted_time() -> None:
+    """The whole pass takes longer than its linear layers and its attention together: launches are its own."""
+    axes = plots.roofline(SCENARIO, 64, 32000, 0).axes[0]
+    linear, attention, whole = axes.lines[:3]
+    ops = SCENARIO.target_ops(64.0, 32000.0)
+    seconds = float(SCENARIO.target_step(64.0, 32000.0).predicted_s)
+    flops = sum(float(op.cost.flops) for op in ops)
+    assert whole.get_ydata()[0] == pytest.approx(flops / seconds / 1e12)
+    for line, kind in ((linear, "linear"), (attention, "attention")):
+        of_kind = [op for op in ops if op.kind == kind]
+        alone_s = sum(float(SCENARIO.machine.op_predicted_s(op)) for op in of_kind)
+        reached = sum(float(op.cost.flops) for op in of_kind) / alone_s / 1e12
+        assert line.get_ydata()[0] == pytest.approx(reached)
+
+
 @pytest.mark.parametrize(("devices", "named"), [(1, False), (8, True)])
 def test_the_legend_names_the_parts_that_there_are(devices: int, named: bool) -> None:
     """One device has no all-reduce."""
