@@ -116,6 +116,12 @@ def test_an_older_version_has_its_own_constants_and_an_unknown_one_is_less_sure(
     ]
 
 
+def test_a_patch_release_is_as_sure_as_the_fitted_one() -> None:
+    gpu = load_gpu("h200-sxm-141gb")
+    assert "0.16.99" not in engines().engines["vllm"].versions
+    assert calibration_of(gpu, "vllm@0.16.99").relation("target_s", "minimax-m2", gpu) == "seen"
+
+
 def test_what_one_board_is_off_by_is_of_no_other() -> None:
     """The 94 GB board takes the 80 GB board's kernels, and computes slower than they do."""
     engine_calibration, kernels = (calibration_of(load_gpu(f"h100-sxm-{size}gb")) for size in (94, 80))
