@@ -222,3 +222,13 @@ def test_experts_are_not_divided_over_nodes_behind_data_parallel_attention() -> 
     assert "--enable-expert-parallel" in found.serve.vllm_line
     named = advise("deepseek-r1", "16xh100", draft=["mtp"], context=4096, dp=16, ep=1)
     assert named.chosen.layout == "DP 16"
+
+
+def test_a_simpler_layout_has_smaller_servers_or_fewer_kinds_of_groups() -> None:
+    tensor, experts, both = (Layout(4, 1, 4, dp, ep) for dp, ep in ((1, 1), (1, 4), (4, 4)))
+    assert tensor.is_simpler_than(experts)
+    assert tensor.is_simpler_than(both)
+    assert not experts.is_simpler_than(both)
+    assert not Layout(4, 1, 4, 4, 1).is_simpler_than(both)
+    assert Layout(4, 2, 2, 2, 2).is_simpler_than(both)
+    assert not Layout(8, 1, 8).is_simpler_than(both)

@@ -45,14 +45,22 @@ class Layout:
         """Whether the servers of both are divided in the same ways, as far as their sizes allow it."""
         return all(kept <= theirs for kept, theirs in zip(self.divisions, other.divisions, strict=True))
 
+    @property
+    def groups(self) -> int:
+        """Kinds of groups in a server, which take flags and care: none with tensor parallelism alone, one
+        with whole experts or data-parallel attention (usually with whole experts), two if such attention is
+        tensor-parallel in each group.
+        """
+        return int(self.ep > 1 or self.dp > 1) + (1 < self.dp < self.server_gpus)
+
     def is_simpler_than(self, other: "Layout") -> bool:
-        """Whether its servers take less to run: fewer devices each and no more ways of dividing them, or
-        fewer ways on no more devices.
+        """Whether its servers take less to run: fewer devices each and no more kinds of groups, or fewer
+        kinds on no more devices.
         """
         sizes = self.server_gpus * self.in_turn, other.server_gpus * other.in_turn
-        ways = sum(self.divisions), sum(other.divisions)
-        fewer = sizes[0] < sizes[1] or ways[0] < ways[1]
-        return fewer and sizes[0] <= sizes[1] and ways[0] <= ways[1]
+        groups = self.groups, other.groups
+        fewer = sizes[0] < sizes[1] or groups[0] < groups[1]
+        return fewer and sizes[0] <= sizes[1] and groups[0] <= groups[1]
 
     @property
     def simplicity(self) -> tuple[int, int, bool, int, bool]:

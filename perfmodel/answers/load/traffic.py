@@ -30,7 +30,7 @@ from perfmodel.answers.text import Note, devices
 from perfmodel.errors import library
 from perfmodel.queueing.acceptance_spread import possible_spread
 from perfmodel.queueing.policies import Choice, Replica, in_words
-from perfmodel.specs import engine_of
+from perfmodel.specs import Constant, engine_of
 from perfmodel.specs.engines.stacks import untimed_prompts
 from perfmodel.speculation import Acceptance, KVCapacity, kv_cache_of
 
@@ -195,7 +195,8 @@ def _warnings(priced: Priced, query: Query, gamma: int) -> tuple[str, ...]:
         notes += (f"TTFT is a rough guide without an interval: {known}",)
     machine = scenario.machine
     if machine.over_host and not machine.gpu.peer_access and cuts_heads(engine):
-        notes += (Note(f"{machine.tensor_parallel} x {machine.gpu.name}: {OVER_HOST}"),)
+        pairs = f"{machine.tensor_parallel} x {machine.gpu.name}"
+        notes += (Note(f"{pairs}: {OVER_HOST}"), *_one_reading(machine.calibration.shared_allreduce_byte_s))
     if not gamma:
         return notes
     if question.reuse:
@@ -207,6 +208,16 @@ def _warnings(priced: Priced, query: Query, gamma: int) -> tuple[str, ...]:
         around = f"requests cannot differ by {spread:g} around an acceptance of {alpha:.3g}"
         notes += (f"{around}: {possible:.2g} is used",)
     return notes
+
+
+def _one_reading(per_byte_s: Constant) -> Iterator[str]:
+    """A warning about the time per byte of these messages, one reading on another device; none if unknown."""
+    if per_byte_s.value:
+        rate = f"{1e-9 / per_byte_s.value:.1f} GB/s"
+        yield (
+            f"messages through host memory are taken as {rate}, one reading ({per_byte_s.source}); where "
+            "they are faster, TTFT is shorter and fewer devices serve a load"
+        )
 
 
 def _may_be_shorter(question: TrafficQuery, choices: Sequence[Choice]) -> Iterator[Note]:
