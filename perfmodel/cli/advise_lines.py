@@ -40,7 +40,8 @@ def _say_choice(a: Advice) -> str | None:
         option = a.serve_option.lines.get(word) if a.serve_option is not None else None
         if option is not None and option != line:
             say(_why_option(a))
-            _say_line((a.option or a.chosen).replicas, option)
+            other = a.option or (a.baseline if a.close_with_draft else None) or a.chosen
+            _say_line(other.replicas, option)
     if line is None or servers()[word].serves_files or servers()[word].alone:
         say("; ".join((a.serve_option or a.serve).notes), "dim")
     elif word in a.serve.remarks:
@@ -62,6 +63,8 @@ def _why_option(a: Advice) -> str:
     """What the second command line is for."""
     if a.option is not None:
         return f"With {draft_text(a.option)}, if your own measurement favours it:"
+    if a.close_with_draft:
+        return "Without a draft, if your own measurement favours it:"
     if (usual := draft_to_measure(a.query, a.likely)) is not None:
         return f"To measure {usual.draft}, which gains even with a low acceptance for its kind:"
     named = named_to_measure(a.query, a.unmeasured)

@@ -134,7 +134,9 @@ def margins(a: Advice) -> str:
         return ""
     if r.gain_over_runner_up is not None and a.runner_up != a.baseline:
         parts.append(f"{r.gain_over_runner_up:.2f} times the runner-up")
-    if r.smallest_alpha is not None:
+    if r.smallest_alpha is not None and f"{r.smallest_alpha:.2f}" == f"{r.alpha:.2f}":
+        parts.append(f"a lower acceptance than alpha {r.alpha:.2f} does not keep the bound or the gain")
+    elif r.smallest_alpha is not None:
         parts.append(f"beats the baseline down to alpha {r.smallest_alpha:.2f} (now {r.alpha:.2f})")
     elif r.smallest_tokens_per_iteration is not None:
         parts.append(f"beats the baseline down to {r.smallest_tokens_per_iteration:.2f} tokens per iteration")

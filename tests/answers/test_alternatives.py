@@ -166,3 +166,12 @@ def test_smaller_weights_are_tried_on_every_kind_of_device() -> None:
     gain = answer.chosen.cost_per_million_tokens / min(costs.values())
     assert f"{gain:.2f} times as good" in named.text
     assert "-FP8 " in named.line
+
+
+def test_a_draft_that_is_too_close_to_call_has_the_line_without_it_and_its_interval() -> None:
+    answer = advise("gpt-oss-120b", "4xh100", clients=200, input_len=2048, output_len=500)
+    assert answer.verdict == "too_close_to_call"
+    assert answer.chosen.gamma
+    assert re.search(r"at its mean batch the draft gives 1\.\d\dx \(0\.\d\d to \d\.\d\d\)$", answer.reason)
+    assert "--speculative-config" in answer.serve.vllm_line
+    assert "--speculative-config" not in answer.serve_option.vllm_line

@@ -62,17 +62,18 @@ class Advice(Answer):
     which the best draft is on, None if it never is. not_run: a better configuration that the engine does not
     run. unbounded: the best one without a bound on TPOT, where the question states none and this one has less
     than ten tokens per second and sequence; all others then keep that bound. serve: the engine's command line
-    for one server of the choice. serve_option: that of the option; where no acceptance is known, that of the
-    draft to measure. alternatives: what a reader may prefer to the choice, or what helps where nothing is
-    feasible, each with the line that starts it. unmeasured, likely: the break-even alpha of each draft, and
-    its gain with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with
-    which the best draft would pay at its batch, where it does not, or which make room for a draft.
-    better_changes: a switch and smaller formats with which servers are much better than the choice. shorter:
-    a shorter draft with nearly the speedup of the chosen, or optional, one. pools: for a rate on more devices
-    than a box has, one pool against a prefill and a decode pool; all other fields are of one pool. nearest:
-    where the given devices do not serve a load, those of them that serve the most of it. trees: the best tree
-    of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline, and the
-    verdict `infeasible` where only a tree keeps the bounds.
+    for one server of the choice. serve_option: that of the option, or of the baseline beside a draft that is
+    too close to call; where no acceptance is known, that of the draft to measure. alternatives: what a reader
+    may prefer to the choice, or what helps where nothing is feasible, each with the line that starts it.
+    unmeasured, likely: the break-even alpha of each draft, and its gain with a typical acceptance, where no
+    allowed draft has a known acceptance. remedies: switches with which the best draft would pay at its batch,
+    where it does not, or which make room for a draft. better_changes: a switch and smaller formats with which
+    servers are much better than the choice. shorter: a shorter draft with nearly the speedup of the chosen,
+    or optional, one. pools: for a rate on more devices than a box has, one pool against a prefill and a
+    decode pool; all other fields are of one pool. nearest: where the given devices do not serve a load, those
+    of them that serve the most of it. trees: the best tree of each draft with rates by rank, the best first;
+    `chosen` is always a chain or the baseline, and the verdict `infeasible` where only a tree keeps the
+    bounds.
     """
 
     query: AdviseQuery
@@ -127,6 +128,12 @@ class Advice(Answer):
         if self.verdict == "infeasible":
             return not self.trees
         return self.verdict == "unknown_acceptance"
+
+    @property
+    def close_with_draft(self) -> bool:
+        """Whether the choice has a draft that is too close to call; `serve_option` is then without one."""
+        drafts = self.chosen is not None and bool(self.chosen.gamma)
+        return drafts and self.verdict == "too_close_to_call" and self.baseline is not None
 
     @property
     def sentence(self) -> str:

@@ -45,7 +45,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     query = search.query
     chosen, rival = decision.chosen, decision.rival
     seats = seats_of(query, chosen)
-    tried = decision.option or decision.to_measure
+    tried = decision.option or decision.to_measure or decision.without_draft
     remedies = _remedies(search, decision)
     changes = tuple(better_changes(search, decision, remedies))
     drafting = decision.option or chosen

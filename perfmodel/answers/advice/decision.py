@@ -33,6 +33,11 @@ class Decision:
     weighed: list[PricedPoint]
 
     @property
+    def without_draft(self) -> PricedPoint | None:
+        """The best baseline beside a choice whose draft is too close to call; None for another choice."""
+        return self.baseline if self.chosen.gamma and self.verdict == "too_close_to_call" else None
+
+    @property
     def others(self) -> list[PricedPoint]:
         """The points that are no better than the choice, the best first."""
         chosen = self.chosen

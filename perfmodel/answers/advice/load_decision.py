@@ -41,6 +41,12 @@ class LoadDecision:
     to_measure: PricedPoint | None = None
 
     @property
+    def without_draft(self) -> Served | None:
+        """The servers without a draft beside a choice whose draft is too close to call; None for another."""
+        drafts = self.chosen is not None and self.chosen.row.gamma
+        return self.baseline if drafts and self.verdict == "too_close_to_call" else None
+
+    @property
     def layouts(self) -> list[Served]:
         """The best servers of each layout, the choice first."""
         layouts: dict[str, Served] = {}

@@ -4,10 +4,11 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import draft_text
 from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.load_decision import LoadDecision
+from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.question.typical import TypicalGain
-from perfmodel.answers.text import clients, request_rate, seconds
+from perfmodel.answers.text import clients, interval_text, request_rate, seconds
 
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
@@ -17,10 +18,20 @@ def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
     if not chosen.row.gamma:
         if rival is None:
             return f"{needs}{_unknown(question, decision.likely)}"
-        return f"{needs}; with {rival.candidate.scenario.draft.name} {served_text(rival)}"
+        name = rival.candidate.scenario.draft.name
+        return f"{needs}; with {name} {served_text(rival)}{_interval(question, decision)}"
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
-    return f"{needs}; without a draft {served_text(baseline)}"
+    return f"{needs}; without a draft {served_text(baseline)}{_interval(question, decision)}"
+
+
+def _interval(question: AdviseQuery, decision: LoadDecision) -> str:
+    """The speedup of a draft that is too close to call, at its mean batch; empty for another verdict."""
+    drafting = decision.option or decision.chosen
+    if drafting is None or decision.verdict != "too_close_to_call":
+        return ""
+    speedup, interval = point_speedup(question, drafting.at_its_batch(question))
+    return f"; at its mean batch the draft gives {speedup:.2f}x{interval_text(interval)}"
 
 
 def _unknown(question: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:

@@ -57,8 +57,8 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     question = search.question
     option, rival = decision.option, decision.rival
     option_line = None
-    if option is not None:
-        option_line = serve(question, option.point, option.seats)
+    if (other := option or decision.without_draft) is not None:
+        option_line = serve(question, other.point, other.seats)
     elif decision.to_measure is not None:
         option_line = serve(question, decision.to_measure, chosen.seats)
     return Advice(
