@@ -299,6 +299,13 @@ def test_older_send_one_prints_one_line() -> None:
     assert timing.seconds == pytest.approx(2.84 / 212.31)
 
 
+def test_an_older_line_of_exllama_has_its_prompt_in_the_context() -> None:
+    line = "420 tokens generated in 7.01 seconds (Queue: 0.0 s, Process: 1801.9 T/s, Generate: 70.12 T/s{})\n"
+    (timing,) = read_pasted("-", line.format(", Context: 812 tokens"), GivenFacts())
+    assert (timing.context, timing.seconds) == (812 + 210, pytest.approx(1 / 70.12))
+    refused(r"-: input: must be stated", read_pasted, "-", line.format(""), GivenFacts())
+
+
 def test_a_part_of_a_block_has_the_step_of_the_whole_block() -> None:
     block = sample("serving_block")
     part = block[block.index("Mean TPOT") :]

@@ -14,9 +14,11 @@ _KOBOLD = re.compile(
     r"Generat(?:e|ion):\s*[\d.]+s \((?:[\d.]+ms/T = )?(?P<rate>[\d.]+)T/s\)"
 )
 _TABBY = re.compile(
-    r"(?P<tokens>\d+) tokens generated in .*?(?P<cached>\d+) cached tokens and (?P<new>\d+) new tokens.*?"
-    r"Generate: (?P<rate>[\d.]+) T/s"
+    r"(?P<tokens>\d+) tokens generated in .*?"
+    r"(?:(?P<cached>\d+) cached tokens and (?P<new>\d+) new tokens.*?)?"
+    r"Generate: (?P<rate>[\d.]+) T/s(?:.*?Context: (?P<prompt>\d+) tokens)?"
 )
+"""ExLlama's server. Its context is the prompt's length; older versions print no cached and new tokens."""
 _LLAMA_CLI = re.compile(r"\[ Prompt: [\d.]+ t/s \| Generation: (?P<rate>[\d.]+) t/s \]")
 _UNIT = r"(?:tokens?|tok|t)(?:/s(?:ec)?| per second)"
 _NAME = r"(?:generation|decode|decoding|output|gen|tg)(?: speed)?\s*[:=]?\s*"
@@ -54,6 +56,8 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
         prompt = max(figures["context"] - tokens, 0.0)
     elif "new" in figures:
         prompt = figures["cached"] + figures["new"]
+    elif "prompt" in figures:
+        prompt = figures["prompt"]
     if not figures["rate"]:
         raise refuse(where, "tokens per second", "above 0", words["rate"])
     drafted = speculation(where, facts, None, None)
