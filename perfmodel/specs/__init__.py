@@ -43,7 +43,6 @@ from perfmodel.specs.models.components import (
     MLA,
     AttentionHeads,
     Indexer,
-    LinearAttention,
     MoE,
     Projection,
     RopeScaling,
@@ -55,6 +54,7 @@ from perfmodel.specs.models.hub_ids import hub_id, served_id
 from perfmodel.specs.models.loading import load_model
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.specs.models.precision import Precision, precision_of
+from perfmodel.specs.models.recurrent import LinearAttention
 from perfmodel.specs.models.weights import BF16, Weights, weight_format
 
 __all__ = [

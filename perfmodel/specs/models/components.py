@@ -1,4 +1,4 @@
-"""Optional parts of a model and their sizes: experts, a latent, an indexer, recurrent layers, heads."""
+"""Parts of a model and their sizes: heads, experts, a latent, an indexer, projections, positions."""
 
 from typing import Annotated, Literal
 
@@ -15,6 +15,34 @@ Size = Annotated[int, Meta(ge=1, le=MAX_SIZE)]
 Tokens = Annotated[int, Meta(ge=1, le=MAX_TOKENS)]
 Number = Annotated[float, Meta(gt=0, le=1e15)]
 RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportional"]
+
+
+class AttentionHeads(Frozen):
+    """Heads of attention layers. value_head_dim: None for `head_dim`. one_kv_projection: one projection makes
+    keys and values, which are equal if `cached_once`.
+    """
+
+    num_attention_heads: Size
+    num_key_value_heads: Size
+    head_dim: Size
+    value_head_dim: Size | None = None
+    one_kv_projection: bool = False
+    cached_once: bool = False
+
+    @property
+    def value_dim(self) -> int:
+        """Width of a value head."""
+        return self.value_head_dim or self.head_dim
+
+    @property
+    def kv_values(self) -> int:
+        """Cached values per token and layer."""
+        return self.num_key_value_heads * (self.head_dim + (0 if self.cached_once else self.value_dim))
+
+    @property
+    def kv_columns(self) -> int:
+        """Columns of the key and value projections."""
+        return self.num_key_value_heads * (self.head_dim + (0 if self.one_kv_projection else self.value_dim))
 
 
 class MoE(Frozen):
@@ -59,6 +87,18 @@ class MLA(Frozen):
     def latent_dim(self) -> int:
         """Cached values per token and layer."""
         return self.kv_lora_rank + self.qk_rope_head_dim
+
+    def projection_params(self, hidden: int, heads: int) -> int:
+        """Parameters of one layer's projections, with the norms of the latents (DeepSeek-V2, arXiv
+        2405.04434, 2.1). hidden: width of the model. heads: number of query heads.
+        """
+        rank = self.q_lora_rank
+        query_columns = heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
+        query = rank * (hidden + 1 + query_columns) if rank else hidden * query_columns
+        latent = hidden * self.latent_dim + self.kv_lora_rank
+        keys_and_values = self.kv_lora_rank * heads * (self.qk_nope_head_dim + self.v_head_dim)
+        output = heads * self.v_head_dim * hidden
+        return query + latent + keys_and_values + output
 
 
 class Indexer(Frozen):
@@ -114,6 +154,17 @@ class LowRank(Frozen):
     output_rank: Size
     output_groups: Size = 1
 
+    def projection_params(self, hidden: int, heads: AttentionHeads, query_columns: int) -> int:
+        """Parameters of one layer's projections, with the norms of the low-rank query and of a key.
+
+        hidden: width of the model. query_columns: of all query heads, with their gate if there is one.
+        """
+        query = self.query_rank * (hidden + 1 + query_columns)
+        keys_and_values = hidden * heads.kv_columns + heads.head_dim
+        output_inputs = heads.num_attention_heads * heads.value_dim
+        output = self.output_rank * (output_inputs + self.output_groups * hidden)
+        return query + keys_and_values + output
+
 
 class Projection(Frozen):
     """A dense projection of some layers in addition to those of every family, such as a gate of the heads.
@@ -132,128 +183,6 @@ class Projection(Frozen):
     def params(self) -> int:
         """Parameters over all layers."""
         return self.layers * self.inputs * self.outputs
-
-
-class LinearAttention(Frozen):
-    """Layers that keep a state per sequence instead of a cache.
-
-    The kinds are the gated delta rule (Qwen3-Next), Mamba-2 (Nemotron-H), Kimi's delta attention (a decay for
-    each channel of a key, from a low-rank projection), a short convolution alone (LFM2: gated inputs and
-    outputs, only the inputs of the convolution are kept), Mamba-1 (Jamba: a state of `key_head_dim` for each
-    channel), and lightning attention (MiniMax-Text-01: gated, no convolution). The state has num_value_heads
-    x key_head_dim x value_head_dim values per layer, and `conv_kernel - 1` inputs of the convolution.
-    full_rank_gate: Kimi's gate is one projection, not two. gated_norm: there is a norm before the output
-    (Mamba-2). Mamba-2 calls these heads, state size and head size; its groups are `num_key_heads`.
-    """
-
-    kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "mamba1", "lightning"]
-    layers: SomeLayers
-    num_key_heads: Size
-    num_value_heads: Size
-    key_head_dim: Size
-    value_head_dim: Size
-    conv_kernel: Size = 4
-    state_dtype: Literal["fp32", "bf16"] = "fp32"
-    full_rank_gate: bool = True
-    gated_norm: bool = True
-
-    @property
-    def inner(self) -> int:
-        """Width of values, gate and output."""
-        return self.num_value_heads * self.value_head_dim
-
-    @property
-    def convolved(self) -> int:
-        """Channels of the convolution: values, and two of the width of the keys."""
-        if self.kind in ("conv", "mamba1"):
-            return self.inner
-        return self.inner + 2 * self.num_key_heads * self.key_head_dim
-
-    @property
-    def projected(self) -> int:
-        """Columns of the input projections: the convolved channels, the gate, and one or two numbers per
-        head.
-
-        Kimi's: queries, keys and values, two low-rank projections (of gate and decay), and one number per
-        head.
-        """
-        if self.kind == "conv":
-            return 3 * self.inner
-        if self.kind == "mamba1":
-            return 2 * self.inner
-        if self.kind == "lightning":
-            return self.convolved + self.inner
-        if self.kind == "kimi_delta":
-            gate = self.inner if self.full_rank_gate else self.value_head_dim
-            return self.convolved + gate + self.key_head_dim + self.num_value_heads
-        return self.convolved + self.inner + self.num_value_heads * (2 if self.kind == "gated_delta" else 1)
-
-    @property
-    def small_params(self) -> int:
-        """Convolution, decay, time step and norm of one layer."""
-        if self.kind == "conv":
-            return self.convolved * self.conv_kernel
-        if self.kind == "lightning":
-            return self.inner
-        if self.kind == "mamba1":
-            return self.inner * (self.conv_kernel + 1 + self.key_head_dim + 2)
-        if self.kind == "kimi_delta":
-            up = self.key_head_dim + (0 if self.full_rank_gate else self.value_head_dim)
-            heads = self.num_value_heads + self.inner + self.value_head_dim
-            return self.convolved * self.conv_kernel + up * self.inner + heads
-        if self.kind == "gated_delta":
-            return self.convolved * self.conv_kernel + 2 * self.num_value_heads + self.value_head_dim
-        heads = 3 * self.num_value_heads + self.gated_norm * self.inner
-        return self.convolved * (self.conv_kernel + 1) + heads
-
-    @property
-    def state_values(self) -> int:
-        """Values of the state of one sequence and layer."""
-        if self.kind == "conv":
-            return 0
-        return self.num_value_heads * self.key_head_dim * self.value_head_dim
-
-    @property
-    def flops_per_value(self) -> int:
-        """FLOPs of one token per value of the state: three products (delta rule) or two (Mamba-2), 2 FLOPs
-        each.
-
-        Delta rule (arXiv 2412.06464): read at the key, outer product, read at the query. Mamba-2
-        (2405.21060): the last two.
-        """
-        return 6 if self.kind.endswith("delta") else 4
-
-    def params(self, hidden: int) -> int:
-        """Parameters of one layer without the norm before it."""
-        return hidden * (self.projected + self.inner) + self.small_params
-
-
-class AttentionHeads(Frozen):
-    """Heads of attention layers. value_head_dim: None for `head_dim`. one_kv_projection: one projection makes
-    keys and values, which are equal if `cached_once`.
-    """
-
-    num_attention_heads: Size
-    num_key_value_heads: Size
-    head_dim: Size
-    value_head_dim: Size | None = None
-    one_kv_projection: bool = False
-    cached_once: bool = False
-
-    @property
-    def value_dim(self) -> int:
-        """Width of a value head."""
-        return self.value_head_dim or self.head_dim
-
-    @property
-    def kv_values(self) -> int:
-        """Cached values per token and layer."""
-        return self.num_key_value_heads * (self.head_dim + (0 if self.cached_once else self.value_dim))
-
-    @property
-    def kv_columns(self) -> int:
-        """Columns of the key and value projections."""
-        return self.num_key_value_heads * (self.head_dim + (0 if self.one_kv_projection else self.value_dim))
 
 
 class RopeScaling(Frozen):

@@ -13,7 +13,6 @@ from perfmodel.specs.models.components import (
     Compressed,
     Indexer,
     Layers,
-    LinearAttention,
     LowRank,
     MoE,
     Number,
@@ -25,6 +24,7 @@ from perfmodel.specs.models.components import (
     Tokens,
 )
 from perfmodel.specs.models.formats import kv_format
+from perfmodel.specs.models.recurrent import LinearAttention
 from perfmodel.specs.models.weights import weight_format
 
 
@@ -184,29 +184,22 @@ class ModelSpec(AttentionHeads):
 
     def attention_params(self, sliding: bool = False) -> int:
         """Parameters of one attention layer without the norm before it and without an indexer."""
-        hidden = self.hidden_size
         heads = self.heads(sliding)
-        if mla := self.mla:
-            rank = mla.q_lora_rank
-            width = heads.num_attention_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
-            query = hidden * rank + rank + rank * width if rank else hidden * width
-            latent = hidden * mla.latent_dim + mla.kv_lora_rank
-            up = mla.kv_lora_rank * heads.num_attention_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
-            return (
-                query
-                + latent
-                + up
-                + heads.num_attention_heads * mla.v_head_dim * hidden
-                + self.extra_params(heads)
-            )
-        query = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
-        output = heads.num_attention_heads * heads.value_dim
-        if low := self.low_rank:
-            query = low.query_rank * (hidden + 1 + query)
-            output = low.output_rank * (output + low.output_groups * hidden)
-            return query + hidden * heads.kv_columns + heads.head_dim + output + self.extra_params(heads)
-        biases = (query + heads.kv_columns) * self.qkv_bias + hidden * self.output_bias
-        return hidden * (query + heads.kv_columns + output) + biases + self.extra_params(heads)
+        query_columns = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
+        if self.mla:
+            projections = self.mla.projection_params(self.hidden_size, heads.num_attention_heads)
+        elif self.low_rank:
+            projections = self.low_rank.projection_params(self.hidden_size, heads, query_columns)
+        else:
+            projections = self._full_rank_params(heads, query_columns)
+        return projections + self.extra_params(heads)
+
+    def _full_rank_params(self, heads: AttentionHeads, query_columns: int) -> int:
+        """Parameters of the projections of one layer, with their biases: queries, keys, values and output."""
+        qkv_columns = query_columns + heads.kv_columns
+        output_inputs = heads.num_attention_heads * heads.value_dim
+        biases = qkv_columns * self.qkv_bias + self.hidden_size * self.output_bias
+        return self.hidden_size * (qkv_columns + output_inputs) + biases
 
     def _kv_params(self, sliding: bool) -> int:
         """Parameters that a layer with another layer's cache lacks: projections of keys and values, and their
