@@ -64,16 +64,14 @@ def attention(
 
     In a model with an indexer, every query token attends to its own `topk` tokens, and the pass reads their
     union once. A draft's own KV method replaces the indexer.
+
+    batch: sequences of the pass. query: new tokens per sequence. context: cached tokens per sequence. reuse:
+    share of a choice that the next query token makes again. longer: tokens by which the longest context
+    exceeds the mean; it delays kernels whose cache grows with the context.
     """
     cached = a.span(context)
     topk = a.topk if kv.reads_all else None
     attended = kv.attended_tokens(cached) if topk is None else np.minimum(cached, topk)
-    room = None
-    if topk is not None:
-        room = topk - attended
-    elif a.window is not None or kv.budget is not None:
-        longest = UNBOUNDED if a.window is None else a.window
-        room = kv.attended_tokens(np.asarray(longest)) - attended
     per_sequence = batch * a.layers
     prompt = topk is None and np.ndim(context) == 0 and context == 0
     pair_flops = a.prompt_flops_per_pair if prompt else a.flops_per_pair
@@ -81,33 +79,51 @@ def attention(
     if topk is None:
         read = kv.read_bytes(shard.paged(cached), a.layout)
     else:
-        union = attended * (1.0 + (1.0 - reuse) * (query - 1.0))
-        read = np.minimum(union, cached) * a.layout.token_bytes
+        read = _union(attended, cached, query, reuse) * a.layout.token_bytes
     token_bytes = a.activation_bytes_per_token + a.layout.token_bytes / a.stride
     cost = Cost(
-        flops=query * (each * attended) + each * _causal_pairs(query, room),
+        flops=query * (each * attended) + each * _causal_pairs(query, _room(a, attended, kv, topk)),
         kv_bytes=per_sequence * read,
         activation_bytes=per_sequence * query * token_bytes,
     )
     kv_heads = a.layout.num_kv_heads
-    reread_query = query if topk is None else 1.0
-    longer_bytes: Floats = 0.0
-    if topk is None and a.window is None and kv.budget is None:
-        longer_bytes = longer * a.layers * a.layout.token_bytes / kv_heads
+    grows = topk is None and a.window is None and kv.budget is None
     return AttentionOp(
         f"attention ({a.name})",
         a.layers if a.stride == 1 else 0,
         cost,
         shard.precision.attention_compute,
-        reread_query,
+        query if topk is None else 1.0,
         work_items=batch * kv_heads,
         padded_items=shard.rows(batch) * kv_heads,
-        longer_bytes=longer_bytes,
+        longer_bytes=longer * a.layers * a.layout.token_bytes / kv_heads if grows else 0.0,
         group_rows=a.layout.group,
         latent=shard.model.mla is not None,
         narrow=shard.precision.narrow_kv,
         head=shard.model.head,
     )
+
+
+def _room(a: Attention, attended: Floats, kv: KVMethod, topk: int | None) -> Floats | None:
+    """Tokens by which the attended ones may still grow within a pass; None without a limit.
+
+    The limit is the choice of an indexer (topk), or what the KV method attends to in the longest span.
+    """
+    if topk is not None:
+        return topk - attended
+    if a.window is None and kv.budget is None:
+        return None
+    longest = UNBOUNDED if a.window is None else a.window
+    return kv.attended_tokens(np.asarray(longest)) - attended
+
+
+def _union(chosen: Floats, cached: Floats, query: Floats, reuse: float) -> Floats:
+    """Cached tokens that a pass reads, where each query token attends to `chosen` ones of its own.
+
+    reuse: share of these that the next query token chooses again.
+    """
+    union = chosen * (1.0 + (1.0 - reuse) * (query - 1.0))
+    return np.minimum(union, cached)
 
 
 def indexer(shard: Shard, index: Indexer, batch: Floats, query: Floats, context: Floats) -> Op:
