@@ -148,61 +148,140 @@ def usual_text(usual: tuple[float, float]) -> str:
     return " to ".join(dict.fromkeys(f"{tokens:.2f}" for tokens in usual))
 
 
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A pace next to its prediction, in seconds of an iteration. prompt_share: share of the time that prompts
+    take, 0 to 1.
+    """
+
+    iteration_s: float
+    predicted_s: float
+    low_s: float
+    high_s: float
+    prompt_share: float
+
+    @classmethod
+    def of(cls, pace: Pace, expectation: Expectation) -> "_Measured":
+        low_s, high_s = expectation.interval
+        return cls(
+            iteration_s=pace.tpot_s * expectation.gained,
+            predicted_s=expectation.predicted.iteration_s,
+            low_s=low_s,
+            high_s=high_s,
+            prompt_share=min(pace.prompt_tokens_per_s * expectation.prompt_token_s, 1.0),
+        )
+
+    @property
+    def times_slower(self) -> float:
+        """The iteration over the predicted one."""
+        return self.iteration_s / self.predicted_s
+
+    @property
+    def too_slow(self) -> bool:
+        """Whether an iteration takes longer than its interval."""
+        return self.iteration_s > self.high_s
+
+    @property
+    def as_predicted_without_prompts(self) -> bool:
+        """Whether the time that prompts do not take lies below the end of the interval."""
+        return self.iteration_s * (1.0 - self.prompt_share) <= self.high_s
+
+    @property
+    def explained_by_prompts(self) -> bool:
+        """Whether prompts take all, or most, of what exceeds the prediction."""
+        prompts_s = self.iteration_s * self.prompt_share
+        excess_s = self.iteration_s - self.predicted_s
+        return self.as_predicted_without_prompts or prompts_s >= MOST_OF_IT * excess_s
+
+    @property
+    def slowed_by_usual_prompts(self) -> bool:
+        """Whether prompts explain all of it and take no more of the time than those of a healthy server."""
+        return self.as_predicted_without_prompts and self.prompt_share < OFF_SHARE
+
+
 def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     """Compares a pace with the prediction. text: the log."""
     predicted = expectation.predicted
-    iteration_s = pace.tpot_s * expectation.gained
-    low, high = expectation.interval
-    share = min(pace.prompt_tokens_per_s * expectation.prompt_token_s, 1.0)
+    measured = _Measured.of(pace, expectation)
     signs = [
         *signs_in(text),
         *_outside_captured(text, predicted),
         *_other_backend(text, predicted),
     ]
-    excess_s = iteration_s - predicted.iteration_s
-    explained = iteration_s * (1.0 - share) <= high or iteration_s * share >= MOST_OF_IT * excess_s
-    usual_prompts = iteration_s * (1.0 - share) <= high and share < OFF_SHARE
-    slow = iteration_s > high and not (usual_prompts and _is_unhindered(pace, signs))
-    half = _half(slow, explained, expectation.rejected, pace, signs)
-    times_slower = iteration_s / predicted.iteration_s
-    if half is Half.STEP and expectation.times_fewer > times_slower:
-        half = Half.ACCEPTANCE
-    if half is Half.STEP and pace.partly_idle and not any(sign.decides for sign in signs):
-        half = Half.OPEN
-    measured = f"measured {seconds(pace.tpot_s)} per token, {seconds(iteration_s)} per iteration"
-    expected = f"predicted {seconds(predicted.iteration_s)} per iteration ({seconds(low)} to {seconds(high)})"
-    lines = [f"health: {half.value}: {measured}; {expected}"]
+    slow = measured.too_slow and not (measured.slowed_by_usual_prompts and _is_unhindered(pace, signs))
+    half = _half_off(slow, measured, expectation, pace, signs)
+    lines = [
+        _verdict_line(half, pace, measured),
+        *_rejection_lines(expectation),
+        *_time_lines(measured, slow),
+        *_cause_lines(half, pace, measured, signs),
+    ]
+    return Health(half, tuple(lines))
+
+
+def _half_off(
+    slow: bool, measured: _Measured, expectation: Expectation, pace: Pace, signs: list[Sign]
+) -> Half:
+    """The half that is off. A slow step is not blamed if rejected tokens cost more than it does, nor if only
+    partly idle intervals show it.
+    """
+    half = _half(slow, measured.explained_by_prompts, expectation.rejected, pace, signs)
+    if half is not Half.STEP:
+        return half
+    if expectation.times_fewer > measured.times_slower:
+        return Half.ACCEPTANCE
+    if pace.partly_idle and not any(sign.decides for sign in signs):
+        return Half.OPEN
+    return half
+
+
+def _verdict_line(half: Half, pace: Pace, m: _Measured) -> str:
+    """The first line: the half that is off, and the times."""
+    taken = f"measured {seconds(pace.tpot_s)} per token, {seconds(m.iteration_s)} per iteration"
+    interval = f"{seconds(m.low_s)} to {seconds(m.high_s)}"
+    return f"health: {half.value}: {taken}; predicted {seconds(m.predicted_s)} per iteration ({interval})"
+
+
+def _rejection_lines(expectation: Expectation) -> Iterator[str]:
+    """Where to look if fewer tokens are accepted than expected."""
     if expectation.rejected and expectation.usual is not None:
         usual = usual_text(expectation.usual)
-        lines.append(
+        yield (
             f"{expectation.gained:.2f} tokens per iteration, below the expected {usual}: "
             "check the draft's checkpoint, the chat template, sampling and context"
         )
-    if iteration_s > high:
-        lines.append(f"an iteration takes {times_slower:.1f} times as long as predicted")
-    if iteration_s > high and not slow:
-        prompts_s = iteration_s * share
-        lines.append(f"prompts take {seconds(prompts_s)} of it; the rest is as long as predicted")
-    if iteration_s < low:
-        lines.append(
-            f"faster than predicted: an iteration takes {times_slower:.2f} times as long; are the model, its "
-            "format and the device those of the server?"
+
+
+def _time_lines(m: _Measured, slow: bool) -> Iterator[str]:
+    """An iteration outside its interval. slow: whether its time is more than usual prompts explain."""
+    if m.too_slow:
+        yield f"an iteration takes {m.times_slower:.1f} times as long as predicted"
+        if not slow:
+            prompts_s = m.iteration_s * m.prompt_share
+            yield f"prompts take {seconds(prompts_s)} of it; the rest is as long as predicted"
+    if m.iteration_s < m.low_s:
+        yield (
+            f"faster than predicted: an iteration takes {m.times_slower:.2f} times as long; are the model, "
+            "its format and the device those of the server?"
         )
+
+
+def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: list[Sign]) -> Iterator[str]:
+    """What the log shows of a slow step or load, and what it may not show."""
     named = [sign.meaning for sign in signs]
     if half in (Half.STEP, Half.LOAD):
-        load = _load_in_words(pace, share) if half is Half.LOAD else []
-        lines.append(f"seen in the log: {'; '.join(named + load) or 'nothing that explains it'}")
+        load = _load_in_words(pace, m.prompt_share) if half is Half.LOAD else []
+        yield f"seen in the log: {'; '.join(named + load) or 'nothing that explains it'}"
     if half is Half.STEP and not named:
-        lines.append(
+        yield (
             "not seen, but possible: a batch outside the captured sizes, fewer threads, a power or clock "
             "limit, all-reduce over PCIe, a draft launched by the host"
         )
     if half is Half.OPEN:
-        lines.append(
+        yield (
             "the log has no interval inside a load, only its first and last ones: these are partly idle "
             "and look slow; let a load run for three lines of the log and ask again"
         )
-    return Health(half, tuple(lines))
 
 
 def _is_unhindered(pace: Pace, signs: list[Sign]) -> bool:
