@@ -116,44 +116,69 @@ def test_the_largest_difference_is_told(target) -> None:
     assert nearest[2] == pytest.approx(max(late[2], early[2]))
 
 
-def test_what_is_observed_of_documents() -> None:
-    """Up to the last position of the model; half of the new tokens lie before the context; each document
-    once.
-    """
+def setting(**more: Any) -> AcceptanceSetting:
+    """An observation of two texts with five new tokens at a context of eight."""
+    known = {
+        "pair": ModelPair("llama-68m"),
+        "draft_kv": (),
+        "contexts": (8,),
+        "gamma": 2,
+        "new_tokens": 5,
+        "count": 2,
+    }
+    return AcceptanceSetting(**{**known, "sampling": Sampling(1.0), "batch": 3, **more})
 
-    def setting(**more: Any) -> AcceptanceSetting:
-        known = {
-            "pair": ModelPair("llama-68m"),
-            "draft_kv": (),
-            "contexts": (8,),
-            "gamma": 2,
-            "new_tokens": 5,
-            "count": 2,
-        }
-        return AcceptanceSetting(**{**known, "sampling": Sampling(1.0), "batch": 3, **more})
 
-    texts = [[number] * number for number in (6, 5, 7, 9)]
-    spec = load_model("llama-68m")
-    most = load_model("llama-68m").max_position_embeddings
-    assert prompts_at(setting(texts=texts), spec, 8) == [[6] * 6, [7] * 6]
-    assert prompts_at(setting(texts=texts, count=9), spec, 3) == [[text[0]] for text in texts]
-    assert prompts_at(setting(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
-    (longest,) = prompts_at(setting(texts=[[1] * most]), spec, most - 5)
-    assert len(longest) == most - 5 - 2
-    assert prompts_at(setting(count=3, seed=1), spec, 12) == held_out_prompts(3, 10, 1)
-    for context, says in (
-        (most - 4, f"at most {most - 5} with 5 new"),
-        (2, "above half of the 5"),
-        (12, "of 10 tokens"),
-    ):
-        refused(says, prompts_at, setting(texts=texts), spec, context)
+TEXTS = [[number] * number for number in (6, 5, 7, 9)]
+"""Four documents, each of one token as often as the token says."""
+SPEC = load_model("llama-68m")
+MOST = SPEC.max_position_embeddings
+
+
+def test_prompts_leave_half_of_the_new_tokens_before_the_context() -> None:
+    """At 8 a prompt has 6 tokens, so a text of 5 is left out. A chat keeps its end."""
+    assert prompts_at(setting(texts=TEXTS), SPEC, 8) == [[6] * 6, [7] * 6]
+    assert prompts_at(setting(texts=TEXTS, count=9), SPEC, 3) == [[text[0]] for text in TEXTS], "each once"
+    assert prompts_at(setting(texts=TEXTS, chat=True, count=1), SPEC, 7) == [[6] * 5]
+
+
+def test_without_texts_prompts_are_held_out() -> None:
+    assert prompts_at(setting(count=3, seed=1), SPEC, 12) == held_out_prompts(3, 10, 1)
+
+
+def test_prompts_reach_up_to_the_last_position_of_the_model() -> None:
+    (longest,) = prompts_at(setting(texts=[[1] * MOST]), SPEC, MOST - 5)
+    assert len(longest) == MOST - 5 - 2
+
+
+@pytest.mark.parametrize(
+    ("context", "says"),
+    [(MOST - 4, f"at most {MOST - 5} with 5 new"), (2, "above half of the 5"), (12, "of 10 tokens")],
+)
+def test_contexts_without_prompts(context: int, says: str) -> None:
+    refused(says, prompts_at, setting(texts=TEXTS), SPEC, context)
+
+
+def test_a_self_draft_is_observed_with_every_method() -> None:
     assert tuple(draft_methods(setting())) == METHODS
-    for draft in ("tinyllama-1.1b", "ngram"):
-        assert tuple(draft_methods(setting(pair=ModelPair("llama-68m", draft=draft)))) == ("full",)
+
+
+@pytest.mark.parametrize("draft", ["tinyllama-1.1b", "ngram"])
+def test_other_drafts_are_observed_with_a_full_cache(draft: str) -> None:
+    assert tuple(draft_methods(setting(pair=ModelPair("llama-68m", draft=draft)))) == ("full",)
+
+
+def test_stated_methods_replace_the_default() -> None:
     twice = ("topk:8", "topk:9")
     assert tuple(draft_methods(setting(gamma=MAX_GAMMA, count=1, batch=1, draft_kv=twice))) == twice
-    for wrong in ({"gamma": MAX_GAMMA + 1}, {"draft_kv": ("topk:8", "topk:08")}):
-        refused("must be", draft_methods, setting(**wrong))
+
+
+@pytest.mark.parametrize("wrong", [{"gamma": MAX_GAMMA + 1}, {"draft_kv": ("topk:8", "topk:08")}])
+def test_too_long_drafts_and_methods_twice(wrong: dict[str, Any]) -> None:
+    refused("must be", draft_methods, setting(**wrong))
+
+
+def test_the_source_of_rows_states_the_whole_setting() -> None:
     source = source_of(
         setting(pair=ModelPair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2"))
     )
@@ -162,8 +187,13 @@ def test_what_is_observed_of_documents() -> None:
         "fp32, 2 devices"
     )
     assert source.count(";") == 1
-    model = SimpleNamespace(spec=SimpleNamespace(name="m"))
-    row = entry(model, None, "ngram:2", parse_kv("topk:8"), 7.5, [[1, 2], [3, 4]])
+
+
+NAMED = SimpleNamespace(spec=SimpleNamespace(name="m"))
+
+
+def test_a_row_adds_up_its_documents() -> None:
+    row = entry(NAMED, None, "ngram:2", parse_kv("topk:8"), 7.5, [[1, 2], [3, 4]])
     assert row | {"standard_error": None} == {
         "target": "m",
         "draft": "ngram",
@@ -173,7 +203,10 @@ def test_what_is_observed_of_documents() -> None:
         "histogram": [4, 6],
         "standard_error": None,
     }
-    refused("nothing was drafted", entry, model, None, "self", parse_kv("topk:8"), 7.5, [[0, 0]])
+
+
+def test_a_row_needs_a_draft() -> None:
+    refused("nothing was drafted", entry, NAMED, None, "self", parse_kv("topk:8"), 7.5, [[0, 0]])
 
 
 def test_by_hand() -> None:
