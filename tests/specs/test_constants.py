@@ -273,6 +273,20 @@ def test_what_is_no_correlation_is_refused(rows: tuple[tuple[float, ...], ...], 
         StatedFit(parameters=("a", "b", "c"), correlation=rows)
 
 
+def test_a_parameter_of_a_fit_is_a_constant_with_an_error_of_its_own() -> None:
+    fitted = load_bundled("h200-sxm-141gb.vllm")
+    assert fitted.fit is not None
+    name, *others = fitted.fit.parameters
+    stated = fitted.as_mapping(exclude_none=True)
+    assert Calibration.of_mapping(stated).fit == fitted.fit
+    without_error = stated | {name: stated[name] | {"stderr": None}}
+    with pytest.raises(ValueError, match=f"parameter {name} must be a constant of this file with a stderr"):
+        Calibration.of_mapping(without_error)
+    no_constant = stated | {"fit": stated["fit"] | {"parameters": ["gpu", *others]}}
+    with pytest.raises(ValueError, match="parameter gpu must be a constant of this file with a stderr"):
+        Calibration.of_mapping(no_constant)
+
+
 def test_the_deviation_of_a_scatter_is_that_of_its_interval() -> None:
     """90 % of a normal distribution lie within 1.645 deviations."""
     assert Scatter(log_rms=0.2, rows=1, source="a test").deviation == 0.2

@@ -122,6 +122,17 @@ def test_a_patch_release_is_as_sure_as_the_fitted_one() -> None:
     assert calibration_of(gpu, "vllm@0.16.99").relation("target_s", "minimax-m2", gpu) == "seen"
 
 
+def test_the_error_of_a_drifted_constant_has_the_factor_s_own_part() -> None:
+    """Relative errors of independent factors add as squares."""
+    gpu = load_gpu("h200-sxm-141gb")
+    older = calibration_of(gpu, "vllm@0.16.0").wide_norm_s
+    newer = calibration_of(gpu, "vllm").wide_norm_s
+    factor = engines().engines["vllm"].drifts["0.18"]["wide_norm_s"]
+    both = math.hypot(older.stderr / older.value, factor.stderr / factor.value)
+    assert factor.stderr > 0
+    assert newer.stderr / newer.value == pytest.approx(both)
+
+
 def test_what_one_board_is_off_by_is_of_no_other() -> None:
     """The 94 GB board takes the 80 GB board's kernels, and computes slower than they do."""
     engine_calibration, kernels = (calibration_of(load_gpu(f"h100-sxm-{size}gb")) for size in (94, 80))
