@@ -1,15 +1,34 @@
 """The question of the pictures, and what is read of a drawn one."""
 
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from perfmodel import plots
+from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.grid.sweep import Sweep, sweep
 from perfmodel.answers.question import Query
 
 ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
+LONG = replace(
+    ASK,
+    model="qwen3-235b-a22b",
+    hardware="h200-sxm-141gb",
+    draft_kv="pqcache:1024,subvectors=2,bits=6,iterations=10",
+    calibration="ideal",
+)
+CHOICE = AdviseQuery(
+    "llama-3.1-8b",
+    "a100",
+    32768,
+    batch=(1, 8, 64),
+    tp=(1, 8),
+    rate={"self@streamingllm:512": "0.8"},
+    any_draft=True,
+    max_tpot_ms=20,
+)
 
 
 def swept(**lists: Any) -> Sweep:
@@ -30,3 +49,10 @@ def written(text: matplotlib.text.Text) -> str:
 
 def legend_of(axes: Any) -> list[str]:
     return [written(text) for text in axes.get_legend().get_texts()]
+
+
+def within(whole: Any, box: Any) -> bool:
+    """Whether a box has both corners in another."""
+    low_corner = whole.contains(box.x0, box.y0)
+    high_corner = whole.contains(box.x1, box.y1)
+    return bool(low_corner and high_corner)

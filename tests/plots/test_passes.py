@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from perfmodel import plots
-from perfmodel.answers.question import resolve
+from perfmodel.answers.question import Query, resolve
+from perfmodel.plots.breakdown import seconds_by_part
+from perfmodel.plots.passes import stage_passes
 from perfmodel.plots.theme import tokens
 from perfmodel.speculation import Workload, predict
-from tests.plots.figures import ASK, legend_of, written
+from tests.plots.figures import ASK, LONG, legend_of, written
 
 SCENARIO = resolve(ASK)
 
@@ -99,3 +101,30 @@ def test_the_ideal_roofline_is_dashed_and_named(ideal: bool, lines: list[str]) -
 )
 def test_a_count_has_a_suffix_where_one_decimal_is_exact(count: float, words: str) -> None:
     assert tokens(count) == words
+
+
+def test_ratios_are_the_engine_s() -> None:
+    figure = plots.ratios(SCENARIO, [16, 64], (1024, 131072), 2, ideal=False, points=9)
+    contexts = np.geomspace(1024, 131072, 9)
+    p = predict(SCENARIO, Workload.of([[16.0], [64.0]], contexts, 2))
+    for axes, ratio in zip(figure.axes, (p.draft_to_target, p.verify_to_target), strict=True):
+        data = [line.get_ydata() for line in axes.lines]
+        curves = [values for values in data if len(values) == 9]
+        np.testing.assert_allclose(curves, ratio)
+
+
+@pytest.mark.parametrize(
+    "query", [ASK, replace(ASK, model="qwen3-30b-a3b", tp=1, draft_kv="quest:1024"), LONG]
+)
+def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
+    scenario = resolve(query)
+    target = scenario.target_step
+    draft = scenario.draft_step
+    verify = scenario.target_step(64.0, 32000.0, 3.0)
+    steps = {"baseline": target(64.0, 32000.0), "draft": draft(64.0, 32000.0), "verify": verify}
+    for stage, each in stage_passes(scenario, 64.0, 32000.0, 2).items():
+        spent = seconds_by_part(each)
+        assert sum(spent.values()) == pytest.approx(float(steps[stage].predicted_s))
+        assert spent["fixed"] == pytest.approx(float(steps[stage].fixed_s), abs=1e-9)
+        assert spent["allreduce"] == pytest.approx(float(steps[stage].comm_s))
+        assert min(spent.values()) >= -1e-12

@@ -1,0 +1,52 @@
+"""Pareto fronts: those of `advise`, with a caption of the question."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel import plots
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.errors import InputError
+from tests.plots.figures import CHOICE
+
+UNDER_LOAD = AdviseQuery(
+    "llama-3.1-8b",
+    "a100",
+    request_rate=1,
+    input_len="1k",
+    output_len=100,
+    draft=("eagle",),
+    rate={"eagle": "0.7"},
+)
+
+
+def test_the_fronts_are_those_of_advise() -> None:
+    answer = advise(CHOICE)
+    figure = plots.pareto(answer)
+    baseline, speculating, chosen, bound = figure.axes[0].lines
+    fronts = ((baseline, answer.pareto.baseline), (speculating, answer.pareto.speculating))
+    for line, front in fronts:
+        assert len(front) > 1
+        tpot_ms = [1e3 * point.tpot_s for point in front]
+        throughput = [point.throughput_tokens_per_s_per_device for point in front]
+        np.testing.assert_allclose(line.get_xdata(), tpot_ms)
+        np.testing.assert_allclose(line.get_ydata(), throughput)
+    assert answer.chosen is not None
+    np.testing.assert_allclose(chosen.get_xdata(), [1e3 * answer.chosen.tpot_s])
+    assert list(bound.get_xdata()) == [20, 20]
+
+
+@pytest.mark.parametrize(
+    "change", [{"rate": {"self@streamingllm:512": "0.7"}}, {"kv_dtype": "fp8"}, {"batch": (1, 8)}], ids=str
+)
+def test_the_caption_of_fronts_says_what_was_asked(change: dict[str, Any]) -> None:
+    caption = plots.pareto(advise(CHOICE)).get_supxlabel()
+    assert plots.pareto(advise(replace(CHOICE, **change))).get_supxlabel() != caption
+
+
+def test_an_answer_without_fronts_draws_none() -> None:
+    with pytest.raises(InputError, match="without a load"):
+        plots.pareto(advise(UNDER_LOAD))
