@@ -53,6 +53,11 @@ class LinearAttention(RecurrentShape):
         """FLOPs of one token per value of the state."""
         return KINDS[self.kind].flops_per_value
 
+    @property
+    def small_params(self) -> int:
+        """Parameters of one layer without the matrices of its projections."""
+        return KINDS[self.kind].small_params(self)
+
     def params(self, hidden: int) -> int:
         """Parameters of one layer without the norm before it. hidden: width of the model."""
-        return hidden * (self.projected + self.inner) + KINDS[self.kind].small_params(self)
+        return hidden * (self.projected + self.inner) + self.small_params
