@@ -13,6 +13,7 @@ from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_reasons import enough_text, load_text, served_with_draft
 from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.nearest import NearestServers, nearest_servers, reaches_of
+from perfmodel.answers.advice.one_alone import OneAlone, one_alone
 from perfmodel.answers.advice.one_request import at_batch, without_load
 from perfmodel.answers.advice.other_formats import in_other_formats
 from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
@@ -28,35 +29,52 @@ MUCH_MORE = 1.1
 @dataclass(frozen=True, slots=True)
 class Insufficient:
     """why: the reason, and changes that make the model fit. nearest: the servers of the given devices with
-    the largest load. reaches: of all candidates, without a draft and with one.
+    the largest load. alone: where none serve any within the limits, one request. reaches: of all candidates,
+    without a draft and with one.
     """
 
     search: LoadSearch
     why: Infeasible
     nearest: NearestServers | None
+    alone: OneAlone | None
     reaches: list[Reach]
 
     @classmethod
     def of(cls, search: LoadSearch) -> "Insufficient":
         """Memory, or the limits."""
         question = search.question
-        alone = _one_request(search)
-        if not any(priced.fits.any() for priced in alone):
-            return cls(search, why_infeasible(question, alone, [], search.candidates.skips), None, [])
+        priced_alone = _one_request(search)
+        if not any(priced.fits.any() for priced in priced_alone):
+            return cls(
+                search, why_infeasible(question, priced_alone, [], search.candidates.skips), None, None, []
+            )
         if not search.served or question.gpus is None:
-            lowest_s = min(float(priced.tpot_s[priced.fits].min()) for priced in alone if priced.fits.any())
+            lowest_s = min(
+                float(priced.tpot_s[priced.fits].min()) for priced in priced_alone if priced.fits.any()
+            )
             why = (
                 f"no number of servers serves {load_text(question)}; the TPOT of one request alone without a "
                 f"draft is {seconds(lowest_s)}"
             )
-            return cls(search, Infeasible(why), None, [])
+            return cls(search, Infeasible(why), None, one_alone(question, search.candidates), [])
         without, drafted = reaches_of(question, search.candidates)
         nearest = nearest_servers(question, without, drafted)
         these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"
         why = f"{these} serve {load_text(question)}"
         if nearest is not None:
             why += f", but about {nearest.nearest.load_text}: {nearest.nearest.limit_text}"
-        return cls(search, Infeasible(why), nearest, without + drafted)
+            return cls(search, Infeasible(why), nearest, None, without + drafted)
+        alone = one_alone(question, search.candidates)
+        if alone is not None:
+            why += f"; {alone.text}"
+        return cls(search, Infeasible(why), None, alone, without + drafted)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes of `traffic` about the servers that the reason is of."""
+        if self.nearest is not None:
+            return self.nearest.nearest.warnings
+        return () if self.alone is None else self.alone.served.warnings
 
     def instead(self) -> Iterator[Alternative]:
         """The nearest servers of the given devices, the fewest devices that suffice, and other formats of

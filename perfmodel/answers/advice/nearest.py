@@ -151,12 +151,18 @@ def _limit(question: AdviseQuery, above: TrafficRow) -> str:
     """The limit that the 90th percentile comes nearest to, or exceeds most, at a load that is a little too
     large; ``saturation`` where none is near.
     """
-    times = {"ttft": above.ttft_s, "tpot": above.tpot_s, "e2e": above.e2e_s}
-    used = {}
-    for name, limit_ms in question.latency_limits_ms.items():
-        time_s = times[name]
-        used[name] = float("inf") if time_s is None else time_s.p90 * 1e3 / limit_ms
+    used = limits_used(question, above)
     binding = max(used, key=lambda name: used[name], default="")
     if above.ttft_s is None or not binding or used[binding] < FAR:
         return "saturation"
     return binding
+
+
+def limits_used(question: AdviseQuery, row: TrafficRow) -> dict[str, float]:
+    """The 90th percentile as a share of each limit; infinite for a saturated server."""
+    times = {"ttft": row.ttft_s, "tpot": row.tpot_s, "e2e": row.e2e_s}
+    used = {}
+    for name, limit_ms in question.latency_limits_ms.items():
+        time_s = times[name]
+        used[name] = float("inf") if time_s is None else time_s.p90 * 1e3 / limit_ms
+    return used

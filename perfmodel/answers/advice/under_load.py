@@ -90,7 +90,6 @@ def _insufficient(search: LoadSearch) -> Advice:
     baselines = search.candidates.baselines
     insufficient = Insufficient.of(search)
     best = insufficient.nearest
-    nearest_notes = () if best is None else best.nearest.warnings
     return Advice(
         query=question,
         verdict="infeasible",
@@ -101,7 +100,7 @@ def _insufficient(search: LoadSearch) -> Advice:
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
         calibration=Calibrated.of(baselines[0].scenario) if baselines else None,
-        warnings=(*search.candidates.left_out(question), *nearest_notes),
+        warnings=(*search.candidates.left_out(question), *insufficient.warnings),
     )
 
 

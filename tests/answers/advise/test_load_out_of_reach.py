@@ -2,7 +2,10 @@
 
 import re
 
+import pytest
+
 from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.load.traffic import traffic
 from tests.answers.advise.loads import LOAD, alternative
 
 
@@ -101,3 +104,17 @@ def test_an_unknown_acceptance_is_said_with_the_typical_gain() -> None:
     stated = {"draft": ["ngram"], "rate": {"ngram": "0.1"}}
     known = advise("llama-3.1-405b", **question, **stated)
     assert "no acceptance" not in known.reason
+
+
+def test_where_not_one_client_is_within_the_limits_the_reason_and_its_doubts_are_told() -> None:
+    asked = {"weights": "fp8", "input_len": 6000, "output_len": 800, "slo": "ttft:4000,tpot:40"}
+    answer = advise("qwen3-32b", "2xrtx5090", clients=8, **asked)
+    assert answer.verdict == "infeasible"
+    binding = re.search(r"one request alone exceeds the limit on TTFT: ([\d.]+) s on TP 2$", answer.reason)
+    row = traffic("qwen3-32b", "rtx5090", tp=2, max_concurrency=1, gamma=0, **asked)
+    assert float(binding[1]) == pytest.approx(row.rows[0].ttft_s.p90, abs=0.05)
+    assert set(row.warnings) <= set(answer.warnings)
+    assert any("one reading" in each for each in answer.warnings)
+    assert any("is transferred from rtx-pro-6000-96gb" in each for each in answer.warnings)
+    at_a_rate = advise("qwen3-32b", "2xrtx5090", request_rate=2, **asked)
+    assert set(row.warnings) <= set(at_a_rate.warnings)

@@ -1,0 +1,55 @@
+"""One request alone on the servers that come nearest to the latency limits, where none keep them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidates
+from perfmodel.answers.advice.nearest import limits_used
+from perfmodel.answers.advice.served import Served, on_servers
+from perfmodel.answers.text import seconds
+from perfmodel.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class OneAlone:
+    """served: the servers, with one request each. limit: the latency limit that it exceeds most."""
+
+    served: Served
+    limit: str
+
+    @property
+    def text(self) -> str:
+        """``one request alone exceeds the limit on TTFT: 5.0 s on TP 2``."""
+        row = self.served.row
+        times = {"ttft": row.ttft_s, "tpot": row.tpot_s, "e2e": row.e2e_s}
+        found = times[self.limit]
+        assert found is not None
+        where = self.served.candidate.layout.label()
+        return f"one request alone exceeds the limit on {self.limit.upper()}: {seconds(found.p90)} on {where}"
+
+
+def one_alone(question: AdviseQuery, candidates: Candidates) -> OneAlone | None:
+    """The servers on which one request exceeds the limits least; None if it keeps them, or fits nowhere."""
+    found = [served for served in _served(question, candidates) if served.row.ttft_s is not None]
+    if not found or not question.latency_limits_ms:
+        return None
+    used = [limits_used(question, served.row) for served in found]
+    best = min(range(len(found)), key=lambda at: max(used[at].values()))
+    limit = max(used[best], key=lambda name: used[best][name])
+    return OneAlone(found[best], limit) if used[best][limit] > 1.0 else None
+
+
+def _served(question: AdviseQuery, candidates: Candidates) -> Iterator[Served]:
+    """One request on each server of each candidate, by the closed form."""
+    drafted = [candidate for candidate in candidates.drafted if question.may_choose(candidate.runs)]
+    for drafts, wanted in ((False, candidates.baselines), (True, drafted)):
+        for candidate in wanted:
+            replicas = candidate.layout.replicas
+            alone = replace(question, request_rate=None, clients=replicas)
+            try:
+                served = on_servers(alone, candidate, drafts, replicas)
+            except InputError:
+                continue
+            if served is not None:
+                yield served
