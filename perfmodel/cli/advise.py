@@ -13,6 +13,7 @@ from perfmodel.cli.advise_table import print_fronts, print_table
 from perfmodel.cli.advise_words import (
     headline,
     margins,
+    measure_text,
     nearest_text,
     on_off_text,
     point_text,
@@ -94,7 +95,7 @@ def _say_choice(a: Advice, chosen: Pick) -> None:
     if known := margins(a):
         say(f"{known[0].upper()}{known[1:]}.")
     if a.likely:
-        say(f"Measure it (metrics.txt: /metrics of a server with the draft): {a.likely[0].measure}")
+        say(measure_text(a))
     if chosen.power_w is not None:
         say(f"Energy: {chosen.joules_per_token:.2f} J per token, {chosen.power_w:.0f} W per device.")
     if chosen.runs_in is not None:

@@ -11,6 +11,10 @@ from perfmodel.answers.advice.tree_drafts import TreeDraft
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import interval_text, range_text, ratio_text, seconds
 from perfmodel.cli.panel import calibration
+from perfmodel.specs import serving_engines
+
+COUNTERS_READ = ("vLLM", "SGLang", "llama.cpp")
+"""Engines whose counters ``validate acceptance --import`` reads."""
 
 
 def draft_text(p: Pick | FrontPoint) -> str:
@@ -171,6 +175,19 @@ def _batches(q: AdviseQuery) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def measure_text(a: Advice) -> str:
+    """The command that measures the preferred draft, and the counters that it reads."""
+    engine = serving_engines().get(a.calibration.stack.partition(" ")[0]) if a.calibration else None
+    counters = "/metrics of a server with the draft"
+    if engine is not None and engine.title not in COUNTERS_READ:
+        *others, last = COUNTERS_READ
+        counters = (
+            f"the counters of {', '.join(others)} or {last} with the same draft; those of {engine.title} are "
+            "not read"
+        )
+    return f"Measure it (metrics.txt: {counters}): {a.likely[0].measure}"
 
 
 def slow_text(a: Advice) -> str | None:

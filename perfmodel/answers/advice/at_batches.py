@@ -63,7 +63,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         not_run=_first(better, query),
         layouts=tuple(pick_of(p, query) for p in best_of_each_layout(decision.weighed)),
         on_off=None if rival is None else on_off(rival, query),
-        serve=serve(query, chosen, seats),
+        serve=serve(query, chosen, seats, undecided=decision.verdict == "unknown_acceptance"),
         serve_option=None if tried is None else serve(query, tried, seats_of(query, tried)),
         alternatives=(*(alternative for _, alternative in changes), *_alternatives(query, decision)),
         robustness=decision.robustness,

@@ -70,16 +70,19 @@ def export(
     served: ServedTarget,
     draft_path: str | None = None,
     withheld: Mapping[str, str] = MappingProxyType({}),
+    undecided: bool = False,
 ) -> Export:
     """Command lines of the engines for one table. draft_path: where the engine finds the head or draft
-    model. withheld: engine that gets no line for its drafts -> the reason.
+    model. withheld: engine that gets no line for its drafts -> the reason. undecided: whether the answer has
+    no draft because no acceptance is known.
     """
     if served.model_id is None and served.file is None:
         return Export.of({}, ("pass --model-path to name the served checkpoint",))
     setup = Setup(table, draft, served, draft_path)
     notes: list[str] = []
     if not setup.drafts and served.file is None:
-        notes.append("no draft with a known acceptance is faster in any range: leave speculation off")
+        slower = "no draft with a known acceptance is faster in any range: leave speculation off"
+        notes.append("start without a draft; measure one, then decide" if undecided else slower)
     started: dict[str, Started] = {}
     for word, server in servers().items():
         if not server.offers(served):

@@ -51,11 +51,13 @@ def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, 
     return remedies(point, s, baseline_s / rival.tpot_s)
 
 
-def serve(query: AdviseQuery, chosen: PricedPoint, seats: int | None = None) -> Export | None:
+def serve(
+    query: AdviseQuery, chosen: PricedPoint, seats: int | None = None, undecided: bool = False
+) -> Export | None:
     """Command lines for one server of the choice, with the draft length of the chosen batch. None without an
     engine.
 
-    seats: the largest batch that the server may run; by default the chosen one.
+    seats: the largest batch that the server may run; by default the chosen one. undecided: see `export`.
     """
     s = chosen.candidate.scenario
     if engine_of(s.machine.calibration) not in servers():
@@ -64,9 +66,8 @@ def serve(query: AdviseQuery, chosen: PricedPoint, seats: int | None = None) -> 
     most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
     by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
     table = LengthTable.at(seats or chosen.batch, context, chosen.gamma, by_length)
-    return export(
-        table, s.draft, *served_with(query, s, chosen.candidate.asked.draft if chosen.gamma else None)
-    )
+    served, path = served_with(query, s, chosen.candidate.asked.draft if chosen.gamma else None)
+    return export(table, s.draft, served, path, undecided=undecided)
 
 
 def line_of(lines: Export, point: PricedPoint) -> str | None:

@@ -72,7 +72,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         baseline=_pick(decision.baseline, question),
         layouts=tuple(pick_under_load(s, question) for s in decision.layouts),
         on_off=None if rival is None else on_off(rival.point, question),
-        serve=serve(question, chosen.point, chosen.seats),
+        serve=serve(question, chosen.point, chosen.seats, undecided=decision.verdict == "unknown_acceptance"),
         serve_option=option_line,
         alternatives=tuple(beside_load(question, decision, chosen)),
         likely=decision.likely,
