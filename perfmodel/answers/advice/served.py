@@ -24,6 +24,9 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow
 from perfmodel.speculation import Workload, predict
 
+UNEVEN = 1.25
+"""Seats of a server or attention group over its equal share of all clients. An assumption."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -170,7 +173,9 @@ def _served(
     advised = [row for row in wanted if row.gamma == verdict.gamma]
     row = (advised or wanted)[0]
     fitting = fitting_seats(question, candidate, row)
-    at_once = max(asked.max_concurrency or (asked.limits.max_num_seqs,))
+    at_once = asked.limits.max_num_seqs
+    if asked.max_concurrency:
+        at_once = _seats_for(max(asked.max_concurrency), asked.dp, candidate.layout.replicas)
     return Served(
         candidate=candidate,
         asked=asked,
@@ -180,3 +185,12 @@ def _served(
         needed_gpus=None if row.replicas is None else row.replicas * candidate.layout.gpus,
         pays=bool(advised),
     )
+
+
+def _seats_for(clients: int, groups: int, replicas: int) -> int:
+    """The seats of one server for its clients. Where several servers or attention groups share all clients,
+    each group has more than its share, as a router divides them unevenly.
+    """
+    if groups * replicas == 1:
+        return clients
+    return groups * math.ceil(UNEVEN * math.ceil(clients / groups))

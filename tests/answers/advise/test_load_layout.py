@@ -105,3 +105,18 @@ def test_a_draft_that_gains_only_at_a_share_of_the_rate_saves_servers() -> None:
     assert alone.slo_share < 0.9 <= drafted.slo_share
     assert (found.chosen.layout, found.chosen.gamma) == ("2 x TP 1", drafted.gamma)
     assert found.baseline.layout != "2 x TP 1"
+
+
+@pytest.mark.parametrize(
+    ("model", "place", "clients", "seats"),
+    [
+        ("llama-3.1-8b", "4xh100", 64, 20),  # four servers, of 16 clients each if the router is even
+        ("deepseek-v3", "8xh200", 128, 20),  # eight attention groups
+        ("llama-3.1-8b", "1xh100", 64, 64),  # no router
+    ],
+)
+def test_servers_that_share_clients_have_seats_for_an_uneven_share(
+    model: str, place: str, clients: int, seats: int
+) -> None:
+    answer = advise(model, place, clients=clients, input_len=2000, output_len=300)
+    assert f"--max-num-seqs {seats} " in f"{answer.serve.vllm_line} "
