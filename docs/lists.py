@@ -34,8 +34,8 @@ CATALOGUES = (
         "This page lists the bundled devices with the figures of their data sheets. Peaks are dense. "
         "`-` means that the vendor states none; a question that needs it is refused. GB is 10^9 "
         "bytes. The sizes of GDDR boards and Macs are in GiB (2^30 bytes), so `rtx-3090-24gb` has "
-        "25.77 GB. Engines use the memory that the device reports (`reported_memory`), which is less."
-        " `NAME:12gb` is a device with another memory size (GiB for boards of GDDR and Macs). macOS "
+        "25.77 GB. Engines use the memory that the device reports (`reported_memory`), which differs "
+        "from the data sheet's by a few per cent, in either direction. `NAME:12gb` is a device with another memory size (GiB for boards of GDDR and Macs). macOS "
         "lets the GPU use two thirds of a memory below 36 GiB, and up to 84 % of 128 GiB. Link GB/s "
         "count one direction. An answer uses the `calibration` of this table unless `--engine` or "
         "`--calibration` names another one. The names that `nvidia-smi` and `lspci` print work too: "
@@ -246,7 +246,7 @@ def trust() -> str:
         ("time of a baseline step, llama.cpp", _left_out(record["step"]["llama.cpp"])),
         ("speedup, serving engines", _left_out(record["speedup"]["all"])),
         ("speedup, llama.cpp", _left_out(record["speedup"]["llama.cpp"])),
-        ("verdict, serving engines", _verdicts(record["sides"]["all"])),
+        ("verdict, serving engines, known defects included", _verdicts(record["sides"]["all"])),
         ("verdict, llama.cpp", _verdicts(record["sides"]["llama.cpp"])),
         ("throughput lost with the predicted draft length, serving engines", _lost(lost["engines"])),
         ("throughput lost with the predicted draft length, llama.cpp", _lost(lost["llamacpp"])),
@@ -275,7 +275,7 @@ def _threads() -> str:
     contained = [thread.contained for thread in asked if thread.contained is not None]
     sides = sum(thread.same_side for thread in asked)
     inside = f"{sum(contained)} of {len(contained)} in the 90 % interval"
-    return f"{sides} of {len(asked)} on the right side of 1; {inside}"
+    return f"{sides} of {len(asked)} speedups on the right side of 1; {inside}"
 
 
 def _lost(sweeps: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ DType = Literal["bf16", "fp16", "fp32", "fp8"]
 
 
 class Precisions(Frozen):
-    """Formats of weights (and activations) and of the cache."""
+    """These fields give the formats of the weights (and activations) and of the cache."""
 
     weights: Annotated[
         DType, Meta(description="format of weights and activations; with `fp8` weights, activations are bf16")
