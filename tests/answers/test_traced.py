@@ -103,7 +103,7 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
     at_once = trace(tmp_path, *((i / 1000, 4000, 20) for i in range(200)))
     crowd = traffic(trace=at_once, **ASKED).replay
     assert crowd is not None
-    assert "requests come at 1e+03/s, but only 8.42/s can be served" in crowd[0].warnings[-1]
+    assert "requests come at 1e+03/s, but only 8.41/s can be served" in crowd[0].warnings[-1]
     refused("output_len: must be given, or trace", traffic, input_len=10, request_rate=1, **ASKED)
 
 

@@ -7,6 +7,7 @@ from itertools import dropwhile
 
 import pytest
 
+from perfmodel.answers.advice.servers.base import MODEL
 from perfmodel.specs import load_model
 from perfmodel.specs.models.checkpoint_rows import listed_checkpoints
 from perfmodel.specs.models.checkpoints import main_format
@@ -85,7 +86,7 @@ def test_the_longest_sequence_covers_the_context(cases) -> None:
 
 def test_the_checkpoint_has_the_format_of_the_question(cases) -> None:
     """A line names the model's own checkpoint, quantised as it is loaded, or one that is known to have the
-    format; else a remark says what the difference is.
+    format; else a remark says what the difference is, or what ``MODEL`` stands for.
     """
     for case in cases:
         question_format = case.question.get("weights")
@@ -99,10 +100,13 @@ def test_the_checkpoint_has_the_format_of_the_question(cases) -> None:
         if values(case).get("--quantization") == question_format:
             assert stated_format == "bf16", case.line
             continue
+        remark = case.advice.serve.remarks.get(case.engine, "")  # type: ignore[union-attr]
+        if served(case) == MODEL:
+            assert f"in {question_format} (--model-path)" in remark, case.line
+            continue
         known = next(
             (row.weights for row in listed_checkpoints() if row.checkpoint == served(case)), stated_format
         )
-        remark = case.advice.serve.remarks.get(case.engine, "")  # type: ignore[union-attr]
         assert main_format(known)[:3] == question_format[:3] or "awq" in (known[:3], question_format[:3]), (
             case.line
         )
