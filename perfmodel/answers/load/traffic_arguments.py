@@ -248,7 +248,7 @@ class TrafficArguments(CommonOptions):
         why="since all its requests come at the start",
     )
     alpha_by_age: Parsed[tuple[tuple[float, float], ...] | None, Any] = argument(
-        "Acceptance by the updates of the target's weights since the draft was trained, such as 0:0.75,8:0.6.",
+        "Acceptance by weight updates of the target since the draft was trained, such as 0:0.75,8:0.6.",
         "AGE:ALPHA,...",
         read=parse_ages,
         default=None,
