@@ -69,7 +69,7 @@ class Advice(Answer):
     allowed draft has a known acceptance. remedies: switches with which the best draft would pay at its batch,
     where it does not, or which make room for a draft. better_changes: a switch and smaller formats with which
     servers are much better than the choice. shorter: a shorter draft with nearly the speedup of the chosen,
-    or optional, one. pools: for a rate on more devices than a box has, one pool against a prefill and a
+    or optional, one. pools: for a rate on more devices than a node has, one pool against a prefill and a
     decode pool; all other fields are of one pool. nearest: where the given devices do not serve a load, those
     of them that serve the most of it. trees: the best tree of each draft with rates by rank, the best first;
     `chosen` is always a chain or the baseline, and the verdict `infeasible` where only a tree keeps the
