@@ -74,7 +74,7 @@ def answers(run: PublicRun) -> list[Answered]:
             return [_served(run)]
         case RunKind.SPECULATION:
             return _speculation(run)
-    raise InputError(f"public_runs.csv: {run.id}: kind: no question is about a {run.kind} alone")
+    raise InputError(f"{run.table}.csv: {run.id}: kind: no question is about a {run.kind} alone")
 
 
 def _baseline(run: PublicRun, degree: int | None = None) -> WhatIf:

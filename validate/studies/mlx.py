@@ -211,6 +211,7 @@ class ChipConstants:
 class ChipRun(PublicRun):
     """One row. draft_weights: format of the draft if it is not that of the target."""
 
+    table: ClassVar[str] = "mlx_runs"
     draft_weights: str
 
     def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
@@ -224,32 +225,32 @@ class ChipRun(PublicRun):
 
         Of models with experts it is 0 too: no prompt of one was timed with MLX at so few tokens.
         """
-        if self.measured_as != WHOLE_REQUEST or not self.output_tokens or load_model(self.model).moe:
+        if self.measured_as != WHOLE_REQUEST or load_model(self.model).moe:
             return 0.0
-        return 1.0 / self.output_tokens
+        return 1.0 / self.stated("output_tokens")
 
 
 @cache
 def mlx_runs() -> tuple[ChipRun, ...]:
     """All rows, including those that do not count."""
-    return read_published("mlx_runs", ChipRun)
+    return read_published(ChipRun.table, ChipRun)
 
 
 @dataclass
 class ChipGroup(PassGroup):
-    """Rows with a common part. prompts: their prompts in each row's seconds. prompt_tokens: of a prompt."""
+    """Rows with a common part. prompts: prompts in the seconds of each row. prompt_tokens: of its prompt."""
 
     prompts: Array
-    prompt_tokens: float
+    prompt_tokens: Array
 
     def predict(self, calibration: Calibration) -> Array:
-        """Seconds of each row, with their share of the prompt."""
+        """Seconds of each row, with its share of the prompt."""
         seconds = super().predict(calibration)
         if not np.any(self.prompts):
             return seconds
         s = with_calibration(self.scenario, calibration)
-        prompt = np.array([self.prompt_tokens])
-        return seconds + self.prompts * s.target_pass_s(np.ones(1), prompt, prompt)
+        alone = np.ones(len(self.prompts))
+        return seconds + self.prompts * s.target_pass_s(alone, self.prompt_tokens, self.prompt_tokens)
 
 
 class ChipPasses(LlamaCppPasses):
@@ -274,9 +275,12 @@ class ChipPasses(LlamaCppPasses):
 
     def _group(self, index: list[int], start: Values) -> ChipGroup:
         rows = [self.rows[i] for i in index]
-        prompts = np.array([_prompts_inside(row) for row in rows])
-        tokens = max((row.run.input_tokens or 0.0 for row in rows if _prompts_inside(row)), default=0.0)
-        return ChipGroup(**vars(super()._group(index, start)), prompts=prompts, prompt_tokens=tokens)
+        prompts = [_prompts_inside(row) for row in rows]
+        pairs = zip(rows, prompts, strict=True)
+        tokens = [row.run.stated("input_tokens") if inside else 0.0 for row, inside in pairs]
+        return ChipGroup(
+            **vars(super()._group(index, start)), prompts=np.array(prompts), prompt_tokens=np.array(tokens)
+        )
 
     @staticmethod
     def constants_of(run: PublicRun) -> Any:
@@ -287,8 +291,8 @@ class ChipPasses(LlamaCppPasses):
 def _prompts_inside(row: MeasuredPass) -> float:
     """Prompts in the seconds of a row: an iteration has those of all its tokens."""
     assert isinstance(row.run, ChipRun)
-    tokens = row.run.tokens_per_iteration if row.figure == "iteration" else None
-    return (tokens or 1.0) * row.run.prompts_of_a_token
+    tokens = row.run.stated("tokens_per_iteration") if row.figure == "iteration" else 1.0
+    return tokens * row.run.prompts_of_a_token
 
 
 @dataclass(frozen=True)

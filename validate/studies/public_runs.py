@@ -7,7 +7,7 @@ The rows are ``results/published/public_runs.csv``, the address of each source `
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.specs import DRIFT
@@ -60,6 +60,8 @@ class PublicRun:
     does not count; blank if it counts.
     """
 
+    table: ClassVar[str] = "public_runs"
+    """Name of the file of these rows, without its suffix."""
     id: str
     source_id: str
     source: str
@@ -142,7 +144,7 @@ class PublicRun:
         """The number in a column. Raises InputError for a blank."""
         number = getattr(self, column)
         if number is None:
-            raise InputError(f"public_runs.csv: {self.id}: {column}: must be stated")
+            raise InputError(f"{self.table}.csv: {self.id}: {column}: must be stated")
         return float(number)
 
     def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
@@ -163,4 +165,4 @@ class PublicRun:
 @cache
 def public_runs() -> tuple[PublicRun, ...]:
     """All rows, including those that do not count."""
-    return read_published("public_runs", PublicRun)
+    return read_published(PublicRun.table, PublicRun)
