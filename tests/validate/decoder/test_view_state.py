@@ -19,6 +19,7 @@ from tests.validate.decoder.views import GAMMA, GROWTH, NEW, cache, grow, view
         ("retrieval:20,every=9,chunk=4", 20, (20, 20, 20), [20, 20, 20]),
         ("snapkv:200,window=8", 200 + NEW + GAMMA + 1, (100, 125, 113), [113, 113, 106]),
         ("streamingllm:200", 200, (100, 125, 125), [113, 113, 106]),
+        ("retrieval:200,every=9,chunk=4", 200, (100, 125, 125), [113, 113, 106]),
     ],
 )
 def test_the_bounds_of_a_view(method: str, slots: int, bounds: tuple[int, ...], lengths: list[int]) -> None:
