@@ -17,7 +17,6 @@ from perfmodel.validate.studies.mlx import (
     mlx_runs,
 )
 from perfmodel.validate.studies.mlx_kernels import kernel_rows
-from perfmodel.validate.studies.robust import ErrorSpread, parts_of
 
 
 def test_every_row_has_an_address_and_a_reason_where_it_does_not_count() -> None:
@@ -73,31 +72,9 @@ def test_a_speedup_is_off_the_other_way_than_its_ratio() -> None:
     assert (step.off, speedup.off) == (0.1, -0.2)
 
 
-def test_a_rate_with_the_prompt_inside_is_predicted_with_its_prompt() -> None:
-    run = next(run for run in mlx_runs() if run.id == "mlx-001")
-    assert run.prompts_of_a_token == 1 / 200
-    assert next(run for run in mlx_runs() if run.id == "mlx-003").prompts_of_a_token == 0.0, "decode alone"
-
-
 def test_the_kernel_of_the_fork_computes_tiles_of_eight_rows() -> None:
     """skinny_qmm.py: 8-bit products of 8 and 16 rows take 1.08 and 1.36 times one row's on an M4 Pro."""
     times = ChipConstants(load_gpu("m4-pro"), "mlx-dspark").times
     eight_bits = 8.5 / 8
     assert times.of(6, eight_bits) == times.of(8, eight_bits) == pytest.approx(1.08, rel=0.03)
     assert times.of(9, eight_bits) == times.of(16, eight_bits) == pytest.approx(1.36, rel=0.03)
-
-
-def test_an_outlying_server_hardly_moves_the_common_error_of_its_source() -> None:
-    """Five servers of one source are 10 % too slow by the model, and a sixth takes five times its time."""
-    off = np.array([0.1, 0.1, 0.1, 0.1, 0.1, -1.6])
-    servers = [*range(6)]
-    every_row = np.ones(6, dtype=bool)
-    spreads = [ErrorSpread(row=0.04, group=0.05, kind=0.08)] * 6
-
-    def own_part(shares: np.ndarray | None) -> float:
-        matrix = parts_of(servers, ["a source"] * 6, every_row, spreads, shares).matrix
-        of_servers = matrix[-6:]
-        return float((of_servers @ off)[0] * np.hypot(0.05, 0.04))
-
-    assert own_part(None) == pytest.approx(0.1 - off.mean())
-    assert own_part(off) == pytest.approx(0.0, abs=0.02)

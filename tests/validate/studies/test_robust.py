@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from perfmodel.validate.studies.robust import ErrorSpread, Parts, parts_of
+from perfmodel.validate.studies.robust import Array, ErrorSpread, Parts, parts_of
 
 HARD = ErrorSpread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
 EVERY = np.ones(3, dtype=bool)
@@ -50,3 +50,19 @@ def test_far_off_parts_count_by_a_cauchy_loss_whose_slopes_are_those_of_differen
     below = softer.residuals(sizes - 1e-7)
     difference = (above - below) / 2e-7
     np.testing.assert_allclose(softer.slopes(sizes), difference, rtol=1e-5)
+
+
+def test_an_outlying_server_hardly_moves_the_common_error_of_its_source() -> None:
+    """Five servers of one source are 10 % too slow by the model, and a sixth takes five times its time."""
+    off = np.array([0.1, 0.1, 0.1, 0.1, 0.1, -1.6])
+    servers = [*range(6)]
+    every_row = np.ones(6, dtype=bool)
+    spreads = [ErrorSpread(row=0.04, group=0.05, kind=0.08)] * 6
+
+    def own_part(near: Array | None) -> float:
+        matrix = parts_of(servers, ["a source"] * 6, every_row, spreads, near).matrix
+        of_servers = matrix[-6:]
+        return float((of_servers @ off)[0] * np.hypot(0.05, 0.04))
+
+    assert own_part(None) == pytest.approx(0.1 - off.mean())
+    assert own_part(off) == pytest.approx(0.0, abs=0.02)
