@@ -96,7 +96,7 @@ def _of_log(
         raise InputError(f"{where}: counts no draft: nothing was drafted")
     contexts = Contexts.of_requests(
         [answer.prompt.tokens if answer.prompt else None for answer in drafting],
-        [answer.decoding.tokens - 1 if answer.decoding else None for answer in drafting],
+        [answer.decoding.decoded if answer.decoding else None for answer in drafting],
     )
     if all(answer.rates for answer in drafting):
         return [Counted(_by_position(where, drafting), contexts)], POSITIONS
@@ -108,7 +108,7 @@ def _logged_counts(where: str, answer: LoggedAnswer) -> AnswerCounts:
     """The counts of a request that drafted. Raises InputError without its decoding."""
     if answer.decoding is None or answer.drafts is None:
         raise InputError(f"{where}: eval time: must stand beside the acceptance: add the lines before it")
-    return AnswerCounts(answer.decoding.tokens - 1, answer.drafts.drafted, answer.drafts.accepted)
+    return AnswerCounts(answer.decoding.decoded, answer.drafts.drafted, answer.drafts.accepted)
 
 
 def _by_position(where: str, answers: Sequence[LoggedAnswer]) -> dict[str, Any]:

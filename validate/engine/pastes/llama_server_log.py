@@ -31,6 +31,11 @@ class TimedTokens(NamedTuple):
     milliseconds: float
     tokens: float
 
+    @property
+    def decoded(self) -> float:
+        """Tokens of an answer behind its first one, which comes from the prompt."""
+        return self.tokens - 1
+
 
 class DraftedTokens(NamedTuple):
     """Drafted tokens of an answer, and those of them that were accepted."""
@@ -70,9 +75,9 @@ class LoggedAnswer:
     @property
     def tpot_s(self) -> float | None:
         """Seconds per token behind the first; None if not printed, or for an answer of one token."""
-        if self.decoding is None or self.decoding.tokens <= 1:
+        if self.decoding is None or self.decoding.decoded <= 0:
             return None
-        return self.decoding.milliseconds / 1e3 / (self.decoding.tokens - 1)
+        return self.decoding.milliseconds / 1e3 / self.decoding.decoded
 
     @property
     def iterations(self) -> float | None:
@@ -85,7 +90,7 @@ class LoggedAnswer:
             return self.drafts.accepted / sum(self.rates)
         if self.decoding is None:
             return None
-        return self.decoding.tokens - 1 - self.drafts.accepted
+        return self.decoding.decoded - self.drafts.accepted
 
     @property
     def draft_length(self) -> int | None:
@@ -176,8 +181,7 @@ class LlamaServerLog(TextForm):
 def _step(where: str, answer: LoggedAnswer, facts: GivenFacts) -> Timing | None:
     """The mean iteration of an answer; None for an answer of one token."""
     assert answer.decoding is not None
-    milliseconds, count = answer.decoding
-    tokens = count - 1
+    tokens = answer.decoding.decoded
     if tokens < 1:
         return None
     prompt = facts.input if answer.prompt is None else answer.prompt.tokens
@@ -193,7 +197,7 @@ def _step(where: str, answer: LoggedAnswer, facts: GivenFacts) -> Timing | None:
         length = answer.draft_length or facts.gamma or drafted_length(drafted / iterations)
         gained = min(tokens / iterations, length + 1.0)
         speculated = speculation(where, facts, gained, length)
-    seconds = milliseconds / 1e3 / iterations
+    seconds = answer.decoding.milliseconds / 1e3 / iterations
     how = "decoding time over iterations"
     timing = step(where, seconds, facts.batch or 1.0, lengths, speculated, how=how)
-    return timing.replace(output=count)
+    return timing.replace(output=answer.decoding.tokens)
