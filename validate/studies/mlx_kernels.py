@@ -81,8 +81,9 @@ class RowTimes:
         return self._blended(rows * self._row(value_bytes, self.shares.wide))
 
     def _of_fork(self, kernel: OwnKernel, rows: int, value_bytes: float) -> float:
-        computed = kernel.tile * math.ceil(rows / kernel.tile)
-        return self._blended(computed * self._row(value_bytes, kernel.share * self.shares.tile))
+        """Time of a fork's own kernel, which computes whole tiles of rows."""
+        share = kernel.share * self.shares.tile
+        return self._blended(_in_tiles(rows, kernel.tile) * self._row(value_bytes, share))
 
     def _row_by_row(self, rows: int) -> float:
         """Time of ``qmv``, which an Ultra was timed with up to `MEASURED_ROWS` rows."""
@@ -94,11 +95,16 @@ class RowTimes:
         return 2.0 / (value_bytes * ridge * share)
 
     def _tiled(self, rows: int, value_bytes: float, tile: int) -> float:
-        return max(1.0, tile * math.ceil(rows / tile) * self._row(value_bytes, self.shares.tile))
+        return max(1.0, _in_tiles(rows, tile) * self._row(value_bytes, self.shares.tile))
 
     @staticmethod
     def _blended(arithmetic: float) -> float:
         return float((1.0 + arithmetic**BLEND) ** (1.0 / BLEND))
+
+
+def _in_tiles(rows: int, tile: int) -> int:
+    """Rows that are computed for so many: those of whole tiles."""
+    return tile * math.ceil(rows / tile)
 
 
 @cache
