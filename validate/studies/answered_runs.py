@@ -18,7 +18,7 @@ SET_ALPHA = 0.7
 DEGREES = (1, 2, 4, 8)
 """Degrees that are tried if a source does not state its tensor-parallel degree."""
 REQUESTS_PER_CLIENT = 10
-"""Requests of each client if a source does not state their number."""
+"""Requests of each client if a source does not state their number: a choice."""
 
 
 def spelled_kind(run: PublicRun) -> str:

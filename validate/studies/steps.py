@@ -51,7 +51,7 @@ class StepGroup:
     index: NDArray[np.intp]
     batch: Array
     context: Array
-    _counted: "CountedOps | None" = field(default=None, kw_only=True)
+    _counted: CountedOps | None = field(default=None, kw_only=True)
     _known: dict[tuple[float, ...], Array] = field(default_factory=dict, kw_only=True)
 
     def predicted(self, values: Values) -> Array:
