@@ -8,7 +8,7 @@ the least recently used are evicted first. A request releases its last blocks fi
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from perfmodel.queueing.prefix import HitLaw
 
@@ -35,6 +35,13 @@ class Shared:
         return Shared(*(getattr(self, each.name)[:count] for each in fields(self)))
 
 
+class FoundPrompt(NamedTuple):
+    """Tokens of a prompt that need not be computed, and the tokens of room that it takes."""
+
+    hit_tokens: int
+    needed_tokens: int
+
+
 @dataclass(slots=True)
 class BlockCache:
     """Tokens by node. size: all cached tokens. users: running requests that hold the node. idle: nodes
@@ -58,8 +65,8 @@ class BlockCache:
         """Share of prompt tokens that were not computed."""
         return self.found / max(self.found + self.read, 1)
 
-    def find(self, request: int, prompt: int) -> tuple[int, int]:
-        """Tokens of a prompt that need not be computed, and the idle tokens that the prompt would hold."""
+    def find(self, request: int, prompt: int) -> FoundPrompt:
+        """What the cache holds of a prompt, and the room with the idle tokens that the prompt would hold."""
         matched = 0
         missed = False
         needed = prompt
@@ -71,7 +78,7 @@ class BlockCache:
                 matched += blocks
                 missed = blocks < tokens
         hit = int(self.law.hits(matched, prompt)) if matched else 0
-        return hit, needed + matched - hit
+        return FoundPrompt(hit, needed + matched - hit)
 
     def enter(self, request: int, prompt: int, hit: int, needed: int, again: bool = False) -> None:
         """Takes the room that `find` returned. again: after a preemption, which does not count as a hit."""

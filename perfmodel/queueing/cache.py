@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from perfmodel.queueing.blocks import BlockCache, Shared
+from perfmodel.queueing.blocks import BlockCache, FoundPrompt, Shared
 from perfmodel.queueing.prefix import HitLaw
 from perfmodel.queueing.request import QueuedRequest
 
@@ -25,8 +25,8 @@ class Cache(ABC):
         return None
 
     @abstractmethod
-    def find(self, request: QueuedRequest) -> tuple[int, int]:
-        """Prompt tokens that need not be computed, and the tokens of room that the prompt takes."""
+    def find(self, request: QueuedRequest) -> FoundPrompt:
+        """What the cache holds of the prompt, and the room that it takes."""
 
     @abstractmethod
     def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
@@ -44,8 +44,8 @@ class Cache(ABC):
 class PrivateCache(Cache):
     """Each request has its own cache, and nothing is kept after it."""
 
-    def find(self, request: QueuedRequest) -> tuple[int, int]:
-        return 0, request.prompt_tokens
+    def find(self, request: QueuedRequest) -> FoundPrompt:
+        return FoundPrompt(0, request.prompt_tokens)
 
     def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
         self.used_tokens += needed_tokens
@@ -70,7 +70,7 @@ class PrefixCache(Cache):
     def hit_rate(self) -> float | None:
         return self.blocks.hit_rate
 
-    def find(self, request: QueuedRequest) -> tuple[int, int]:
+    def find(self, request: QueuedRequest) -> FoundPrompt:
         return self.blocks.find(request.number, request.prompt_tokens)
 
     def enter(self, request: QueuedRequest, needed_tokens: int) -> None:

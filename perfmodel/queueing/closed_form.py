@@ -27,14 +27,15 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
 def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     """The mean of `ServedLoad.tpot` at every load, without the other figures."""
     lengths = load.lengths
-    saturation_rate, full_batch = capacity(steps, lengths, limits)
+    most = capacity(steps, lengths, limits)
+    saturation_rate = most.requests_per_s
     if load.clients is not None:
         asked = np.atleast_1d(np.asarray(load.clients, float))
-        clients, _ = at_server(steps, load, limits, asked)
+        clients = at_server(steps, load, limits, asked).clients
         seated = np.minimum(clients, float(steps.seats))
         return client_cycle(steps, lengths, limits, seated, saturation_rate).decoding_s / lengths.decoded
     rate = np.atleast_1d(np.asarray(load.rate, float))
     chain = occupancy(steps, lengths, rate, saturation_rate, load.burstiness)
     served = np.minimum(rate, saturation_rate)
-    running = running_requests(steps, chain, served, saturation_rate, full_batch)
+    running = running_requests(steps, chain, served, saturation_rate, most.full_batch)
     return running / served / lengths.decoded

@@ -1,6 +1,7 @@
 """Clients that each wait for their answer: batch, throughput and times from the cycle of one client."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +25,9 @@ it decodes.
 def closed_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
     """The server with each number of clients. spread: standard deviation of acceptance between requests."""
     lengths = load.lengths
-    saturation_rate, _ = capacity(steps, lengths, limits)
-    clients, sent = at_server(steps, load, limits, clients)
+    saturation_rate = capacity(steps, lengths, limits).requests_per_s
+    there = at_server(steps, load, limits, clients)
+    clients = there.clients
     seated = np.minimum(clients, float(steps.seats))
     cycle = client_cycle(steps, lengths, limits, seated, saturation_rate)
     cycle_s = seated / cycle.requests_per_s
@@ -34,7 +36,7 @@ def closed_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, cli
     served = np.minimum(served, saturation_rate)
     room_s = clients / served - cycle.decoding_s - cycle.ttft.mean  # Little's law
     ttft = _with_room(cycle.ttft, room_s)
-    served = np.minimum(served, sent)
+    served = np.minimum(served, there.sent_per_s)
     running = served * cycle.decoding_s
     share = share_of_batches(steps, seated, running / seated)
     tpot = per_token(
@@ -70,18 +72,26 @@ def _with_room(ttft: Moments, room_s: Array) -> Moments:
     return sooner + Moments(waits, np.square(OF_ROOM * waits))
 
 
-def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
-    """Clients at the server as one of them sees it, itself among them: 1 + (clients - 1) p; and the most
-    requests per second that all of them send.
+class ClientsAtServer(NamedTuple):
+    """Clients at the server as one of them sees it, itself among them, and the most requests per second that
+    all clients send.
+    """
+
+    clients: Array
+    sent_per_s: Array
+
+
+def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> ClientsAtServer:
+    """What each number of clients makes at the server: 1 + (clients - 1) p are there.
 
     p: share of its time that a client is there, and does not think (arrival theorem).
     """
     if not (load.think_s and steps.seats):
-        return clients, np.full(1, np.inf)
+        return ClientsAtServer(clients, np.full(1, np.inf))
     tried = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
-    saturation_rate, _ = capacity(steps, load.lengths, limits)
+    saturation_rate = capacity(steps, load.lengths, limits).requests_per_s
     seated = np.minimum(tried, float(steps.seats))
     cycle_s = tried / client_cycle(steps, load.lengths, limits, seated, saturation_rate).requests_per_s
     of_all = 1.0 + (tried - 1.0) * (1.0 + load.think_s / cycle_s)
     sent = np.maximum.accumulate(of_all / (cycle_s + load.think_s))
-    return np.interp(clients, of_all, tried), np.interp(clients, of_all, sent)
+    return ClientsAtServer(np.interp(clients, of_all, tried), np.interp(clients, of_all, sent))

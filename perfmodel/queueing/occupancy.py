@@ -13,6 +13,7 @@ Oakes 1974).
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,16 +67,24 @@ class Occupancy:
         return full, np.where(self.saturated, 0.0, waiting)
 
 
+class Capacity(NamedTuple):
+    """The largest rate that can be served, and the batch of a saturated server; both 0 if not one request
+    fits.
+    """
+
+    requests_per_s: float
+    full_batch: int
+
+
 @lru_cache(maxsize=64)
-def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float, int]:
-    """Largest rate that can be served, in requests per second, and the n of a saturated server; both 0 if not
-    one request fits.
+def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> Capacity:
+    """The most that a server carries.
 
     The rate is the maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)). The prompts at that rate must fit
     in the token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P per pass.
     """
     if not steps.seats:
-        return 0.0, 0
+        return Capacity(0.0, 0)
     n = steps.batches
     iterations = steps.iterations(lengths)
     rate = 1.0 / (iterations * steps.decode_s / n + steps.prompt_s)
@@ -84,9 +93,9 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float,
     if not rate.any():  # one request that decodes already ends sooner than a prompt is read
         room = float(prompts_per_pass(steps, lengths, limits, n[:1])[0])
         seconds = steps.decode_s[0] / room + steps.prompt_s[0]
-        return float(1.0 / seconds), 1
+        return Capacity(float(1.0 / seconds), 1)
     last = int(np.flatnonzero(rate)[-1])
-    return float(rate.max()), last + 1
+    return Capacity(float(rate.max()), last + 1)
 
 
 def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:

@@ -26,10 +26,11 @@ def open_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, rate:
     requests.
     """
     lengths = load.lengths
-    saturation_rate, full_batch = capacity(steps, lengths, limits)
+    most = capacity(steps, lengths, limits)
+    saturation_rate = most.requests_per_s
     chain = occupancy(steps, lengths, rate, saturation_rate, load.burstiness)
     served = np.minimum(rate, saturation_rate)
-    running = running_requests(steps, chain, served, saturation_rate, full_batch)
+    running = running_requests(steps, chain, served, saturation_rate, most.full_batch)
     return ServedLoad(
         lengths=lengths,
         running=running,

@@ -116,15 +116,15 @@ class PromptQueue:
         if request.from_pass > pass_number and running:
             return False
         cache = self.cache
-        hit_tokens, needed_tokens = cache.find(request)
+        found = cache.find(request)
         room_tokens = cache.room_tokens
         if self.limits.reserved_output:
             room_tokens -= self._reserved_tokens(request)
-        if seats_taken and cache.used_tokens + needed_tokens > room_tokens:
+        if seats_taken and cache.used_tokens + found.needed_tokens > room_tokens:
             return False
-        request.hit_tokens = hit_tokens
-        request.unread_tokens = request.prompt_tokens - hit_tokens
-        cache.enter(request, needed_tokens)
+        request.hit_tokens = found.hit_tokens
+        request.unread_tokens = request.prompt_tokens - found.hit_tokens
+        cache.enter(request, found.needed_tokens)
         self.tokens_to_come += request.output_tokens - 1
         self.entered.append(request)
         return True

@@ -85,7 +85,7 @@ def test_open_loop(steps, lengths, draft, utilisation):
     steps = drafting(steps, draft)
     limits = Limits()
     assume(steps.alone_s(lengths) > 8 * steps.prompt_s[0])
-    rate = utilisation * capacity(steps, lengths, limits)[0]
+    rate = utilisation * capacity(steps, lengths, limits).requests_per_s
     predicted = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
     seeds = (1, 2) if utilisation < 0.7 else (1, 2, 3, 4)  # near saturation two draws of 6,000 are 7 % apart
     runs = []
@@ -166,7 +166,7 @@ def test_what_random_questions_found(name) -> None:
         passes = whole_passes(lengths.input_mean / left, 0.0)
         prompt_s = prompt_s_of(steps.prefill, left, decoding, ending, passes, lengths.input_mean)
         steps = replace(steps, prompt_s=prompt_s)
-    rate = share * capacity(steps, lengths, limits)[0]
+    rate = share * capacity(steps, lengths, limits).requests_per_s
     predicted = serve(steps, Load(lengths, rate=np.array([rate]), burstiness=burstiness), limits)
     met = replay(steps, lengths, limits, arrivals(lengths, 3000, rate, burstiness, 1))
     assert predicted.tpot.mean[0] == pytest.approx(met.mean_tpot_s, rel=0.08)

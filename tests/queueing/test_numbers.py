@@ -110,7 +110,7 @@ def drawn(seed: int) -> Drawn:
         steps = replace(steps, cached=cached_of(steps, lengths, seed, draws.choice((0.0, 2.0))))
     if seed % 4 == 2:  # two lengths, by the running batch
         other = server(draws, lengths, limits, 5, seats)
-        slower = min(capacity(each, lengths, limits)[0] for each in (steps, other))
+        slower = min(capacity(each, lengths, limits).requests_per_s for each in (steps, other))
         steps = by_batch([steps, other], lengths, 0.8 * slower)[0]
     most, seat = capacity(steps, lengths, limits)
     bursts = draws.choice((0.3, 1.0, 4.0))

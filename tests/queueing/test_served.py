@@ -101,7 +101,7 @@ def falls(values: np.ndarray, slack: float) -> bool:
 def test_more_clients_are_never_served_better(steps, lengths, tokens) -> None:
     """No less throughput, none above capacity, no lower TPOT."""
     limits = Limits(steps.seats, tokens)
-    most, _ = capacity(steps, lengths, limits)
+    most = capacity(steps, lengths, limits).requests_per_s
     clients = np.unique(np.round(np.geomspace(1, 1000, 20)))
     predicted = serve(steps, Load(lengths, clients=clients), limits)
     assert (np.diff(predicted.requests_per_s) >= -1e-9 * most).all()
@@ -119,7 +119,7 @@ def test_more_clients_are_never_served_better(steps, lengths, tokens) -> None:
 def test_a_higher_rate_is_never_served_better(steps, lengths, tokens, burstiness) -> None:
     """No lower TPOT, no seat twice."""
     limits = Limits(steps.seats, tokens)
-    most, _ = capacity(steps, lengths, limits)
+    most = capacity(steps, lengths, limits).requests_per_s
     rates = np.linspace(0.05, 1.2, 20) * most
     predicted = serve(steps, Load(lengths, rate=rates, burstiness=burstiness), limits)
     assert not falls(predicted.tpot.mean, 2e-3)

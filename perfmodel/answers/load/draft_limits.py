@@ -32,7 +32,7 @@ class DraftLimits:
 
 
 def draft_limits(replica: Replica, choice: Choice) -> DraftLimits:
-    most, _ = capacity(choice.steps, replica.lengths, replica.limits)
+    most = capacity(choice.steps, replica.lengths, replica.limits).requests_per_s
     table = None if choice.table is None else runs(np.asarray(choice.table))
     gains = (
         _over_best_fixed(replica, choice.steps)
@@ -59,7 +59,7 @@ def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
     if not (steps.seats and baseline.seats):
         return None
     if replica.load.rate is not None:
-        end = min(capacity(t, replica.lengths, replica.limits)[0] for t in (baseline, steps))
+        end = min(capacity(t, replica.lengths, replica.limits).requests_per_s for t in (baseline, steps))
         loads = np.linspace(end / LOADS_TRIED, end, LOADS_TRIED, endpoint=False)
         load = replace(replica.load, rate=loads)
     else:

@@ -96,7 +96,7 @@ class Ladder:
             loop = question.capped_loop
             served = serve(self.choice.steps, loop.load(loop.values), question.limits, question.spread)
             return float(served.requests_per_s[0])
-        most, _ = capacity(self.choice.steps, question.lengths, question.limits)
+        most = capacity(self.choice.steps, question.lengths, question.limits).requests_per_s
         return most
 
     def bounded(self, load: float, row: TrafficRow) -> TrafficRow:

@@ -73,7 +73,10 @@ class OneServer:
         question = self.priced.question
         if question.opens:
             passes = self.priced.replica.passes.values()
-            most = min(most, max(capacity(steps, question.lengths, question.limits)[0] for steps in passes))
+            most = min(
+                most,
+                max(capacity(steps, question.lengths, question.limits).requests_per_s for steps in passes),
+            )
         if most <= 0:
             return Largest(None, None)
         found = self._highest(self._between(LEAST * most, most), keeps)

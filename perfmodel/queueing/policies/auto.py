@@ -30,7 +30,7 @@ class Auto(LengthPolicy):
         """
         loads = replica.loads
         if replica.load.rate is None:  # about as many think at every length
-            loads, _ = at_server(replica.passes[0], replica.load, replica.limits, loads)
+            loads = at_server(replica.passes[0], replica.load, replica.limits, loads).clients
             tpot = [_of_clients_s(steps, replica, loads) for steps in replica.passes.values()]
         else:
             tpot = [_of_rates_s(steps, replica, loads) for steps in replica.passes.values()]
@@ -49,7 +49,7 @@ def _of_rates_s(steps: StepTimes, replica: Replica, rates: Array) -> Array:
     leaving_rate = 1.0 / (iterations * steps.decode_s / steps.batches + steps.prompt_s)
     batch = 1.0 + np.interp(rates, np.maximum.accumulate(leaving_rate), steps.batches, left=0.0)
     seconds = iterations * steps.decode_at(batch) / (1.0 - rates * steps.prompt_at(batch))
-    most = capacity(steps, replica.lengths, replica.limits)[0]
+    most = capacity(steps, replica.lengths, replica.limits).requests_per_s
     return np.where(rates < most, seconds, NEVER_S - most)
 
 

@@ -49,7 +49,7 @@ class Replica:
         It is the largest load, at most `FULL` of the saturation rate of each length; 0 if one of them has no
         seat.
         """
-        rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits)[0] for k in drafted)
+        rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits).requests_per_s for k in drafted)
         if self.load.rate is None:
             return rate
         return min(rate, float(self.loads.max()))

@@ -117,7 +117,7 @@ def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
     for instance in drafting.instances:
         for steps in instance.steps.values():
             limits = limits_of(question, instance.layout)
-            most = HEADROOM * capacity(steps, question.lengths, limits)[0]
+            most = HEADROOM * capacity(steps, question.lengths, limits).requests_per_s
             if most:
                 yield PoolServer(question, drafting.draft, instance, steps, most)
 
