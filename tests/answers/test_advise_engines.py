@@ -129,7 +129,20 @@ def test_a_batch_that_does_not_fit_names_what_would_hold_it() -> None:
 def test_a_checkpoint_that_the_devices_do_not_divide_is_named_with_its_format() -> None:
     answer = advise("qwen3-235b-a22b", "h100", tp=8, weights="fp8", batch=16)
     assert "--quantization fp8" in answer.serve.vllm_line
-    remark = answer.serve.remarks["vllm"]
-    assert "Qwen/Qwen3-235B-A22B-FP8: advise --gpus with --weights fp8-block" in remark
-    in_blocks = advise("qwen3-235b-a22b", "8xh100", weights="fp8-block", batch=16)
-    assert "Qwen/Qwen3-235B-A22B-FP8 " in in_blocks.serve.vllm_line
+    undivided = "Qwen/Qwen3-235B-A22B-FP8 has fp8-block weights: experts of qwen3-235b-a22b are 1536 wide"
+    asked = whatif("qwen3-235b-a22b", "h100", tp=8, weights="fp8", batch=16, context=8192)
+    for warnings in (answer.warnings, asked.warnings):
+        assert any(text.startswith(undivided) for text in warnings)
+    divided = whatif("qwen3-235b-a22b", "h100", tp=4, weights="fp8", batch=16, context=8192)
+    assert not any("fp8-block" in text for text in divided.warnings)
+
+
+def test_a_search_has_no_layout_that_the_published_checkpoint_forbids() -> None:
+    """Experts of 2560 in blocks of 128 on 8 devices: neither the choice nor its baseline divides them."""
+    answer = advise("qwen3-coder-480b-a35b", "8xh200", weights="fp8", context=20480)
+    whole = [pick for pick in answer.layouts if pick.tp == 8]
+    assert {pick.ep for pick in (*whole, answer.baseline)} == {8}
+    assert "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8 " in answer.serve.vllm_line
+    assert any("8 devices would divide a block" in skip.reason for skip in answer.skipped)
+    own = advise("qwen3-coder-480b-a35b", "8xh200", weights="fp8", context=20480, model_path="me/fp8")
+    assert any(pick.layout == "TP 8" for pick in own.layouts)

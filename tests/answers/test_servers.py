@@ -281,6 +281,13 @@ def test_the_line_of_an_mi300x_turns_on_the_kernels_that_were_priced() -> None:
     assert "AITER" not in advise("qwen3-32b", "h100", draft=["eagle3"]).serve.vllm_line
 
 
+def test_sglang_on_an_mi300x_turns_on_the_kernels_that_were_priced() -> None:
+    for model, hardware in (("qwen3-32b", "mi300x"), ("deepseek-r1", "8xmi300x")):
+        served = advise(model, hardware, engine="sglang", draft=[]).serve
+        assert served.sglang_line.startswith("SGLANG_USE_AITER=1 python -m sglang.launch_server ")
+        assert "SGLANG" not in (served.vllm_line or "")
+
+
 def test_remedies_are_backends_of_the_device_itself() -> None:
     """An RTX 5090 has FlashInfer's own kernels and not TensorRT-LLM's; one word names both."""
     vllm = engine_attention()["vllm"]

@@ -94,3 +94,15 @@ def test_no_checkpoint_in_compressed_tensors_is_named() -> None:
     assert "\ntrtllm-serve nvidia/Llama-3.1-405B-Instruct-FP8 " in line("llama-3.1-405b", "trtllm")
     assert line("gemma-3-27b", "trtllm") == ""
     assert "vllm serve RedHatAI/gemma-3-27b-it-FP8-dynamic " in line("gemma-3-27b", "vllm")
+
+
+def test_no_line_names_a_checkpoint_of_autoawq() -> None:
+    """TensorRT-LLM reads what ModelOpt wrote: the line has a placeholder, and the answer says why."""
+    answer = advise("llama-3.3-70b", "h100", context=4096, weights="awq-g128", engine="trtllm", draft=[])
+    assert answer.serve is not None
+    assert "trtllm-serve MODEL " in answer.serve.lines["trtllm"]
+    why = "reads integers of 4 bits that ModelOpt wrote, and not casperhansen/llama-3.3-70b-instruct-awq"
+    assert why in answer.serve.remarks["trtllm"]
+    open_ = advise("qwen3-32b", "h100", context=4096, engine="trtllm")
+    assert not any("AWQ" in (each.line or "") for each in open_.alternatives)
+    assert "Qwen/Qwen3-32B-AWQ " in advise("qwen3-32b", "h100", weights="awq-g128", draft=[]).serve.vllm_line

@@ -24,10 +24,11 @@ from perfmodel.answers.question import (
     runs_in,
     slowing,
 )
+from perfmodel.answers.question.published_format import undivided
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.errors import InputError, about_file, as_names
 from perfmodel.kv import KVMethod, method, methods as kv_methods, names, parse_kv
-from perfmodel.specs import AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model
+from perfmodel.specs import AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model, served_id
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.boundary import files
 from perfmodel.speculation import Acceptance, Scenario, memory_of
@@ -114,6 +115,9 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
         except InputError as error:
             candidates.skips.append(Skip("any", "any", as_names(error.as_flags)))
             continue
+        if (why := _not_published(query, alone)) is not None:
+            candidates.skips.append(Skip("any", "any", why))
+            continue
         candidates.baselines.append(alone)
         if query.gpus is None or _has_room(query, alone):
             _add_drafts(query, server, layout, known, candidates)
@@ -131,6 +135,17 @@ def _baseline(query: AdviseQuery, named: Named, layout: Layout) -> Candidate:
     alone = resolve_costs(asked, named)
     alone.target_pass_s(1.0, 1.0)
     return Candidate(alone, layout, asked)
+
+
+def _not_published(query: AdviseQuery, alone: Candidate) -> str | None:
+    """Why a searched layout does not run the published checkpoint in the format of the question; None if it
+    does, or if the question names the degree or the checkpoint.
+    """
+    searched = query.tp is None and (query.gpus is not None or query.has_load)
+    if not searched or query.weights is None or query.model_path is not None:
+        return None
+    repository = served_id(query.model)
+    return None if repository is None else undivided(repository, alone.scenario)
 
 
 def _has_room(query: AdviseQuery, alone: Candidate) -> bool:

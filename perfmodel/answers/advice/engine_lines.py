@@ -108,11 +108,6 @@ def _remark(word: str, served: ServedTarget) -> str:
     ]
     if served.checkpoint not in ("", served.weights):
         facts.append(f"{served.model_id} is {served.checkpoint}; the prediction is for {served.weights}")
-    if (other := served.undivided) is not None:
-        facts.append(
-            f"the devices do not divide the blocks of {other.checkpoint}: advise --gpus with --weights "
-            f"{other.weights} finds layouts that do"
-        )
     return "; ".join(filter(None, facts))
 
 

@@ -41,5 +41,7 @@ def in_other_formats(question: AdviseQuery) -> Iterator[AdviseQuery]:
 def _known(question: AdviseQuery, weights: str) -> bool:
     """Whether a checkpoint of the model in a format is known."""
     repository = served_id(question.model)
-    vendor = Named.of(question).gpu.vendor
-    return repository is not None and checkpoint(repository, weights, vendor) is not None
+    engine = question.served_by
+    if repository is None or engine is None:
+        return False
+    return checkpoint(repository, weights, Named.of(question).gpu.vendor, engine.reads) is not None

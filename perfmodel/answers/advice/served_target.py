@@ -10,9 +10,9 @@ from perfmodel.answers.advice.servers import ServedFile, ServedTarget, servers
 from perfmodel.answers.advice.servers.base import MODEL, UNQUANTISED, longest_sequence
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, draft_word, published_head
-from perfmodel.answers.question.placement import check_blocks
+from perfmodel.answers.question.published_format import published, reads_of, stored_weights, undivided
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import refuse
 from perfmodel.specs import (
     DRIFT,
     engine_of,
@@ -20,11 +20,9 @@ from perfmodel.specs import (
     is_gguf,
     served_id,
     serving_engines,
-    weight_format,
 )
 from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.engines.backends import attention_of
-from perfmodel.specs.models.checkpoint_rows import Checkpoint
 from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format, nearest
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.mlx import converted_name
@@ -60,7 +58,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     """The target of a question. Formats of the checkpoint itself need no flag."""
     checkpoint_format = scenario.target.weights
     other_format = question.weights not in (None, checkpoint_format, main_format(checkpoint_format))
-    weights = scenario.precision.weights.name.replace("-wo", "")  # a checkpoint is the same on any device
+    weights = stored_weights(scenario)
     engine = engine_of(scenario.machine.calibration)
     serving = serving_engines().get(engine or "")
     no_bf16_on = () if serving is None else serving.no_bf16_on
@@ -167,33 +165,26 @@ def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
     checkpoint_format = scenario.target.weights
     if main_format(checkpoint_format) in alike(served.weights):
         return replace(served, checkpoint=checkpoint_format)
-    vendor = scenario.machine.gpu.vendor
     if (model_id := served.model_id) is None:
         return served
-    engine = serving_engines().get(served.engine or "")
-    unread = () if engine is None else engine.unread_owners
-    known = checkpoint(model_id, served.weights, vendor, unread)
-    if known is not None and _divides(known, scenario):
+    known = published(model_id, scenario)
+    if known is not None and undivided(model_id, scenario) is None:
         return replace(served, model_id=known.checkpoint, checkpoint=known.weights, on_load=False)
-    if not served.on_load:
-        similar = nearest(model_id, served.weights, vendor, unread)
-        near = (
-            ", and none is known" if similar is None else f"; the nearest known one is {similar.checkpoint}"
-        )
-        stands = f"{MODEL} stands for a checkpoint of {model_id} in {served.weights} (--model-path){near}"
-        return replace(served, model_id=MODEL, stands_for=stands)
-    return served if known is None else replace(served, undivided=known)
+    if served.on_load:
+        return served
+    stands = f"{MODEL} stands for a checkpoint of {model_id} in {served.weights} (--model-path)"
+    return replace(served, model_id=MODEL, stands_for=f"{stands}{_nearest(served, model_id, scenario)}")
 
 
-def _divides(known: Checkpoint, scenario: Scenario) -> bool:
-    """Whether the devices of the scenario divide the weights of a checkpoint along its blocks."""
-    groups = (scenario.expert_parallel, scenario.data_parallel)
-    precision = scenario.precision.replace(weights=weight_format(known.weights))
-    try:
-        check_blocks(scenario.target, precision, scenario.machine.tensor_parallel, *groups)
-    except InputError:
-        return False
-    return True
+def _nearest(served: ServedTarget, model_id: str, scenario: Scenario) -> str:
+    """The checkpoint of the format that the engine does not load, or the one nearest to the format."""
+    vendor = scenario.machine.gpu.vendor
+    unread = checkpoint(model_id, served.weights, vendor)
+    engine = serving_engines().get(served.engine or "")
+    if unread is not None and engine is not None and engine.reads_instead:
+        return f": {engine.title} reads {engine.reads_instead}, and not {unread.checkpoint}"
+    similar = nearest(model_id, served.weights, vendor, reads_of(scenario))
+    return ", and none is known" if similar is None else f"; the nearest known one is {similar.checkpoint}"
 
 
 def _holds_unquantised(scenario: Scenario) -> bool:

@@ -29,6 +29,8 @@ def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
     if not _leaves_weights_open(query):
         return
     gpu = Named.of(query).gpu
+    engine = query.served_by
+    assert engine is not None
     floats = FOUR_BIT_FLOATS.get(gpu.vendor) if "fp4" in gpu.peak else None
     own = main_format(load_model(query.model).weights)
     if own == floats:
@@ -36,7 +38,7 @@ def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
     has_integers = weight_format(own).base.bytes_per_value < MOST_FOUR_BIT_BYTES
     formats = [floats] if has_integers else [floats, FOUR_BIT_GROUPS[0]]
     served = served_id(query.model) or ""
-    known = [checkpoint(served, weights, gpu.vendor) for weights in formats if weights]
+    known = [checkpoint(served, weights, gpu.vendor, engine.reads) for weights in formats if weights]
     yield from [{"model": row.checkpoint} for row in known if row is not None][:1]
 
 

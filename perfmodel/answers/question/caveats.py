@@ -9,6 +9,7 @@ from perfmodel.answers.question.arguments import SELF_DRAFT_KV
 from perfmodel.answers.question.defects import defect_warning, known_defects
 from perfmodel.answers.question.engine_support import runs_in
 from perfmodel.answers.question.named import conversion_of
+from perfmodel.answers.question.published_format import undivided
 from perfmodel.answers.question.query import CommonOptions, Options
 from perfmodel.answers.question.racks import rack_doubts
 from perfmodel.answers.question.smaller_batch import of_batch
@@ -17,6 +18,7 @@ from perfmodel.specs import (
     ENGINES,
     engine_of,
     is_gguf,
+    served_id,
     serving_engines,
     source_errors,
     weight_format,
@@ -76,6 +78,8 @@ def common_doubts(
         sentences += of_weights(question, scenario, conversion)
     if question.weights is None:
         sentences += by_name(question.model)
+    elif conversion is None:
+        sentences += of_blocks(question, scenario)
     sentences += beyond(question.model, scenario, context, gamma)
     sentences += rack_doubts(question, scenario, batch, gamma)
     sentences += room.shortage(batch)
@@ -114,6 +118,14 @@ def of_other_kernels(scenario: Scenario) -> Iterator[str]:
         has_row_kernels = engine.row_kernels is not None and engine.makers == (vendor,)
         if has_row_kernels and asked is not None and asked.conversion != engine.conversion:
             yield f"{engine.title} has other kernels for a few rows (--engine {word})"
+
+
+def of_blocks(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
+    """A warning about devices that would divide the blocks of the published checkpoint."""
+    repository = served_id(question.model)
+    why = None if repository is None else undivided(repository, scenario)
+    if why is not None and getattr(question, "model_path", None) is None:
+        yield f"{why}. Here they are quantised on load; advise --gpus finds layouts of the checkpoint"
 
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:

@@ -151,12 +151,20 @@ class ServingEngine(Stack):
     """Makers of the devices that have the kernels of `int4_experts`; empty for all."""
     unread_owners: tuple[str, ...] = ()
     """Owners of repositories in a format that it does not load."""
+    unread_formats: tuple[str, ...] = ()
+    """Formats of listed checkpoints that it does not load as their tools wrote them."""
+    reads_instead: Text = ""
+    """The checkpoints of `unread_formats` that it does load, in words."""
     awq: str = ""
     """The first version with fast kernels for AWQ; empty if no version without them is known."""
 
     def tunes_experts(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
         """Whether experts in a format, of a model on a device, have no cost of default flags."""
         return any(case.fits(form, architecture, gpu, version) for case in self.tuned_experts)
+
+    def reads(self, repository: str, weights: str) -> bool:
+        """Whether it loads a listed checkpoint in a format."""
+        return repository.partition("/")[0] not in self.unread_owners and weights not in self.unread_formats
 
     def calibration_word(self, version: str) -> str:
         """The word in the names of the calibrations of a version; empty for the engine's own."""

@@ -1,7 +1,7 @@
 """Repositories of quantised checkpoints, by model and format."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable
 
 from perfmodel.errors import InputError
 from perfmodel.specs.models.checkpoint_rows import Checkpoint, listed_checkpoints
@@ -22,20 +22,26 @@ NEAR = math.log(4 / 3)
 ALIKE = (FOUR_BIT_GROUPS, FOUR_BIT_SMALL_GROUPS, FP8)
 
 
+Reads = Callable[[str, str], bool]
+"""Whether an engine loads a repository in a format."""
 OF_ONE_MAKER = {"nvidia": "NVIDIA"}
 """Owner of repositories -> the maker on whose devices alone engines read them: vLLM's platform for ROCm does
 not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; recalled).
 """
 
 
-def checkpoint(model_id: str, weights: str, vendor: str, unread: Collection[str] = ()) -> Checkpoint | None:
+def read_by_all(repository: str, weights: str) -> bool:
+    """The default of `Reads`."""
+    return True
+
+
+def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
     """A listed checkpoint of a model in a format, in this format but for some parts, or in one of the same
     size; None without one. Of several, one whose cache has 16 bits.
 
-    model_id: any repository of the model. vendor: the maker of the device. unread: owners whose checkpoints
-    the engine does not load.
+    model_id: any repository of the model. vendor: the maker of the device.
     """
-    of_model = sorted(_of_model(model_id, vendor, unread), key=lambda row: row.kv_dtype != "bf16")
+    of_model = sorted(_of_model(model_id, vendor, reads), key=lambda row: row.kv_dtype != "bf16")
     for of in (_whole, main_format):
         for formats in ((weights,), alike(weights)):
             found = next((row for row in of_model if of(row.weights) in formats), None)
@@ -44,7 +50,7 @@ def checkpoint(model_id: str, weights: str, vendor: str, unread: Collection[str]
     return None
 
 
-def nearest(model_id: str, weights: str, vendor: str, unread: Collection[str] = ()) -> Checkpoint | None:
+def nearest(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
     """The listed checkpoint of a model whose weights have the most similar size, if it is within a third of
     the asked one; None without one. The arguments are those of `checkpoint`.
     """
@@ -55,17 +61,17 @@ def nearest(model_id: str, weights: str, vendor: str, unread: Collection[str] = 
         )
         return abs(math.log(has / asked))
 
-    closest = min(_of_model(model_id, vendor, unread), key=apart, default=None)
+    closest = min(_of_model(model_id, vendor, reads), key=apart, default=None)
     return closest if closest is not None and apart(closest) <= NEAR else None
 
 
-def _of_model(model_id: str, vendor: str, unread: Collection[str]) -> list[Checkpoint]:
+def _of_model(model_id: str, vendor: str, reads: Reads) -> list[Checkpoint]:
     """The listed checkpoints of a model that an engine reads on the devices of a maker."""
     thinks = _thinks(model_id)
     of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
     of_model = [row for row in of_model if _thinks(row.checkpoint) == thinks]
     of_model = [row for row in of_model if _maker(row.checkpoint) in ("", vendor)]
-    return [row for row in of_model if row.checkpoint.partition("/")[0] not in unread]
+    return [row for row in of_model if reads(row.checkpoint, main_format(row.weights))]
 
 
 def alike(weights: str) -> tuple[str, ...]:

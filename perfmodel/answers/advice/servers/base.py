@@ -14,7 +14,6 @@ from perfmodel.operations import Array
 from perfmodel.specs import engine_attention, serving_engines
 from perfmodel.specs.engines.attention import Backend
 from perfmodel.specs.engines.served_drafts import ServedDraft
-from perfmodel.specs.models.checkpoint_rows import Checkpoint
 from perfmodel.speculation import Scenario, memory_of
 from perfmodel.speculation.confidence import Stop
 
@@ -85,8 +84,6 @@ class ServedTarget:
     """
     stands_for: str = ""
     """What `MODEL` stands for in the line, as a sentence; empty if the line names a checkpoint."""
-    undivided: Checkpoint | None = None
-    """A published checkpoint of these weights whose blocks the devices do not divide."""
     engine: str | None = None
     """The engine that was modelled, by its word."""
     nodes: int = 1
@@ -220,6 +217,12 @@ class Server(ABC):
         without such groups. version: empty for the newest.
         """
         return ""
+
+    def environment(self, target: ServedTarget) -> list[str]:
+        """The variable that must be set before the line, with its value; empty for none. It is known for the
+        engine that was modelled.
+        """
+        return [target.environment] if target.environment and target.engine == self.word else []
 
     def other_nodes(self, target: ServedTarget) -> str:
         """What to change in the line on the other nodes, as a sentence; empty for one node."""

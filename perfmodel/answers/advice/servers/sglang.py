@@ -61,7 +61,8 @@ class SGLang(Server):
             draft = self._draft(setup, notes)
             if draft is None:
                 return None
-        words = ["python", "-m", "sglang.launch_server", "--model-path", str(setup.target.model_id)]
+        words = [*self.environment(setup.target), "python", "-m", "sglang.launch_server"]
+        words += ["--model-path", str(setup.target.model_id)]
         words += self._arguments(setup.table, setup.target, notes)
         if draft is None:
             return Started(shlex.join(words))

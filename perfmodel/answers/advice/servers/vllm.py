@@ -60,8 +60,8 @@ class VLLM(Server):
             draft = self._draft(replace(setup, table=table), notes)
             if draft is None:
                 return None
-        needed = [target.environment] if target.environment and target.engine == self.word else []
-        words = [*needed, "vllm", "serve", target.model_id, *self._arguments(table, target, notes)]
+        serve = [*self.environment(target), "vllm", "serve", target.model_id]
+        words = [*serve, *self._arguments(table, target, notes)]
         if draft is not None:
             words += ["--speculative-config", json.dumps(draft)]
         return Started(shlex.join(map(str, words)), draft)

@@ -1,0 +1,43 @@
+"""The published checkpoint in the format of a question, and whether the devices divide its blocks."""
+
+from perfmodel.answers.question.placement import check_blocks
+from perfmodel.errors import InputError
+from perfmodel.specs import engine_of, serving_engines, weight_format
+from perfmodel.specs.models.checkpoint_rows import Checkpoint
+from perfmodel.specs.models.checkpoints import Reads, alike, checkpoint, main_format, read_by_all
+from perfmodel.speculation import Scenario
+
+
+def stored_weights(scenario: Scenario) -> str:
+    """The format of the weights as a checkpoint stores them, on any device."""
+    return scenario.precision.weights.name.replace("-wo", "")
+
+
+def reads_of(scenario: Scenario) -> Reads:
+    """Which checkpoints the engine of a scenario loads."""
+    engine = serving_engines().get(engine_of(scenario.machine.calibration) or "")
+    return read_by_all if engine is None else engine.reads
+
+
+def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
+    """The listed checkpoint of a model in the format of a scenario that its engine loads; None without one,
+    or if that is the format of the model's own checkpoint.
+    """
+    weights = stored_weights(scenario)
+    if main_format(scenario.target.weights) in alike(weights):
+        return None
+    return checkpoint(model_id, weights, scenario.machine.gpu.vendor, reads_of(scenario))
+
+
+def undivided(model_id: str, scenario: Scenario) -> str | None:
+    """Why the devices of a scenario do not run the published checkpoint; None if they do, or without one."""
+    known = published(model_id, scenario)
+    if known is None:
+        return None
+    groups = (scenario.expert_parallel, scenario.data_parallel)
+    precision = scenario.precision.replace(weights=weight_format(known.weights))
+    try:
+        check_blocks(scenario.target, precision, scenario.machine.tensor_parallel, *groups)
+    except InputError as error:
+        return f"{known.checkpoint} has {known.weights} weights: {error.as_flags.removeprefix('--tp: ')}"
+    return None
