@@ -30,12 +30,15 @@ def headline(a: Advice) -> str:
     """The choice in words, with its gain over the best baseline."""
     if a.chosen is None:
         return ""
-    p = a.chosen
     if a.verdict == "unknown_acceptance":
         return f": {a.reason}"
-    if a.query.has_load:
-        return _headline_under_load(a, p)
-    gain = a.gain(a.option or a.chosen)
+    words = _headline_under_load if a.query.has_load else _headline
+    return f"{words(a, a.chosen)}{a.unmeasured_context}"
+
+
+def _headline(a: Advice, p: Pick) -> str:
+    """The choice in words, with its gain over the best baseline at its own batch."""
+    gain = a.gain(a.option or p)
     interval = a.robustness.gain_over_baseline_interval if a.robustness else None
     sure = interval_text(interval)
     if not p.gamma:

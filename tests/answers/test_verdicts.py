@@ -93,6 +93,11 @@ def test_an_acceptance_beyond_where_it_was_measured() -> None:
     short = replace(short, acceptance=known.replace(source="a head at short contexts"))
     for context, gamma, warned in ((4096, 1, False), (4097, 1, True), (4097, 0, False)):
         assert any("short prompts" in note for note in warnings_of(short, context, gamma)) == warned
+    longer = [
+        resolve(Query("gpt-oss-120b", "h100", 1, context, 3, draft="eagle3")) for context in (4096, 16384)
+    ]
+    spreads = [float(each.known_acceptance.log_spread(3)) for each in longer]
+    assert spreads[1] > spreads[0], "two doublings of the context further the acceptance is less certain"
     # 9 / 3 is no more than 3
     block = replace(short, acceptance=known.replace(prefix=(0.5,) * 15, measured_at=(8.0, 15.0)))
     (note,) = (note for note in warnings_of(block, 4096, 1) if "is used for" in note)

@@ -19,7 +19,8 @@ from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question.typical import TypicalGain
-from perfmodel.answers.text import ratio_text
+from perfmodel.answers.text import context_text, ratio_text
+from perfmodel.specs.acceptance.acceptance_library import doublings_beyond
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -141,6 +142,14 @@ class Advice(Answer):
         backend = any(change.flags.startswith("--attention-backend") for change in self.better_changes)
         return SENTENCES[self.verdict] + (" with the default attention backend" if backend else "")
 
+    @property
+    def unmeasured_context(self) -> str:
+        """That the acceptance of the chosen, or optional, draft was not measured at the context."""
+        pick = self.option or self.chosen
+        if pick is None or not doublings_beyond(pick.acceptance_source or "", self.query.context):
+            return ""
+        return f"; the acceptance was not measured at {context_text(self.query.context)} tokens"
+
     def headline(self) -> str:
         if self.pools is not None:
             return self.pools.sentence
@@ -162,4 +171,4 @@ class Advice(Answer):
             over = f"; with {o.draft}, gamma {o.gamma}, batch {o.batch}: {ratio_text(times)}"
         where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
         rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
-        return f"{self.sentence}: {draft}, {where}: {rate}{over}"
+        return f"{self.sentence}: {draft}, {where}: {rate}{over}{self.unmeasured_context}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.beside_load import started
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
@@ -19,6 +20,8 @@ from perfmodel.answers.advice.other_formats import in_other_formats
 from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reach import Reach
+from perfmodel.answers.advice.served import Served
+from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
@@ -89,12 +92,15 @@ class Insufficient:
             if (alone := fastest(without_load(question))) is not None:
                 yield alone
         else:
+            named = [] if self.nearest is None else [self.nearest.served]
             if self.nearest is not None:
                 yield _nearest(self.nearest)
             counted = replace(question, gpus=None)
             fewest = fewest_gpus(counted, all_reaches(counted, self.reaches, layouts))
             if fewest is not None:
                 yield started(enough_text(fewest), counted, fewest)
+                named.append(fewest)
+            yield from _shorter(question, named)
         yield from self._in_other_formats(layouts)
 
     def _in_other_formats(self, layouts: list[Layout]) -> Iterator[Alternative]:
@@ -138,6 +144,15 @@ def _with_weights(question: AdviseQuery, layouts: list[Layout]) -> NearestServer
         return nearest_servers(question, *reaches_of(question, find_candidates(question, layouts)))
     except InputError:
         return None
+
+
+def _shorter(question: AdviseQuery, named: list[Served]) -> Iterator[Alternative]:
+    """The shorter draft of each length among the named servers that has one."""
+    by_length = {served.row.gamma: served for served in named}
+    for served in by_length.values():
+        shorter = shorter_draft(question, served.point)
+        if shorter is not None:
+            yield with_shorter_draft(shorter)
 
 
 def _nearest(best: NearestServers) -> Alternative:

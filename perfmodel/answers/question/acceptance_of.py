@@ -2,6 +2,7 @@
 library.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -13,11 +14,13 @@ from perfmodel.specs.acceptance.acceptance_library import (
     DEFAULT_TASK,
     LEAST_KNOWN,
     acceptance_library,
+    doublings_beyond,
     head_kind,
 )
 from perfmodel.specs.acceptance.acceptance_rows import (
     AcceptanceRow,
     UnknownAcceptance,
+    context_spread,
     find_acceptance,
     published_rows,
 )
@@ -51,7 +54,7 @@ def measured_acceptance(
     except UnknownAcceptance as error:
         if rows is not None:
             raise
-        if (published := published_acceptance(model, draft, task, head)) is not None:
+        if (published := published_acceptance(model, draft, context, task, head)) is not None:
             return published
         known = "; ".join(_published_instead(model, target, draft))
         raise UnknownAcceptance(error.flag, error.why, error.remedy, known) from None
@@ -80,10 +83,11 @@ def _short_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def published_acceptance(
-    model: str, draft: Draft, task: str | None = None, head: str | None = None
+    model: str, draft: Draft, context: float, task: str | None = None, head: str | None = None
 ) -> Acceptance | None:
-    """The library's acceptance of a draft that reads the whole cache; None if it has none. head: the draft as
-    the user named it. If that is a head without published results, the source says whose results these are.
+    """The library's acceptance of a draft that reads the whole cache; None if it has none. It is less certain
+    at a context beyond those of its source. head: the draft as the user named it. If that is a head without
+    published results, the source says whose results these are.
     """
     if not draft.kv.reads_all or draft.kind == "self":
         return None
@@ -99,7 +103,8 @@ def published_acceptance(
         smoothed += f"; each position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
     instead = f"; none is published for {head}" if unknown else ""
     source = f"{entry.source}{unsaid}{smoothed}{instead}"
-    acceptance = Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, decay)
+    spread = math.hypot(entry.spread, context_spread(doublings_beyond(source, context)))
+    acceptance = Acceptance.from_lengths(drafted, tokens, source, entry.survival, spread, decay)
     return acceptance.replace(measured_at=tuple(map(float, entry.printed)))
 
 

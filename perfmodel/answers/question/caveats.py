@@ -23,7 +23,7 @@ from perfmodel.specs import (
     source_errors,
     weight_format,
 )
-from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
+from perfmodel.specs.acceptance.acceptance_library import doublings_beyond
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.conversions import Conversion
 from perfmodel.specs.models.ggml import plain_of
@@ -212,10 +212,10 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
             f"{positions} ({BEYOND_MEASURED} more); rates by position (--rate, --acceptance) allow longer "
             "drafts"
         )
-    if SHORT in known.source and context > SHORT_TOKENS:
+    if doublings_beyond(known.source, context):
         yield (
-            "the acceptance was published for short prompts; "
-            f"at {context_text(context)} tokens a head may accept less"
+            f"the acceptance was published for short prompts and not measured at {context_text(context)} "
+            "tokens, where a head may accept less: the interval is wider"
         )
 
 

@@ -5,6 +5,7 @@ thinking mode, the mean over its data sets. Prompts had a few hundred to a few t
 named, the first head of a target and a kind is used. All of it is plain data.
 """
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -26,6 +27,13 @@ SHORT = "at short contexts"
 """The mark of a source with short prompts."""
 SHORT_TOKENS = 4096
 """The context up to which its figures are taken to hold."""
+
+
+def doublings_beyond(source: str, context: float) -> float:
+    """Doublings of the context beyond those at which an acceptance was measured, by its source; 0 for any
+    source without the mark `SHORT`.
+    """
+    return max(math.log2(context / SHORT_TOKENS), 0.0) if SHORT in source else 0.0
 
 
 class LibraryEntry(Immutable):

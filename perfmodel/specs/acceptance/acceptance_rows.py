@@ -170,7 +170,12 @@ def _beyond(row: AcceptanceRow, served: tuple[float, float], context: float) -> 
     if not doublings:
         return row
     source = f"{row.source} (counted at {low:.0f} to {high:.0f} tokens: wider at {context:.0f})"
-    return replace(row, source=source, spread=CONTEXT_DRIFT * math.sqrt(doublings))
+    return replace(row, source=source, spread=context_spread(doublings))
+
+
+def context_spread(doublings: float) -> float:
+    """The standard deviation of ln(tokens per iteration) so many doublings away from a measured context."""
+    return CONTEXT_DRIFT * math.sqrt(doublings)
 
 
 def _spell(kv_name: str, kv_budget: int | None) -> str:

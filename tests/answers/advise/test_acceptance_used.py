@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.point.whatif import whatif
@@ -57,3 +59,15 @@ def test_no_draft_is_advised_far_beyond_the_one_position_of_a_rate() -> None:
     of_all = advise(**asked, **latency | {"rate": {"eagle3": by_position}})
     assert of_all.chosen.gamma > 3
     assert not any("longest draft that is recommended" in warning for warning in of_all.warnings)
+
+
+@pytest.mark.parametrize(("context", "said"), [(4096, False), (20480, True)])
+def test_the_choice_says_that_its_acceptance_was_not_measured_at_this_context(context, said) -> None:
+    """Published heads were measured on short prompts."""
+    question = {"tp": 2, "context": context, "draft": ["eagle3"]}
+    answer = advise("qwen3-32b", "h100", **question)
+    words = f"; the acceptance was not measured at {context} tokens"
+    assert answer.chosen.gamma
+    assert answer.headline().endswith(words) == said
+    measured = advise("qwen3-32b", "h100", **question, rate={"eagle3": "0.7/0.6/0.5"})
+    assert "not measured" not in measured.headline()

@@ -65,6 +65,14 @@ def test_the_nearest_has_a_verdict_intervals_warnings_and_the_limit_that_binds()
     assert "the limit on TTFT then binds" in answer.reason
 
 
+def test_the_nearest_servers_have_the_note_about_a_shorter_draft() -> None:
+    asked = {"request_rate": 40, "input_len": 20000, "output_len": 800, "slo": "ttft:4000,tpot:40"}
+    answer = advise("qwen3-coder-480b-a35b", "8xh200", weights="fp8", **asked)
+    gamma = answer.nearest.pick.gamma
+    note = alternative(answer, "A shorter draft loses less on text of which less is accepted: gamma ")
+    assert int(note.text.rpartition("gamma ")[2].split()[0]) <= gamma - 2
+
+
 def test_a_known_nvfp4_checkpoint_is_tried_on_devices_that_multiply_it() -> None:
     answer = advise("kimi-k2.5", "8xb200", **QUESTIONS["kimi-k2.5 b200"])
     assert "nvidia/Kimi-K2.5-NVFP4" in alternative(answer, "With --weights nvfp4 these suffice: ").line
