@@ -31,16 +31,16 @@ CATALOGUES = (
     (
         "gpus",
         "Devices",
-        "This page lists the bundled devices with the figures of their data sheets. Peaks are dense. "
-        "`-` means that the vendor states none; a question that needs it is refused. GB is 10^9 "
-        "bytes. The sizes of GDDR boards and Macs are in GiB (2^30 bytes), so `rtx-3090-24gb` has "
-        "25.77 GB. Engines use the memory that the device reports (`reported_memory`), which differs "
-        "from the data sheet's by a few per cent, in either direction. `NAME:12gb` is a device with "
-        "another memory size (GiB for boards of GDDR and Macs). macOS "
-        "lets the GPU use two thirds of a memory below 36 GiB, and up to 84 % of 128 GiB. Link GB/s "
-        "count one direction. An answer uses the `calibration` of this table unless `--engine` or "
-        "`--calibration` names another one. The names that `nvidia-smi` and `lspci` print work too: "
-        "`Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
+        "This page lists the bundled devices with the figures of their data sheets. Peaks are those of "
+        "dense matrices. `-` means that the vendor states no value; a question that needs this value is "
+        "refused. GB is 10^9 bytes. The sizes of GDDR boards and Macs are in GiB (2^30 bytes), so "
+        "`rtx-3090-24gb` has 25.77 GB. Engines use the memory that the device reports (`reported_memory`), "
+        "which differs from the data sheet's by a few per cent, in either direction. `NAME:12gb` is the "
+        "device NAME with another memory size (in GiB for GDDR boards and Macs). On a Mac, macOS lets the "
+        "GPU use two thirds of a memory below 36 GiB, and 84 % of 128 GiB or more. Link GB/s count one "
+        "direction. An answer uses the `calibration` of this table unless `--engine` or `--calibration` "
+        "names another one. `--hardware` also accepts the names that `nvidia-smi` and `lspci` print, such "
+        "as `Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
     ),
     (

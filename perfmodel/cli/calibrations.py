@@ -61,7 +61,7 @@ CATALOGUE = Catalogue(
         Fact("rests_on", "rests on", _rests_on, left=True, spare=5),
         _constant("gemm_bandwidth_fraction", "GEMM bandwidth", spare=1),
         _constant("attention_bandwidth_fraction", "attention bandwidth", spare=2),
-        _constant("iteration_fixed_s", "us per iteration", lambda value: f"{value * 1e6:.3g}"),
+        _constant("iteration_fixed_s", "us per iteration", lambda value: f"{value * 1e6:,.0f}"),
         Fact("date", "date", lambda c: str(c.date), spare=4),
     ),
     describe=lambda c: {k: v for k, v in c.as_mapping().items() if k not in c.absent},

@@ -29,7 +29,7 @@ def sources(record: Record, by_draft: bool = False) -> Rows:
     """The headline: held-out sources, by engine and by the data of other sources."""
     yield [
         *("whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"),
-        *("in 90% interval %", "in it, as shipped %", "its ± % (median)", "worst source %"),
+        *("in 90% interval %", "in it, as shipped %", "half-width % (median)", "worst source %"),
     ]
     names = "rows", "sources", "error", "macro", "shipped", "inside", "inside_shipped", "width"
     for figure, heading in FIGURE_HEADINGS.items():
@@ -49,9 +49,9 @@ def _is_shown(figure: str, part: str) -> bool:
 def coverage(record: Record) -> Rows:
     """Intervals by class: each source is judged by a width that was fitted without it."""
     yield [
-        *("class", "rows", "sources", "mean error %", "± %", "± over error"),
+        *("class", "rows", "sources", "mean error %", "half-width %", "half-width over error"),
         *(f"in {COVERAGE:.0%} interval %", "of sources %"),
-        *("rows with those left out by judgement", "in it %"),
+        *("rows with those excluded by hand", "in 90% interval with them %"),
     ]
     for figure, classes in record["sources"]["coverage"].items():
         for name, covered in classes.items():
@@ -65,7 +65,7 @@ def choices(record: Record) -> Rows:
     """What was chosen with the sources in sight."""
     yield ["choice", "value"]
     chosen = record["sources"]["choices"]
-    yield ["sources in sight", ", ".join(chosen["sources"])]
+    yield ["sources whose errors were known", ", ".join(chosen["sources"])]
     for name, value in chosen["choices"].items():
         yield [name.replace("_", " "), _in_words(value)]
 
