@@ -39,7 +39,7 @@ class RunningBatch:
         self.size = 0
         self.growth = 0.0
         self.endings: list[Ending] = []
-        self.youngest: list[QueuedRequest] = []
+        self.youngest: list[Ending] = []
 
     @property
     def left(self) -> float:
@@ -48,8 +48,9 @@ class RunningBatch:
 
     def start(self, request: QueuedRequest) -> None:
         """A request decodes from now on."""
-        heappush(self.endings, Ending(self.work + request.work, request.number, request.stay, request))
-        self.youngest.append(request)
+        ending = Ending(self.work + request.work, request.number, request.stay, request)
+        heappush(self.endings, ending)
+        self.youngest.append(ending)
         self.size += 1
         self.growth += request.growth
 
@@ -70,10 +71,9 @@ class RunningBatch:
 
     def take_youngest(self) -> Ending:
         """Takes out the request that began last, before its end."""
-        ends = {end.number: end for end in self.endings if not end.void}
-        while self.youngest[-1].number not in ends:
+        while self.youngest[-1].void:  # it has left
             self.youngest.pop()
-        ending = ends[self.youngest.pop().number]
+        ending = self.youngest.pop()
         self._take_out(ending.request)
         return ending
 
