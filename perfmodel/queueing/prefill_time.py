@@ -3,11 +3,15 @@
 from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from perfmodel.operations import Array, Floats
 from perfmodel.specs.engines.served_requests import PassOrder
+
+REMEMBERED = 4096
+"""Passes with prompts whose times a replay remembers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,17 +59,21 @@ class PrefillTime:
 
     def for_numbers(self) -> Callable[[float, float, float], float]:
         """The function of `__call__` for plain numbers instead of arrays, which is faster. Its third argument
-        is the prompt tokens of the fullest group times the groups.
+        is the prompt tokens of the fullest group times the groups. It remembers times, as passes of a replay
+        repeat.
         """
+        remembered = lru_cache(maxsize=REMEMBERED)
         token_s = float(self.token_s)
         pass_s = self.pass_s
         if self.groups == 1:
             layers_s = self._added_for_numbers(self.seconds)
-            return lambda decoding, read, _: layers_s(decoding, read) + token_s * read + pass_s
+            return remembered(lambda decoding, read, _: layers_s(decoding, read) + token_s * read + pass_s)
         waiting_s = self._added_for_numbers(self.seconds - self.expert_seconds)
         experts_s = self._added_for_numbers(np.asarray(self.expert_seconds))
-        return lambda decoding, read, fullest: (
-            waiting_s(decoding, fullest) + experts_s(decoding, read) + token_s * fullest + pass_s
+        return remembered(
+            lambda decoding, read, fullest: (
+                waiting_s(decoding, fullest) + experts_s(decoding, read) + token_s * fullest + pass_s
+            )
         )
 
     def _added_for_numbers(self, seconds: Array) -> Callable[[float, float], float]:

@@ -15,7 +15,8 @@ from perfmodel.queueing.request import QueuedRequest
 
 class PromptQueue:
     """waiting: requests without a seat. entered: those with a seat whose prompts are not read to the end.
-    tokens_to_come: output tokens that all requests with a seat have still to decode.
+    tokens_to_come: output tokens that all requests with a seat have still to decode. may_hold: whether
+    `holds` can be true.
     """
 
     def __init__(self, limits: Limits, cache: Cache, groups: Groups | None) -> None:
@@ -27,6 +28,7 @@ class PromptQueue:
         self.tokens_to_come = 0.0
         self.most_of_a_prompt = limits.max_prompt_part or limits.max_num_batched_tokens
         self.waits = BatchWaits(limits) if limits.batch_wait_passes else None
+        self.may_hold = groups is not None or self.waits is not None
 
     def add(self, request: QueuedRequest) -> None:
         """A request arrives."""

@@ -115,7 +115,7 @@ class Server:
         """The requests whose prompts the coming pass reads."""
         running = self.batch.size
         decoding_tokens = running * each.tokens
-        if self.prompts.holds(running, decoding_tokens, self.pass_number):
+        if self.prompts.may_hold and self.prompts.holds(running, decoding_tokens, self.pass_number):
             return []
         budget = self.limits.max_num_batched_tokens
         if not self.prompts_first:
@@ -140,30 +140,26 @@ class Server:
 
     def _decode(self, each: PassTimes, passes: int) -> None:
         """Runs a number of passes that read no prompts."""
-        self._pass(passes * each.decode_s, passes)
-        self._gain(passes * each.gain)
+        self._pass(passes * each.decode_s, passes, passes * each.gain)
 
     def _decode_and_read(self, each: PassTimes, prompts: Sequence[QueuedRequest]) -> None:
         """Runs a pass that reads prompts beside decoding."""
-        self._pass(each.decode_s + self._prompts_s(each, prompts), 1)
-        self._gain(each.gain)
+        self._pass(each.decode_s + self._prompts_s(each, prompts), 1, each.gain)
         self._start_read(prompts)
 
     def _read(self, each: PassTimes, prompts: Sequence[QueuedRequest]) -> None:
         """Runs a pass of prompts alone, while those that decode wait."""
-        self._pass(self._prompts_s(each, prompts), 1)
+        self._pass(self._prompts_s(each, prompts), 1, 0.0)
         self._start_read(prompts)
 
-    def _pass(self, seconds: float, passes: int) -> None:
-        """Time goes on."""
-        self.decoding_s += self.batch.size * seconds
+    def _pass(self, seconds: float, passes: int, work: float) -> None:
+        """Time goes on, and all requests of the batch gain tokens."""
+        batch = self.batch
+        self.decoding_s += batch.size * seconds
         self.time_s += seconds
         self.pass_number += passes
-
-    def _gain(self, work: float) -> None:
-        """All requests of the batch gain tokens."""
-        tokens = work * self.batch.growth
-        self.batch.work += work
+        tokens = work * batch.growth
+        batch.work += work
         self.cache.used_tokens += tokens
         self.prompts.tokens_to_come -= tokens
 
@@ -202,7 +198,7 @@ class Server:
         the room.
         """
         batch = self.batch
-        while (ending := batch.take_ended()) is not None:
+        while batch.endings and (ending := batch.take_ended()) is not None:
             beyond_tokens = (batch.work - ending.work) * ending.request.growth
             self.cache.used_tokens -= beyond_tokens
             self.prompts.tokens_to_come += beyond_tokens
