@@ -55,11 +55,10 @@ class Insufficient:
             lowest_s = min(
                 float(priced.tpot_s[priced.fits].min()) for priced in priced_alone if priced.fits.any()
             )
-            why = (
-                f"no number of servers serves {load_text(question)}; the TPOT of one request alone without a "
-                f"draft is {seconds(lowest_s)}"
-            )
-            return cls(search, Infeasible(why), None, one_alone(question, search.candidates), [])
+            alone = one_alone(question, search.candidates)
+            limit = f"the TPOT of one request alone without a draft is {seconds(lowest_s)}"
+            why = f"no number of servers serves {load_text(question)}; {alone.text if alone else limit}"
+            return cls(search, Infeasible(why), None, alone, [])
         without, drafted = reaches_of(question, search.candidates)
         nearest = nearest_servers(question, without, drafted)
         these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"

@@ -3,8 +3,16 @@
 from collections.abc import Sequence
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.limits_used import limits_used
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served
+
+NEAR_TIE = 0.05
+"""Share by which a request may take longer on servers with more room under the limits. It is less than half
+of the mean error of a step (an assumption).
+"""
+EASY = 0.7
+"""Used share of a limit, at the 90th percentile, below which more room is of no use (an assumption)."""
 
 
 def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
@@ -14,19 +22,49 @@ def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
     return float(served.candidate.layout.gpus), served.request_s
 
 
-def simplest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
-    """The first by `order`; of layouts with as many GPUs and a time at most `ALIKE` longer, the simplest."""
+def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
+    """The first by `order`; of its near ties with as many GPUs, the one with the most room under the latency
+    limits, and of these the simplest.
+    """
     if not served:
         return None
-
-    def time_s(of: Served) -> float:
-        return of.tpot_s if question.objective == "latency" else of.request_s
-
     first = min(served, key=lambda s: order(s, question))
     gpus = first.candidate.layout.gpus
     as_many = [s for s in served if s.candidate.layout.gpus == gpus]
-    close = [s for s in as_many if time_s(s) <= time_s(first) * (1.0 + ALIKE)]
-    return min(close, key=lambda s: (s.candidate.layout.simplicity, time_s(s)))
+    close = _within(as_many, near_tie(question), question)
+    least = min(used(s, question) for s in close)
+    alike = _within([s for s in close if used(s, question) == least], ALIKE, question)
+    return min(alike, key=lambda s: (s.candidate.layout.simplicity, time_s(s, question)))
+
+
+def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> list[Served]:
+    """Those whose time is longer than the shortest by at most a share."""
+    most_s = min(time_s(s, question) for s in served) * (1.0 + share)
+    return [s for s in served if time_s(s, question) <= most_s]
+
+
+def time_s(served: Served, question: AdviseQuery) -> float:
+    """The time by which servers on as many GPUs are compared."""
+    return served.tpot_s if question.objective == "latency" else served.request_s
+
+
+def near_tie(question: AdviseQuery) -> float:
+    """The share by which a time may be longer in a near tie."""
+    return NEAR_TIE if _weighs_limits(question) else ALIKE
+
+
+def used(served: Served, question: AdviseQuery) -> tuple[float, float]:
+    """The share of requests beyond the limits in percent, and the largest used share of a limit in tenths;
+    less is more room. Below `EASY` it counts no more.
+    """
+    if not _weighs_limits(question):
+        return 0.0, 0.0
+    missed = round(100.0 * (1.0 - (served.row.slo_share or 0.0)))
+    return missed, round(10.0 * max(EASY, *limits_used(question, served.row).values()))
+
+
+def _weighs_limits(question: AdviseQuery) -> bool:
+    return question.objective != "latency" and bool(question.latency_limits_ms)
 
 
 def better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:

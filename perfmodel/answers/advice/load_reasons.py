@@ -4,16 +4,21 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import draft_text
 from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.load_decision import LoadDecision
+from perfmodel.answers.advice.load_order import near_tie, time_s, used
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import clients, interval_text, request_rate, seconds
 
+SEEN = 0.005
+"""Smallest share that is not printed as 0 %."""
+
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
     """What the load takes with the choice, and without a draft or with one."""
     needs = f"{load_text(question)}: {served_text(chosen)}"
+    needs += _tie_text(question, decision, chosen)
     baseline, rival = decision.baseline, decision.rival
     if not chosen.row.gamma:
         if rival is None:
@@ -23,6 +28,23 @@ def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
     return f"{needs}; without a draft {served_text(baseline)}{_interval(question, decision)}"
+
+
+def _tie_text(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
+    """Why the choice is not the fastest of its near ties; empty if it is."""
+    gpus, drafts = chosen.candidate.layout.gpus, bool(chosen.row.gamma)
+    alike = [s for s in decision.others if s.suffices and bool(s.row.gamma) == drafts]
+    least_s = time_s(chosen, question)
+    sooner = [s for s in alike if s.candidate.layout.gpus == gpus and time_s(s, question) < least_s]
+    if not sooner:
+        return ""
+    first = min(sooner, key=lambda s: time_s(s, question))
+    less = 1.0 - time_s(first, question) / least_s
+    if less < SEEN or less > near_tie(question):
+        return ""
+    roomier = used(chosen, question) < used(first, question)
+    why = "has more room under the limits" if roomier else "is simpler to run"
+    return f" ({first.candidate.layout.label()} takes {less:.0%} less time, a near tie; the choice {why})"
 
 
 def _interval(question: AdviseQuery, decision: LoadDecision) -> str:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates, Skip
-from perfmodel.answers.advice.load_order import order, simplest_of_best
-from perfmodel.answers.advice.ranking import ALIKE
+from perfmodel.answers.advice.load_order import near_tie, order, safest_of_best
 from perfmodel.answers.advice.served import Served, estimated, replayed
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.errors import InputError, as_names
@@ -56,12 +55,12 @@ class LoadSearch:
     @property
     def baseline(self) -> Served | None:
         """The best servers without a draft."""
-        return simplest_of_best([s for s in self.sufficient if not s.row.gamma], self.question)
+        return safest_of_best([s for s in self.sufficient if not s.row.gamma], self.question)
 
     @property
     def rival(self) -> Served | None:
         """The best servers with a draft."""
-        return simplest_of_best([s for s in self.sufficient if s.row.gamma], self.question)
+        return safest_of_best([s for s in self.sufficient if s.row.gamma], self.question)
 
 
 def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Served]:
@@ -111,7 +110,7 @@ def _may_suffice(estimate: Served) -> bool:
 
 def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     """Whether a candidate cannot be chosen beside an answer of `traffic`, as far as the closed form may err.
-    A simpler layout may take a little longer (see `simplest_of_best`).
+    A simpler layout, or one with more room under the limits, may take a little longer (`safest_of_best`).
     """
     layout, other = estimate.candidate.layout, served.candidate.layout
     by_tpot = question.objective == "latency"
@@ -120,8 +119,8 @@ def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     if Doubt.CROWDED in estimate.row.doubts:
         return False
     off = MOST_OFF if estimate.row.doubts else 1.0
-    if layout.simplicity < other.simplicity:
-        off *= 1.0 + ALIKE
+    if layout.simplicity < other.simplicity or (not by_tpot and question.latency_limits_ms):
+        off *= 1.0 + near_tie(question)
     if by_tpot:
         return estimate.tpot_s > off * served.tpot_s
     return layout.gpus >= other.gpus and estimate.request_s > off * served.request_s

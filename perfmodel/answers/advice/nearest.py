@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidates
+from perfmodel.answers.advice.limits_used import limits_used
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.reach import Carried, Reach, at_load, carried, load_of, reaches
@@ -156,13 +157,3 @@ def _limit(question: AdviseQuery, above: TrafficRow) -> str:
     if above.ttft_s is None or not binding or used[binding] < FAR:
         return "saturation"
     return binding
-
-
-def limits_used(question: AdviseQuery, row: TrafficRow) -> dict[str, float]:
-    """The 90th percentile as a share of each limit; infinite for a saturated server."""
-    times = {"ttft": row.ttft_s, "tpot": row.tpot_s, "e2e": row.e2e_s}
-    used = {}
-    for name, limit_ms in question.latency_limits_ms.items():
-        time_s = times[name]
-        used[name] = float("inf") if time_s is None else time_s.p90 * 1e3 / limit_ms
-    return used

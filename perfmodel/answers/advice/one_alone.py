@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidates
-from perfmodel.answers.advice.nearest import limits_used
+from perfmodel.answers.advice.limits_used import limits_used
 from perfmodel.answers.advice.served import Served, on_servers
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError

@@ -120,3 +120,17 @@ def test_servers_that_share_clients_have_seats_for_an_uneven_share(
 ) -> None:
     answer = advise(model, place, clients=clients, input_len=2000, output_len=300)
     assert f"--max-num-seqs {seats} " in f"{answer.serve.vllm_line} "
+
+
+def test_of_near_ties_the_one_with_more_room_under_the_limits_is_chosen() -> None:
+    load = {"request_rate": 2.4, "input_len": 6144, "output_len": 500, "slo": "ttft:2000,tpot:40"}
+    answer = advise("glm-4.6", "8xh200", **load)
+    assert answer.chosen.layout == "DP 8 EP 8"
+    assert "TP 2 DP 4 EP 8 takes 2% less time, a near tie; the choice has more room" in answer.reason
+    shares = [pick.slo_share for pick in answer.layouts if pick.ttft_s < 1.05 * answer.chosen.ttft_s]
+    assert answer.chosen.slo_share >= max(shares) - 0.01
+
+
+def test_without_a_given_number_of_gpus_the_binding_limit_is_named() -> None:
+    load = {"request_rate": 2, "input_len": 2048, "output_len": 300, "slo": "ttft:10,tpot:40"}
+    assert "one request alone exceeds the limit on TTFT" in advise("llama-3.1-70b", "h100", **load).reason

@@ -1,0 +1,14 @@
+"""How much of each latency limit a row of `traffic` uses."""
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.load.traffic_rows import TrafficRow
+
+
+def limits_used(question: AdviseQuery, row: TrafficRow) -> dict[str, float]:
+    """The 90th percentile as a share of each limit; infinite for a saturated server."""
+    times = {"ttft": row.ttft_s, "tpot": row.tpot_s, "e2e": row.e2e_s}
+    used = {}
+    for name, limit_ms in question.latency_limits_ms.items():
+        time_s = times[name]
+        used[name] = float("inf") if time_s is None else time_s.p90 * 1e3 / limit_ms
+    return used
