@@ -94,8 +94,8 @@ def _say_choice(a: Advice, chosen: Pick) -> None:
         say(slow)
     if known := margins(a):
         say(f"{known[0].upper()}{known[1:]}.")
-    if a.likely:
-        say(measure_text(a))
+    if a.verdict == "unknown_acceptance" and (measure := measure_text(a)):
+        say(measure)
     if chosen.power_w is not None:
         say(f"Energy: {chosen.joules_per_token:.2f} J per token, {chosen.power_w:.0f} W per device.")
     if chosen.runs_in is not None:

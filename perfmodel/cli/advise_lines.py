@@ -44,6 +44,8 @@ def _say_choice(a: Advice) -> str | None:
             _say_line(other.replicas, option)
     if line is None or servers()[word].serves_files or servers()[word].alone:
         say("; ".join((a.serve_option or a.serve).notes), "dim")
+    elif a.verdict == "unknown_acceptance":
+        say("Start without a draft; measure one, then decide.")
     if line is not None and word in a.serve.remarks:
         say(f"{a.serve.remarks[word]}.")
     return line

@@ -3,12 +3,14 @@
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
+from perfmodel.answers.advice.likely import named_to_measure
 from perfmodel.answers.advice.nearest import Nearest
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.advice.tree_drafts import TreeDraft
 from perfmodel.answers.point.verdict import SENTENCES
+from perfmodel.answers.question.typical import how_to_measure
 from perfmodel.answers.text import interval_text, range_text, ratio_text, seconds
 from perfmodel.cli.panel import calibration
 from perfmodel.specs import serving_engines
@@ -181,7 +183,11 @@ def _counted(number: int, noun: str) -> str:
 
 
 def measure_text(a: Advice) -> str:
-    """The command that measures the preferred draft, and the counters that it reads."""
+    """The command that measures the preferred draft, and the counters that it reads; empty without one."""
+    named = named_to_measure(a.query, a.unmeasured)
+    if not a.likely and named is None:
+        return ""
+    command = a.likely[0].measure if a.likely else how_to_measure(a.query.model, named.draft if named else "")
     engine = serving_engines().get(a.calibration.stack.partition(" ")[0]) if a.calibration else None
     counters = "/metrics of a server with the draft"
     if engine is not None and engine.title not in COUNTERS_READ:
@@ -190,7 +196,7 @@ def measure_text(a: Advice) -> str:
             f"the counters of {', '.join(others)} or {last} with the same draft; those of {engine.title} are "
             "not read"
         )
-    return f"Measure it (metrics.txt: {counters}): {a.likely[0].measure}"
+    return f"Measure it (metrics.txt: {counters}): {command}"
 
 
 def slow_text(a: Advice) -> str | None:

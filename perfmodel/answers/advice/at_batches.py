@@ -13,6 +13,7 @@ from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.instead import instead
 from perfmodel.answers.advice.on_off import on_off, seats_of
 from perfmodel.answers.advice.one_server import remedies_of, serve, warnings_of
+from perfmodel.answers.advice.own_layer import own_layer
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.ranking import Fronts, PricedPoint, best_of_each_layout, front
 from perfmodel.answers.advice.reasons import reason_of
@@ -96,6 +97,8 @@ def _alternatives(query: AdviseQuery, decision: Decision) -> Iterator[Alternativ
     drafting = decision.option or decision.chosen
     if (shorter := shorter_draft(query, drafting)) is not None:
         yield with_shorter_draft(shorter)
+    if decision.rival is not None and (own := own_layer(query, decision.baseline)) is not None:
+        yield own
 
 
 def _infeasible(search: Search) -> Advice:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, point_text
 from perfmodel.answers.advice.better_changes import as_asked
+from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.decision import quick_choice
 from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.ranking import PricedPoint
@@ -33,7 +34,10 @@ def fastest(query: AdviseQuery) -> Alternative | None:
 
 
 def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternative]:
-    """The choice after each change; none where the reader must add a value."""
+    """The choice after each change; none where the reader must add a value. If no draft of them has a known
+    acceptance, that one may be measured.
+    """
+    drafts = {True: 0, False: 0}
     for way in ways:
         if way.changes is None:
             continue
@@ -42,6 +46,10 @@ def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternativ
         if point is not None:
             text = f"{way.text[0].upper()}{way.text[1:]}: {_with_pace(point)}"
             yield Alternative.of(text, changed, point, seats_of(changed, point))
+            drafts[point.gamma > 0] += 1
+    if drafts[False] and not drafts[True] and without_acceptance(query):
+        known = f"No draft of {query.model} has a known acceptance and gains here"
+        yield Alternative(f"{known}; with any of these changes, advise names one to measure", 1, None)
 
 
 def _choice(query: AdviseQuery) -> PricedPoint | None:

@@ -17,6 +17,9 @@ from perfmodel.kv import parse_kv
 TO_MEASURE = 3
 """Tokens of a draft whose acceptance is to be measured, as llama.cpp drafts by default."""
 
+NO_WEIGHTS = "ngram"
+"""The draft that every server can measure: it has no weights and no cache."""
+
 
 def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
     """The likely gain of each draft without a known acceptance that the engine runs, on the devices of the
@@ -88,12 +91,12 @@ def named_point(
 
 
 def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
-    """The named draft that pays from the least acceptance; None without one. The kinds of `ORDER` have a
-    typical acceptance instead.
+    """The named draft that pays from the least acceptance, or an n-gram draft, which needs no weights; None
+    without one. The kinds of `ORDER` have a typical acceptance instead.
     """
-    if not query.draft:
-        return None
-    others = (even for even in would_pay if even.draft not in ORDER)
+    others = (
+        even for even in would_pay if even.draft == NO_WEIGHTS or (query.draft and even.draft not in ORDER)
+    )
     return next((even for even in others if even.draft_kv == "full"), None)
 
 

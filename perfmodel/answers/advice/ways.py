@@ -5,7 +5,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
+
+import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
@@ -26,6 +29,10 @@ SMALLER_WEIGHTS: dict[str | None, tuple[str, ...]] = {
 """Formats to try, the larger first, by the kind of file to which the engine converts checkpoints."""
 Helps = Callable[..., bool]
 """Whether a changed argument of the question helps."""
+LARGE_SHARE = 0.95
+"""Share of the memory that a server may take on a device that does nothing else (an assumption)."""
+CONTEXT_STEP = 1024
+"""Step of the contexts that are tried, in tokens."""
 DEGREES = (2, 4, 8, 16, 24, 32)
 """Devices of a server to try: powers of two, and up to four nodes of eight."""
 
@@ -48,10 +55,11 @@ def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int =
     largest: the baseline with the largest servers.
     """
     helps = partial(_helps, query, largest, bound_s, batch)
-    ways = [*_formats(largest, helps)]
+    ways = [*_formats(largest, helps), *_memory(query, largest, helps)]
     if query.host_bandwidth is not None or math.isinf(bound_s):
         ways += _on_host(query, largest, helps)
-    return (*ways, *_degrees(query, largest, helps), *_devices(query, largest, helps))
+    ways += [*_degrees(query, largest, helps), *_devices(query, largest, helps)]
+    return (*ways, *(_context(query, largest) if math.isinf(bound_s) and batch == 1 else ()))
 
 
 def _smaller_weights(candidate: Candidate) -> list[str]:
@@ -70,20 +78,40 @@ def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _formats(largest: Candidate, helps: Helps) -> Iterator[Way]:
-    """The smallest change of number formats; one of both kinds only where neither suffices alone."""
+    """The smallest change of number formats; one of both kinds where eight bits of one do not suffice."""
     caches = smaller_caches(largest)
     formats = _smaller_weights(largest)
     kv = [{"kv_dtype": name} for name in caches if helps(kv_dtype=name)]
     weights = [{"weights": name} for name in formats if helps(weights=name)]
-    yield from (_with(changes) for changes in (*kv[:1], *weights[:1]))
-    if kv or weights:
+    largest_suffices = bool(weights) and weights[0]["weights"] == formats[0]
+    both: list[dict[str, Any]] = []
+    if not kv and not largest_suffices:  # eight bits for both cost less precision than four for one
+        pairs = product(formats[:1] if weights else formats, caches)
+        tried = ({"weights": weight, "kv_dtype": cache} for weight, cache in pairs)
+        both = [changes for changes in tried if helps(**changes)][:1]
+    yield from (_with(changes) for changes in (*kv[:1], *both, *weights[:1]))
+
+
+def _memory(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Way]:
+    """A larger share of the memory for an engine that takes a share, alone or else with a smaller cache."""
+    if _conversion(largest) is not None or query.memory_fraction is not None:
         return
-    for weight in formats:
-        for cache in caches:
-            both = {"weights": weight, "kv_dtype": cache}
-            if helps(**both):
-                yield _with(both)
-                return
+    for cache in (None, *smaller_caches(largest)):
+        changes = {"memory_fraction": LARGE_SHARE} | ({"kv_dtype": cache} if cache else {})
+        if not (cache and helps(kv_dtype=cache)) and helps(**changes):
+            yield _with(changes)
+            return
+
+
+def _context(query: AdviseQuery, largest: Candidate) -> Iterator[Way]:
+    """The longest context of which one sequence fits, in whole steps; none under a load, which decides it."""
+    steps = np.arange(CONTEXT_STEP, query.context, CONTEXT_STEP)
+    if query.has_load or not steps.size:
+        return
+    rooms = memory_of(largest.scenario, 1.0, steps.astype(float), 0.0, query.memory_fraction)
+    fitting = steps[np.asarray(rooms.fits)]
+    if fitting.size:
+        yield _with({"context": int(fitting[-1])})
 
 
 def _with(changes: dict[str, Any]) -> Way:
@@ -182,5 +210,6 @@ def _helps(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int, *
         step_s = float(scenario.target_pass_s(float(batch), context))
     except InputError:
         return False
-    fits = memory_of(scenario, float(batch), context, 0.0, query.memory_fraction).fits
+    share = changes.get("memory_fraction", query.memory_fraction)
+    fits = memory_of(scenario, float(batch), context, 0.0, share).fits
     return bool(fits) and step_s <= bound_s

@@ -50,7 +50,7 @@ def measured_acceptance(
     """
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     try:
-        return Acceptance.from_row(find_acceptance(*key, context, rows, flag))
+        return Acceptance.from_row(find_acceptance(*key, context, rows, flag, _as_named(model, key[0])))
     except UnknownAcceptance as error:
         if rows is not None:
             raise
@@ -58,6 +58,14 @@ def measured_acceptance(
             return published
         known = "; ".join(_published_instead(model, target, draft))
         raise UnknownAcceptance(error.flag, error.why, error.remedy, known) from None
+
+
+def _as_named(model: str, target: str) -> str:
+    """An alias with the model whose shape it shares; empty for that model itself, or for a file."""
+    with suppress(InputError):
+        if (alias := short_name(model)) != short_name(target):
+            return f"{alias} (of the shape of {target})"
+    return ""
 
 
 def _published_instead(model: str, target: ModelSpec, draft: Draft) -> Iterator[str]:

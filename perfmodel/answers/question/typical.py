@@ -58,7 +58,7 @@ class TypicalGain:
     @classmethod
     def of(cls, model: str, draft: Draft, typical: Typical, low: float, high: float) -> "TypicalGain":
         """The gain of a draft for a model, as the user named it, between these speedups."""
-        return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft))
+        return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft.name))
 
     @property
     def worth_measuring(self) -> bool:
@@ -114,8 +114,8 @@ def _positions(first: float, decays: Array) -> tuple[float, ...]:
     return tuple(np.minimum(first * decays, 1.0).tolist())
 
 
-def how_to_measure(model: str, draft: Draft) -> str:
+def how_to_measure(model: str, draft: str) -> str:
     """The command that turns the counters of a server with this draft into an acceptance file."""
     words = ["perfmodel", "validate", "acceptance", "--import", "metrics.txt"]
-    words += ["--target", model, "--draft", draft.name, "--out", "acceptance.json"]
+    words += ["--target", model, "--draft", draft, "--out", "acceptance.json"]
     return shlex.join(words)

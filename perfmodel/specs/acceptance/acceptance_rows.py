@@ -105,19 +105,21 @@ def find_acceptance(
     context: float,
     rows: Iterable[AcceptanceRow] | None = None,
     flag: str = "--alpha",
+    named: str = "",
 ) -> AcceptanceRow:
     """The row measured on exactly this target, draft, method and budget, at this context.
 
     Between two measured contexts the conditional rates are interpolated linearly in log(context), and
     `source` says so. Counters of a server hold at all contexts that it served, and outside of them with a
-    spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. Raises UnknownAcceptance if nothing
-    matches, and outside the measured contexts of other rows: no row is extrapolated.
+    spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the target in messages, if it
+    is an alias. Raises UnknownAcceptance if nothing matches, and outside the measured contexts of other rows:
+    no row is extrapolated.
     """
     subject = (target, draft, kv_name, kv_budget)
     if rows is None:
-        return _of_subject(subject, context, published_rows(), flag, "--context")
+        return _of_subject(subject, context, published_rows(), flag, "--context", named)
     with about_file("--acceptance"):
-        return _of_subject(subject, context, tuple(rows), "--acceptance", "--acceptance")
+        return _of_subject(subject, context, tuple(rows), "--acceptance", "--acceptance", named)
 
 
 def _of_subject(
@@ -126,12 +128,13 @@ def _of_subject(
     known: tuple[AcceptanceRow, ...],
     flag: str,
     beyond: str,
+    named: str,
 ) -> AcceptanceRow:
     """`find_acceptance` among rows. beyond: the flag to change at a context that was not measured."""
     target, draft, kv_name, kv_budget = subject
     measured = sorted((row for row in known if row.subject == subject), key=lambda row: row.context_tokens)
     remedy = f"give --draft {draft} with --alpha, --tokens-per-iteration or --acceptance FILE"
-    what = f"{target} with draft {draft}, {_spell(kv_name, kv_budget)}"
+    what = f"{named or target} with draft {draft}, {_spell(kv_name, kv_budget)}"
     if not measured:
         have = sorted(
             {

@@ -78,3 +78,25 @@ def test_a_draft_that_surely_gains_comes_with_a_line_to_measure_it(load: dict[st
     assert "speculative" not in answer.serve.vllm_line
     assert '"method": "mtp"' in answer.serve_option.vllm_line
     assert answer.option is None
+
+
+def test_without_a_typical_draft_the_line_measures_an_ngram_draft() -> None:
+    answer = advise("gemma-3-27b", "h100", weights="awq-g128", context=8192)
+    assert answer.verdict == "unknown_acceptance"
+    assert '"method": "ngram"' in answer.serve_option.vllm_line
+    assert "--speculative-config" not in answer.serve.vllm_line
+
+
+def test_the_own_layer_of_a_model_is_named_beside_another_draft() -> None:
+    answer = advise("qwen3-next-80b-a3b", "4xh100", context=8192)
+    own = "The checkpoint has its own mtp layer, whose acceptance is not known: likely "
+    assert any(each.text.startswith(own) for each in answer.alternatives)
+    named = advise("qwen3-next-80b-a3b", "4xh100", context=8192, draft=["eagle3"])
+    assert not any(each.text.startswith(own) for each in named.alternatives)
+
+
+def test_an_unknown_acceptance_names_the_model_that_was_asked_for() -> None:
+    answer = advise("qwen3.8-27b", "h100", context=8192, draft=["dflash"])
+    assert any(
+        "for qwen3.8-27b (of the shape of qwen3.5-27b) with draft dflash" in w for w in answer.warnings
+    )

@@ -72,3 +72,22 @@ def test_no_smaller_mix_is_named_for_experts_that_stay_in_mxfp4() -> None:
     reason = advise("gpt-oss-20b", "rtx-3060", engine="llamacpp", context=16384).reason
     assert "--weights" not in reason
     assert "it would fit with --cpu-moe 2" in reason
+
+
+def test_what_fits_is_named_with_eight_bits_before_four_and_with_the_longest_context() -> None:
+    """An RTX 4090 has no room for 100K tokens beside 16 GB of weights."""
+    question = {"model": "llama-3.1-8b", "hardware": "rtx-4090"}
+    said = advise(**question, context=102_400).reason
+    changes = ["--weights fp8 --kv-dtype fp8", "--weights int4-g128", "--memory-fraction 0.95 --kv-dtype fp8"]
+    places = [said.index(change) for change in changes]
+    assert places == sorted(places)
+    longest = int(said.rpartition("--context ")[2])
+    assert advise(**question, context=longest).chosen is not None
+    assert advise(**question, context=longest + 1024).chosen is None
+
+
+def test_changes_whose_servers_have_no_draft_say_how_to_find_one() -> None:
+    hint = "No draft of llama-3.1-70b has a known acceptance and gains here"
+    assert any(
+        each.text.startswith(hint) for each in advise("llama-3.1-70b", "h100", context=8192).alternatives
+    )
