@@ -1,7 +1,10 @@
 """What the given devices serve of a load that is too much for them."""
 
+from functools import cache
+
 import pytest
 
+from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.load.traffic import traffic
 from tests.answers.advise.loads import LOAD, alternative
@@ -12,6 +15,15 @@ QUESTIONS = {
     "qwen3-8b l40s": {"clients": 400, **LOAD},
 }
 """Loads that are too much for eight of these devices."""
+SEARCHED = [pytest.param(name, marks=[pytest.mark.slow] if "kimi" in name else []) for name in QUESTIONS]
+"""Their names. Each layout of the largest model is asked in the slow tests alone."""
+
+
+@cache
+def advised(name: str) -> Advice:
+    """What `advise` says of one of these loads; several tests ask the same."""
+    model, hardware = name.split()
+    return advise(model, f"8x{hardware}", **QUESTIONS[name])
 
 
 def share_of(
@@ -30,11 +42,11 @@ def share_of(
     return max(row.slo_share or 0.0 for row in rows if row.ttft_s is not None or row.slo_share == 0.0)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", SEARCHED)
 def test_no_layout_of_the_devices_serves_much_more_than_the_nearest(name: str) -> None:
-    model, hardware = name.split()
+    model, _ = name.split()
     asked = QUESTIONS[name]
-    nearest = advise(model, f"8x{hardware}", **asked).nearest
+    nearest = advised(name).nearest
     load = nearest.request_rate or nearest.clients
     layouts = [{"tp": tp, "dp": dp} for tp in (1, 2, 4, 8) for dp in {1, tp if "kimi" in model else 1}]
     for layout in layouts:
@@ -43,17 +55,17 @@ def test_no_layout_of_the_devices_serves_much_more_than_the_nearest(name: str) -
             assert share_of(asked, name, layout, draft, more) < 0.9, (layout, draft)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", SEARCHED)
 def test_the_devices_serve_what_the_nearest_says(name: str) -> None:
     model, hardware = name.split()
-    nearest = advise(model, f"8x{hardware}", **QUESTIONS[name]).nearest
+    nearest = advised(name).nearest
     key = "clients" if nearest.request_rate is None else "request_rate"
     less = QUESTIONS[name] | {key: nearest.clients or nearest.request_rate}
     assert advise(model, f"8x{hardware}", **less).chosen is not None
 
 
 def test_the_nearest_has_a_verdict_intervals_warnings_and_the_limit_that_binds() -> None:
-    answer = advise("kimi-k2.5", "8xb200", **QUESTIONS["kimi-k2.5 b200"])
+    answer = advised("kimi-k2.5 b200")
     nearest = answer.nearest
     assert nearest.pick.draft == "eagle3"
     assert nearest.verdict == "likely_pays"
@@ -74,10 +86,11 @@ def test_the_nearest_servers_have_the_note_about_a_shorter_draft() -> None:
 
 
 def test_a_known_nvfp4_checkpoint_is_tried_on_devices_that_multiply_it() -> None:
-    answer = advise("kimi-k2.5", "8xb200", **QUESTIONS["kimi-k2.5 b200"])
+    answer = advised("kimi-k2.5 b200")
     assert "nvidia/Kimi-K2.5-NVFP4" in alternative(answer, "With --weights nvfp4 these suffice: ").line
 
 
+@pytest.mark.slow
 def test_the_fewest_gpus_are_confirmed_and_one_server_less_does_not_suffice() -> None:
     asked = {
         "request_rate": 12,
