@@ -113,7 +113,7 @@ def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | No
 
     measured: times until a `deadline` of the monotonic clock, and returns the path of the record.
     """
-    from perfmodel.validate.harness.environment import busy_share
+    from perfmodel.validate.harness.host_cpu import busy_share
 
     if plan.device == "cpu" and (warning := busy_warning(busy_share(), plan.threads)):
         click.echo(warning, err=True)
