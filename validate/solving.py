@@ -5,7 +5,7 @@ scipy is imported on use.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -187,17 +187,22 @@ def estimate(
     return Estimate(tuple(parameters), values(optimum.x), optimum, optimum.covariance, at_bound)
 
 
-def nonnegative(matrix: Array, wanted: Array) -> tuple[Array, Array]:
-    """The x >= 0 for which `matrix` [rows, columns] times x is closest to `wanted` [rows], and standard
-    errors of x.
-    """
+class NonnegativeSolution(NamedTuple):
+    """Values of 0 or more, and their standard errors."""
+
+    values: Array
+    stderr: Array
+
+
+def nonnegative(matrix: Array, wanted: Array) -> NonnegativeSolution:
+    """The values with which `matrix` [rows, columns] is closest to `wanted` [rows]."""
     from scipy.optimize import nnls
 
     x = nnls(matrix, wanted)[0]
     freedom = max(1, len(wanted) - matrix.shape[1])
     spread = float(np.sum((matrix @ x - wanted) ** 2) / freedom)
     variances = np.diag(np.linalg.pinv(matrix.T @ matrix)) * spread
-    return x, np.sqrt(variances)
+    return NonnegativeSolution(x, np.sqrt(variances))
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:

@@ -1,7 +1,7 @@
 """Parts of cells: by device, model, draft, KV method and context, and the errors and verdicts in a part."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,7 +47,14 @@ def error(rows: Sequence[Any]) -> Errors:
     return errors
 
 
-def correct_verdicts(cells: Iterable[Cell]) -> tuple[int, int]:
+class VerdictCount(NamedTuple):
     """Number of speedups with the predicted side of 1 equal to the measured one, and the number of all."""
+
+    correct: int
+    judged: int
+
+
+def correct_verdicts(cells: Iterable[Cell]) -> VerdictCount:
+    """Counts the speedups among some cells."""
     correct = [same_side(c.predicted, c.measured) for c in cells if c.quantity == "speedup"]
-    return sum(correct), len(correct)
+    return VerdictCount(sum(correct), len(correct))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.specs import Calibration
@@ -50,8 +50,15 @@ def measurements(machine: str, results: Path) -> list[Record]:
     return measured
 
 
-def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
-    """Header, and one row per point: predicted / measured / error of each measured figure."""
+class TextTable(NamedTuple):
+    """A table of printed cells."""
+
+    head: list[str]
+    rows: list[list[str]]
+
+
+def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> TextTable:
+    """One row per point: predicted / measured / error of each measured figure."""
     shown = [name for name in figures if any(c.quantity == name for c in cells)]
     rows = []
     for row_cells in grouped(cells, lambda c: c.point.row_id).values():
@@ -60,7 +67,7 @@ def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
         text_of = {c.quantity: _figure(c) for c in row_cells}
         texts = [text_of.get(name, "–") for name in shown]
         rows.append([pair, f"{p.batch}", f"{p.asked_context}", p.drafted, *texts])
-    return ["pair", "B", "S", "γ", *map(_heading, shown)], rows
+    return TextTable(["pair", "B", "S", "γ", *map(_heading, shown)], rows)
 
 
 def _heading(quantity: str) -> str:
@@ -68,14 +75,14 @@ def _heading(quantity: str) -> str:
     return LABELS[quantity] + unit
 
 
-def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
-    """Header, and one row per figure: mean, worst and bias of its relative errors. A figure with a prediction
+def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> TextTable:
+    """One row per figure: mean, worst and bias of its relative errors. A figure with a prediction
     of 0 has no row.
     """
     priced = [c for c in cells if c.predicted > 0]
     by_quantity = grouped(priced, lambda c: c.quantity)
     rows = [_error_row(name, error(by_quantity[name])) for name in figures if name in by_quantity]
-    return ERROR_HEAD, rows
+    return TextTable(ERROR_HEAD, rows)
 
 
 def _error_row(name: str, e: Errors) -> list[str]:

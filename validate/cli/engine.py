@@ -4,7 +4,7 @@ server.
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -87,8 +87,16 @@ def _calibrate(
     click.echo(f"ask: perfmodel whatif {served} --calibration {path} ...")
 
 
-def _drive(q: EngineQuestion, url: str) -> tuple[Path, str, str]:
-    """Times a running server. Returns the record's path, the engine and its version."""
+class DrivenServer(NamedTuple):
+    """The record of a timed server, and the engine that it is."""
+
+    record: Path
+    engine: str
+    version: str
+
+
+def _drive(q: EngineQuestion, url: str) -> DrivenServer:
+    """Times a running server."""
     from perfmodel.validate.engine.bench_commands import loads
     from perfmodel.validate.engine.client import LiveServer
     from perfmodel.validate.engine.driver import check, served_gamma
@@ -97,9 +105,9 @@ def _drive(q: EngineQuestion, url: str) -> tuple[Path, str, str]:
 
     server = LiveServer.at(url)
     name = server.model()
-    engine_name, number = server.engine()
-    engine = q.engine or engine_name
-    version = q.version or number or "unknown"
+    stated = server.engine()
+    engine = q.engine or stated.name
+    version = q.version or stated.version or "unknown"
     served = served_gamma(server)
     if served is not None and q.gamma is not None and served != q.gamma:
         raise refuse("--gamma", None, f"{served}, the positions that {server.shown} counts", q.gamma)
@@ -124,7 +132,7 @@ def _drive(q: EngineQuestion, url: str) -> tuple[Path, str, str]:
     except KeyboardInterrupt:
         click.echo("\ninterrupted: every finished point is kept; go on with --resume", err=True)
         raise
-    return path, engine, version
+    return DrivenServer(path, engine, version)
 
 
 def _pasted(files: tuple[str, ...], hardware: str) -> "tuple[PastedText, GivenFacts] | None":
@@ -137,7 +145,7 @@ def _pasted(files: tuple[str, ...], hardware: str) -> "tuple[PastedText, GivenFa
         if len(files) > 1:
             raise refuse("--from", None, "- alone, or files", " ".join(files))
         place = BenchFile.parse(files[0])[0]
-        return recognised(*page_of(*read_place(STANDARD_INPUT)), hardware), place.facts
+        return recognised(*page_of(read_place(STANDARD_INPUT)), hardware), place.facts
     places = sources_of(files)
     if len(places) != 1 or places[0].path.suffix in (".json", ".jsonl", ".yaml", ".yml"):
         return None
@@ -173,15 +181,17 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
     query = q.query_of_engine(pasted.engine)
     scenario = resolve_costs(query)
     facts = facts.over(GivenFacts(gamma=q.gamma))
-    timings, note = steps_of(
-        pasted, facts, lambda timing: expected_gain(query, scenario, q.acceptance, timing)
-    )
+    read = steps_of(pasted, facts, lambda timing: expected_gain(query, scenario, q.acceptance, timing))
+    timings = read.timings
     form = form_of(pasted.text)
     prompts = [] if form is None else [*form.prompts(pasted.where, pasted.text)]
-    for words in (note, uncounted_draft(q.draft, timings)):
+    for words in (read.note, uncounted_draft(q.draft, timings)):
         if words:
             say(words)
-    steps = [compared(query, timing, usual_gain(query, scenario, q.acceptance, timing)) for timing in timings]
+    steps = []
+    for timing in timings:
+        usual = usual_gain(query, scenario, q.acceptance, timing)
+        steps.append(compared(query, timing, usual))
     for step in steps:
         for line in step.in_words():
             say(line)

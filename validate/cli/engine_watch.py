@@ -48,13 +48,14 @@ def watch_pages(question: EngineQuestion) -> None:
     if len(question.watch) > 2:
         allowed = "given once, or twice: an earlier page and a later one"
         raise refuse("--watch", None, allowed, len(question.watch))
-    (where, text), *earlier = [read_page(place) for place in reversed(question.watch)]
+    page, *earlier = [read_page(place) for place in reversed(question.watch)]
+    where, text = page
     form = form_of(text)
     if form is not None and counts_drafts(text) is None and Pace.of(where, text) is None:
         kind = f"{where} is {form.title}"
         raise InputError(f"--watch: must be a log of a server or a page of metrics: {kind}; use --from")
     if earlier:
-        text = since(earlier[0][1], text)
+        text = since(earlier[0].text, text)
     watch(question, where, text)
 
 
@@ -123,11 +124,11 @@ def _without_drafts(question: EngineQuestion, query: Query, where: str, text: st
             "server without one"
         )
     context = sum(question.context) / len(question.context) if question.context else None
-    words, health = baseline_health(query, where, text, context)
-    say(words)
-    for line in health.lines:
+    checked = baseline_health(query, where, text, context)
+    say(checked.load)
+    for line in checked.health.lines:
         say(line)
-    if not health.healthy:
+    if not checked.health.healthy:
         raise click.exceptions.Exit(1)
 
 

@@ -182,7 +182,7 @@ def generate(question: GenerateQuestion) -> None:
     )
     request = q.request(pair.kind)
     if q.hardware is not None:  # refused before the decoding, not after it
-        load_gpu(q.hardware).peak_flops(weight_format(pair.formats[0]).base.compute)
+        load_gpu(q.hardware).peak_flops(weight_format(pair.formats.weights).base.compute)
     pair.set_threads(q.threads)
     with joined(q.tp, pair.place()) as shard:
         target, second = pair.models(shard)

@@ -3,6 +3,7 @@ two levels.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -34,8 +35,15 @@ SHOWN_TOKENS = 60
 """Tokens of a prompt's end that are printed."""
 
 
-def predicted(pair: ModelPair, run: TimedRun, hardware: str | None) -> tuple[float, float] | None:
-    """Tokens/s of the baseline and the speedup of a run; None if no prediction is possible.
+class PredictedRun(NamedTuple):
+    """Tokens per second of the whole batch without a draft, and the speedup."""
+
+    baseline_tokens_per_s: float
+    speedup: float
+
+
+def predicted(pair: ModelPair, run: TimedRun, hardware: str | None) -> PredictedRun | None:
+    """The prediction for a run; None if none is possible.
 
     The acceptance is the observed one: by its tokens per iteration, of two levels by their rates.
     """
@@ -43,7 +51,7 @@ def predicted(pair: ModelPair, run: TimedRun, hardware: str | None) -> tuple[flo
     gained = run.generation.tokens_per_iteration
     if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
         return None
-    weights, kv = pair.formats
+    formats = pair.formats
     query = Query(
         pair.target,
         hardware,
@@ -54,21 +62,19 @@ def predicted(pair: ModelPair, run: TimedRun, hardware: str | None) -> tuple[flo
         draft_tp=pair.draft_tp,
         draft=pair.draft_model or "self",
         draft_kv=request.draft_kv,
-        weights=weights,
-        kv_dtype=kv,
+        weights=formats.weights,
+        kv_dtype=formats.kv,
         tokens_per_iteration=gained,
     )
     if isinstance(run.counts, LevelCounts):
         return _two_levels(query, run.request, run.counts)
     tree = None if request.tree is None else Tree(request.tree, widths(request.tree), gained)
-    target_s, _, speedup = predicted_times(
-        resolve(query), request.batch, request.context, request.gamma, tree
-    )
-    return request.batch / target_s, speedup
+    times = predicted_times(resolve(query), request.batch, request.context, request.gamma, tree)
+    return PredictedRun(request.batch / times.target_s, times.speedup)
 
 
-def _two_levels(query: Query, request: Request, counts: LevelCounts) -> tuple[float, float]:
-    """Tokens/s of the baseline and the speedup at the measured rates of both levels."""
+def _two_levels(query: Query, request: Request, counts: LevelCounts) -> PredictedRun:
+    """The prediction at the measured rates of both levels."""
     rate = replace(query, tokens_per_iteration=None)
     small = resolve(replace(rate, alpha=counts.small_alpha))
     middle = resolve(
@@ -77,7 +83,7 @@ def _two_levels(query: Query, request: Request, counts: LevelCounts) -> tuple[fl
     levels = predict_two_levels(
         small, middle, request.batch, request.context, request.inner_gamma, request.gamma
     )
-    return request.batch / levels.target_s, levels.speedup
+    return PredictedRun(request.batch / levels.target_s, levels.speedup)
 
 
 def texts(reader: Tokenizer | None, prompts: list[list[int]], baseline: TimedRun) -> None:
@@ -94,7 +100,7 @@ def table(
     baseline: TimedRun,
     runs: list[TimedRun],
     hardware: str | None,
-    predicted: list[tuple[float, float] | None],
+    predicted: list[PredictedRun | None],
 ) -> None:
     """One line for each run, and remarks about all of them."""
     request = runs[0].request
@@ -104,7 +110,7 @@ def table(
     setting = f"{load}, {drafting}, draft {request.draft}, {request.sampling}"
     throughput = f"baseline {baseline.tokens_per_s:.1f} tokens/s"
     if first_prediction:
-        throughput += f" (predicted for {hardware}: {first_prediction[0]:.1f})"
+        throughput += f" (predicted for {hardware}: {first_prediction.baseline_tokens_per_s:.1f})"
     prefill = f"prefill {baseline.prefill_s:.2f} s"
     click.echo(f"{setting}; {prefill}; {throughput}, T_T {baseline.verify_s * 1e3:.2f} ms")
     most = max(run.request.max_accepted for run in runs)
@@ -118,7 +124,7 @@ def table(
     click.echo(legend)
 
 
-def _row(run: TimedRun, baseline: TimedRun, predicted: tuple[float, float] | None) -> list[str]:
+def _row(run: TimedRun, baseline: TimedRun, predicted: PredictedRun | None) -> list[str]:
     """The cells of `RUN_COLUMNS`, and the histogram of accepted tokens."""
     generation = run.generation
     cells = dict.fromkeys(RUN_COLUMNS, "-")
@@ -132,7 +138,7 @@ def _row(run: TimedRun, baseline: TimedRun, predicted: tuple[float, float] | Non
         cells["rest ms"] = f"{run.outside_s * 1e3:.2f}"
         cells["tokens/it"] = f"{generation.tokens_per_iteration:.2f}"
     if predicted:
-        cells["predicted"] = f"{predicted[1]:.2f}"
+        cells["predicted"] = f"{predicted.speedup:.2f}"
     if generation.alpha is not None:
         cells["alpha"] = f"{generation.alpha:.3f}"
     return [*cells.values(), " ".join(map(str, generation.histogram))]

@@ -96,9 +96,9 @@ def _show_plan(plan: Plan, calibration: str | None) -> None:
         memory = f"{e.needed_bytes / 1e9:.2f} GB"
         if not e.fits:
             memory += " (does not fit)"
-        step = f"{e.target_s * 1e3:.2f} ms"
-        iteration = f"{e.iteration_s * 1e3:.2f} ms"
-        rows.append([e.point.name, memory, step, iteration, f"{e.speedup:.2f}", f"{e.seconds:.1f} s"])
+        step = f"{e.times.target_s * 1e3:.2f} ms"
+        iteration = f"{e.times.iteration_s * 1e3:.2f} ms"
+        rows.append([e.point.name, memory, step, iteration, f"{e.times.speedup:.2f}", f"{e.seconds:.1f} s"])
     click.echo(
         f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}"
     )

@@ -1,7 +1,7 @@
 """``perfmodel validate run``: kernels, a calibration from them alone, and whole passes that it predicts."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import click
 
@@ -61,17 +61,15 @@ def run(
     if kernels is None:
         return 0
     measured = chosen.device == "cpu" and hardware is None
-    device, place, fitted = _calibrated(
-        kernels, machine, None if measured else chosen.hardware, out or folder
-    )
-    click.echo(fitted.notes, err=True)
-    click.echo(f"2/3  calibration: {place}", err=True)
+    known_device = None if measured else chosen.hardware
+    fitted = _calibrated(kernels, machine, known_device, out or folder)
+    click.echo(fitted.calibration.notes, err=True)
+    click.echo(f"2/3  calibration: {fitted.path}", err=True)
     click.echo(f"3/3  {len(chosen.runs())} rows of whole passes and whole iterations", err=True)
-    record = time_points(
-        chosen, machine, str(place), resume and _begun(folder, chosen.name), where, hardware=device
-    )
+    goes_on = resume and _begun(folder, chosen.name)
+    record = time_points(chosen, machine, str(fitted.path), goes_on, where, hardware=fitted.device)
     if record is not None:
-        for line in closing(record, fitted, device, place):
+        for line in closing(record, fitted.calibration, fitted.device, fitted.path):
             click.echo(line)
     return failed(record)
 
@@ -95,12 +93,16 @@ def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | 
     return time_kernels(plan, machine, resume and interrupted, results)
 
 
-def _calibrated(
-    kernels: Record, machine: str, device: str | None, folder: Path
-) -> tuple[str, Path, Calibration]:
-    """The device, the calibration's file and the calibration. With `device` None, the CPU's device file is
-    written too.
-    """
+class WrittenCalibration(NamedTuple):
+    """A calibration, the file that it was written to, and the name or file of its device."""
+
+    device: str
+    path: Path
+    calibration: Calibration
+
+
+def _calibrated(kernels: Record, machine: str, device: str | None, folder: Path) -> WrittenCalibration:
+    """Fits and writes a calibration. With `device` None, the CPU's device file is written too."""
     from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.host import host_spec
 
@@ -110,7 +112,8 @@ def _calibrated(
         spec = host_spec(kernels, machine, path.name)
         device = str(write_yaml(spec, folder / f"{stamp}-device.yaml", f"Measured: {kernels.path.name}"))
     fitted = calibration_from(kernels, load_gpu(device))
-    return device, write_yaml(fitted, path, f"From kernels alone: {kernels.path.name}"), fitted
+    written = write_yaml(fitted, path, f"From kernels alone: {kernels.path.name}")
+    return WrittenCalibration(device, written, fitted)
 
 
 def closing(record: Record, fitted: Calibration, device: str, path: Path) -> list[str]:

@@ -14,7 +14,7 @@ from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.kv.streamingllm import RollingView
 from perfmodel.validate.decoder.model import Projected
 from perfmodel.validate.decoder.runner import Observed, Runner
-from perfmodel.validate.decoder.sampling import Sampling, draw
+from perfmodel.validate.decoder.sampling import DraftedTokens, Sampling, draw
 from perfmodel.validate.decoder.state import State
 
 
@@ -27,10 +27,8 @@ class Drafter(Protocol):
     def models(self) -> tuple["ViewRunner", ...]:
         """The models that it runs. The decoder keeps their caches and views up to date."""
 
-    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, gamma], and their distributions draft_probs [batch, gamma, vocab] if they were
-        drawn.
-        """
+    def propose(self, state: State) -> DraftedTokens:
+        """The tokens of one iteration."""
 
 
 class ViewRunner:
@@ -117,7 +115,7 @@ class ModelDrafter:
         self.runner = passes.runner
         self.view = passes.view
 
-    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
+    def propose(self, state: State) -> DraftedTokens:
         """gamma draft steps."""
         draft_tokens = list[Tensor]()
         draft_probs = list[Tensor]()
@@ -131,7 +129,8 @@ class ModelDrafter:
             else:
                 draft_probs.append(self.sampling.probabilities(logits))
                 draft_tokens.append(draw(draft_probs[-1], state.generator))
-        return torch.stack(draft_tokens, 1), torch.stack(draft_probs, 1) if draft_probs else None
+        probs = torch.stack(draft_probs, 1) if draft_probs else None
+        return DraftedTokens(torch.stack(draft_tokens, 1), probs)
 
 
 LONGEST_MATCH = 3
@@ -151,7 +150,7 @@ class NGramDrafter:
         self.gamma = gamma
         self.longest = longest
 
-    def propose(self, state: State) -> tuple[Tensor, None]:
+    def propose(self, state: State) -> DraftedTokens:
         """Drafts the tokens that followed the match. If the match is so near the end that too few follow,
         they repeat.
         """
@@ -167,4 +166,4 @@ class NGramDrafter:
         best = (matched * tokens.shape[1] + position).max(1, keepdim=True)
         matched_at = torch.where(best.values >= tokens.shape[1], best.indices, last - 1)
         follow = torch.arange(self.gamma, device=tokens.device) % (last - matched_at)
-        return tokens.gather(1, matched_at + 1 + follow), None
+        return DraftedTokens(tokens.gather(1, matched_at + 1 + follow), None)

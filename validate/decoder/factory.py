@@ -84,16 +84,34 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
 
 
 def _draft(target: Runner, request: Request, draft_model: Model | None) -> Drafter:
+    """The draft that a request names: n-grams, a head, or passes of a model."""
     kind, _, option = request.draft.partition(":")
-    if kind == "ngram" and request.tree is not None:
-        raise InputError(f"--tree: must be used with a draft that runs a model, given {request.draft!r}")
-    if kind == "ngram" and (not option or option.isdigit()):
-        return NGramDrafter(request.gamma, int(option or LONGEST_MATCH))
-    if kind not in ("self", "model") or option or (kind == "model") != (draft_model is not None):
-        raise InputError(f"--draft: must be self, ngram[:LONGEST] or a model, given {request.draft!r}")
-    rolls = parse_kv(request.draft_kv).needs_own_prefill
+    if kind == "ngram":
+        return _ngrams(request, option)
+    names_a_model = kind == "model"
+    if kind not in ("self", "model") or option or names_a_model != (draft_model is not None):
+        raise _unknown_draft(request)
     if isinstance(draft_model, HeadModel):
         return _head(target, request, draft_model)
+    return _passes(target, request, draft_model)
+
+
+def _unknown_draft(request: Request) -> InputError:
+    return InputError(f"--draft: must be self, ngram[:LONGEST] or a model, given {request.draft!r}")
+
+
+def _ngrams(request: Request, longest: str) -> NGramDrafter:
+    """N-grams of the text. longest: tokens of a match as they were written; empty for the usual number."""
+    if request.tree is not None:
+        raise InputError(f"--tree: must be used with a draft that runs a model, given {request.draft!r}")
+    if longest and not longest.isdigit():
+        raise _unknown_draft(request)
+    return NGramDrafter(request.gamma, int(longest or LONGEST_MATCH))
+
+
+def _passes(target: Runner, request: Request, draft_model: Model | None) -> Drafter:
+    """Passes of the target, or of a model of its own, that draft a chain, a tree or for a second level."""
+    rolls = parse_kv(request.draft_kv).needs_own_prefill
     runner = target
     has_own_cache = draft_model is not None or rolls
     behind = int(has_own_cache)

@@ -6,6 +6,8 @@ head's projection. Embedding, LM head and norms keep the type of the activations
 in vLLM.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -41,10 +43,9 @@ class Fp8Linear(nn.Module):
         """Quantises weight [outputs, inputs], all of it or a rank's part. peaks [outputs]: largest values of
         the whole rows.
         """
-        codes, scale = by_row(weight, peaks[:, None])
-        self.weight, self.scale = (
-            nn.Parameter(values, requires_grad=False) for values in (codes, scale[:, 0])
-        )
+        rows = by_row(weight, peaks[:, None])
+        self.weight = nn.Parameter(rows.codes, requires_grad=False)
+        self.scale = nn.Parameter(rows.scale[:, 0], requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., inputs] to [..., outputs]."""
@@ -61,14 +62,20 @@ def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None
     return out if bias is None else out + bias
 
 
-def by_row(x: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes of x [rows, n], and the scales [rows, 1] that map peaks [rows, 1] to the format's largest
-    value.
-    """
+class ScaledRows(NamedTuple):
+    """Codes [rows, n] of eight bits, and the scale of each row, [rows, 1]."""
+
+    codes: Tensor
+    scale: Tensor
+
+
+def by_row(x: Tensor, peaks: Tensor) -> ScaledRows:
+    """Quantises x [rows, n]. The scales map peaks [rows, 1] to the format's largest value."""
     if x.is_meta:
-        return x.new_empty(x.shape, dtype=FP8), x.new_empty(peaks.shape, dtype=torch.float32)
+        codes = x.new_empty(x.shape, dtype=FP8)
+        return ScaledRows(codes, x.new_empty(peaks.shape, dtype=torch.float32))
     scale = peaks.float().clamp(min=LEAST_PEAK) / MOST
-    return to_fp8(x.float() / scale), scale
+    return ScaledRows(to_fp8(x.float() / scale), scale)
 
 
 def row_peaks(weight: Tensor) -> Tensor:

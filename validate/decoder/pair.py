@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -16,6 +17,20 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64, 
 """Format of the weights -> type of the activations."""
 SMALL_PARAMS = 50_000_000
 """Parameters below which a model's operators are too short for several threads."""
+
+
+class PairFormats(NamedTuple):
+    """Formats of weights and cache in the engine's words."""
+
+    weights: str
+    kv: str
+
+
+class LoadedPair(NamedTuple):
+    """A target and its draft model; None where a run drafts without a model of its own."""
+
+    target: Model
+    draft: Model | None
 
 
 @dataclass(frozen=True)
@@ -72,14 +87,14 @@ class ModelPair:
         return self.dtype
 
     @property
-    def formats(self) -> tuple[str, str]:
-        """Formats of weights and cache in the engine's words: on a CPU fp8 weights are weight-only."""
+    def formats(self) -> PairFormats:
+        """The formats: on a CPU fp8 weights are weight-only."""
         precision = self.precision()
         weights = weight_format(precision)
         if self.place().type == "cpu":
             weights = weights.within(("bf16", "fp32"))
         activations = "bf16" if precision == "fp8" else precision
-        return weights.name, activations if self.kv_dtype == "auto" else self.kv_dtype
+        return PairFormats(weights.name, activations if self.kv_dtype == "auto" else self.kv_dtype)
 
     @property
     def spelled(self) -> str:
@@ -92,21 +107,22 @@ class ModelPair:
         if threads is not None or load_model(self.target).total_params < SMALL_PARAMS:
             torch.set_num_threads(threads or 1)
 
-    def models(self, shard: RankShard) -> tuple[Model, Model | None]:
-        """Target and separate draft model, or this rank's part of each."""
+    def models(self, shard: RankShard) -> LoadedPair:
+        """Loads the models, or this rank's part of each."""
         device = self.place()
         dtype = DTYPES[self.precision()]
         fp8 = self.precision() == "fp8"
         weights = self.weights or _default_weights(self.target)
         target = load(self.target, weights, device, dtype, shard, fp8=fp8)
         if self.draft_model is None:
-            return target, None
+            return LoadedPair(target, None)
         draft_weights = self.draft_weights or _default_weights(self.draft_model)
         if self.is_head(target.spec):
-            return target, load_head(self.draft_model, draft_weights, target)
+            return LoadedPair(target, load_head(self.draft_model, draft_weights, target))
         check_vocabulary(target.spec, load_model(self.draft_model, "--draft"))
         draft_shard = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
-        return target, load(self.draft_model, draft_weights, device, dtype, draft_shard, "--draft", fp8)
+        draft = load(self.draft_model, draft_weights, device, dtype, draft_shard, "--draft", fp8)
+        return LoadedPair(target, draft)
 
 
 def check_vocabulary(target: ModelSpec, draft: ModelSpec) -> None:

@@ -5,6 +5,7 @@ Measurements use a script: acceptance by stated frequencies, regardless of the m
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -86,6 +87,15 @@ class AcceptedTokens:
 
     count: Tensor
     next_token: Tensor
+
+
+class DraftedTokens(NamedTuple):
+    """What a draft proposes. tokens: [batch, gamma]. probs: their distributions [batch, gamma, vocab] if they
+    were drawn, else None.
+    """
+
+    tokens: Tensor
+    probs: Tensor | None
 
 
 Scripted = Callable[[AcceptedTokens, torch.Generator], AcceptedTokens]

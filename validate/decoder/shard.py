@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -14,6 +14,13 @@ import torch.distributed as dist
 from perfmodel.errors import InputError
 from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder.capture import drop_all
+
+
+class RankRange(NamedTuple):
+    """The rows or heads of a rank: from `start` to below `stop`."""
+
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True)
@@ -24,17 +31,17 @@ class RankShard:
     size: int = 1
     group: dist.ProcessGroup | None = None
 
-    def split(self, total: int) -> tuple[int, int]:
-        """The [start, stop) that this rank holds of `total` rows."""
+    def split(self, total: int) -> RankRange:
+        """The part of `total` rows that this rank holds."""
         width = total // self.size
-        return self.rank * width, (self.rank + 1) * width
+        return RankRange(self.rank * width, (self.rank + 1) * width)
 
-    def kv_heads(self, total: int) -> tuple[int, int]:
-        """The KV heads [start, stop) of this rank: split, or one replicated head if there are more ranks than
+    def kv_heads(self, total: int) -> RankRange:
+        """The KV heads of this rank: split, or one replicated head if there are more ranks than
         heads.
         """
         first = self.rank * total // self.size
-        return first, first + max(1, total // self.size)
+        return RankRange(first, first + max(1, total // self.size))
 
     def check(self, spec: ModelSpec) -> None:
         """Refuse a size that does not divide the model."""

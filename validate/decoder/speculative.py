@@ -13,6 +13,7 @@ from perfmodel.validate.decoder.request import check_prompts
 from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import (
     AcceptedTokens,
+    DraftedTokens,
     Sampling,
     Scripted,
     accept_greedy,
@@ -46,7 +47,8 @@ class Decoder:
         self.draft = draft
         self.sampling = sampling
         self.script = script
-        self.gamma, self.models = (draft.gamma, draft.models) if draft else (0, ())
+        self.gamma = draft.gamma if draft else 0
+        self.models = draft.models if draft else ()
         self.queries = self.gamma + 1
         self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
         self.observers: list[Callable[[State, AcceptedTokens], object]] = []
@@ -54,18 +56,16 @@ class Decoder:
 
     def step(self, state: State) -> None:
         """One iteration for the whole batch, on the device alone. Sequences advance by their own counts."""
-        draft_tokens, draft_probs = self.propose(state)
-        logits = self.verify(state, draft_tokens)
-        accepted = self.accept(state, draft_tokens, draft_probs, logits)
-        self.commit(state, draft_tokens, accepted)
+        drafted = self.propose(state)
+        logits = self.verify(state, drafted.tokens)
+        accepted = self.accept(state, drafted.tokens, drafted.probs, logits)
+        self.commit(state, drafted.tokens, accepted)
 
-    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, gamma], and their distributions draft_probs [batch, gamma, vocab] if they were
-        drawn.
-        """
+    def propose(self, state: State) -> DraftedTokens:
+        """The tokens of the draft; none without one."""
         if self.draft:
             return self.draft.propose(state)
-        return (state.tokens[:, :0], None)
+        return DraftedTokens(state.tokens[:, :0], None)
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
         """One pass of the target: logits [batch, gamma + 1, vocab] after the newest token and each draft

@@ -17,7 +17,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.decoder.cache import KVCache, write_tokens
 from perfmodel.validate.decoder.drafts import ModelDrafter, ViewRunner
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, race
+from perfmodel.validate.decoder.sampling import AcceptedTokens, DraftedTokens, Sampling, race
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.tree_sampling import (
@@ -48,7 +48,7 @@ class TreeDrafter(ModelDrafter):
         self._sees = F.pad(behind_lead, (0, 0, self.lead, 0))
         self._sees[0, 0] = True
 
-    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
+    def propose(self, state: State) -> DraftedTokens:
         """Tokens of all nodes but the root [batch, size - 1].
 
         With sampling also the distributions of each node's children, [batch, all but the last level, vocab].
@@ -70,7 +70,8 @@ class TreeDrafter(ModelDrafter):
             tokens = candidates.flatten(1).index_select(1, picks)
             used = end
             draft_tokens.append(tokens)
-        return torch.cat(draft_tokens, 1), torch.cat(draft_probs, 1) if draft_probs else None
+        probs = torch.cat(draft_probs, 1) if draft_probs else None
+        return DraftedTokens(torch.cat(draft_tokens, 1), probs)
 
 
 class TreeDecoder(Decoder):

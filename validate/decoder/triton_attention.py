@@ -7,6 +7,7 @@ parts.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import triton
@@ -26,6 +27,10 @@ ROW_TILE = 64
 on a multiprocessor and one multiplies while the other takes exponentials. Programs of the same cached tokens
 run side by side, and find them in the chip's cache.
 """
+WIDE_HEAD = 256
+"""Values of a head from which tiles are halved: twice as many values of a token take the shared memory."""
+WIDE_HEAD_STAGES = 2
+"""Most tiles in flight for such heads."""
 
 
 class SplitKV(FoldedAttention):
@@ -94,7 +99,7 @@ class SplitKV(FoldedAttention):
         stretches = splits + 1
         partial = torch.empty(pairs, stretches, count, d, dtype=torch.float32, device=q.device)
         lse = torch.empty(pairs, stretches, count, dtype=torch.float32, device=q.device)
-        tile, warps, stages = launch(d, tuning)
+        how = launch(d, tuning)
         result = torch.empty(batch, n, q.shape[1] * d, dtype=q.dtype, device=q.device)
         first = span.lengths if span.first is None else span.first.contiguous()
         visible = lse if sees is None else sees.contiguous().view(torch.uint8)
@@ -128,12 +133,12 @@ class SplitKV(FoldedAttention):
             ROWS=count,
             PAD=pad,
             D=d,
-            TILE=tile,
+            TILE=how.tile,
             WINDOW=span.first is not None,
             STATED=sees is not None,
             PAGE=page,
-            num_warps=warps,
-            num_stages=stages,
+            num_warps=how.warps,
+            num_stages=how.stages,
             enable_fp_fusion=True,
         )
         _combine[(pairs, count)](
@@ -164,13 +169,19 @@ class SplitKV(FoldedAttention):
         return max(1, min(filling, tuning.max_splits, bound // (4 * tuning.block)))
 
 
-def launch(d: int, tuning: Tuning) -> tuple[int, int, int]:
-    """Tile, warps and pipeline stages for heads of d. Heads of 256 have shorter tiles and fewer of them in
-    flight.
-    """
-    if d < 256:
-        return tuning.block, tuning.warps, tuning.stages
-    return tuning.block // 2, tuning.warps, min(2, tuning.stages)
+class Launch(NamedTuple):
+    """How a kernel is started. tile: cached tokens that it reads at once. stages: tiles in flight."""
+
+    tile: int
+    warps: int
+    stages: int
+
+
+def launch(d: int, tuning: Tuning) -> Launch:
+    """The launch for heads of `d`. Wide heads have shorter tiles and fewer of them in flight."""
+    if d < WIDE_HEAD:
+        return Launch(tuning.block, tuning.warps, tuning.stages)
+    return Launch(tuning.block // 2, tuning.warps, min(WIDE_HEAD_STAGES, tuning.stages))
 
 
 def tile_of(count: int, most: int) -> int:

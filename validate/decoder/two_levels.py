@@ -19,7 +19,13 @@ from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.model import Projected
 from perfmodel.validate.decoder.request import check_two_tokens
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, accept_greedy, accept_sampled
+from perfmodel.validate.decoder.sampling import (
+    AcceptedTokens,
+    DraftedTokens,
+    Sampling,
+    accept_greedy,
+    accept_sampled,
+)
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
@@ -80,10 +86,8 @@ class TwoLevelDrafter:
         shape = (len(self.drafted), gamma_1 + 1)
         self.inner = torch.zeros(shape, dtype=torch.int64, device=self.drafted.device)
 
-    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, n], of which each sequence means its `drafted` first, and draft_probs [batch,
-        n, vocab]; n is the largest number of them.
-        """
+    def propose(self, state: State) -> DraftedTokens:
+        """As many tokens as the sequence with the most has. Each sequence means its `drafted` first."""
         for passes in self.models:
             passes.collected.zero_()
         self.middle.view.begin()
@@ -106,7 +110,8 @@ class TwoLevelDrafter:
         self.inner.copy_(ahead.histogram)
         longest = max(self.enough, int(self.drafted.max()))
         positions = state.length[:, None] + torch.arange(longest, device=state.length.device)
-        return ahead.tokens.gather(1, positions), None if probs is None else probs[:, :longest]
+        drafted_probs = None if probs is None else probs[:, :longest]
+        return DraftedTokens(ahead.tokens.gather(1, positions), drafted_probs)
 
     def _ahead(self, state: State) -> State:
         """A copy of the state that goes ahead of it and knows no end: a sequence stops when it has enough."""

@@ -1,6 +1,7 @@
 """Whether a server without drafts is as fast as predicted, by its own log or page of metrics."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve, resolve_costs
@@ -19,8 +20,15 @@ USED_SHARES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 """Gauges of a page: used share of the cache of each engine, in newer and older versions."""
 
 
-def baseline_health(query: Query, where: str, text: str, context: float | None) -> tuple[str, Health]:
-    """The load of a server without drafts in words, and its pace against the prediction for this load.
+class BaselineHealth(NamedTuple):
+    """The load of a server without drafts in words, and its pace against the prediction for this load."""
+
+    load: str
+    health: Health
+
+
+def baseline_health(query: Query, where: str, text: str, context: float | None) -> BaselineHealth:
+    """Compares the pace of a server without drafts with the prediction for its own load.
 
     context: cached tokens of a request; by default those that the text states. Raises InputError if it states
     neither them nor a pace.
@@ -38,7 +46,8 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     prompt = PromptTiming(point.context, 0.0, 0.0)
     prompt_token_s = predicted_prompt_s(resolve(point), prompt, drafts=False) / prompt.tokens
     words = f"requests: {requests:g} running, at {point.context} tokens of context; no drafts"
-    return words, health(pace, Expectation(whatif(point), 1.0, None, prompt_token_s), text)
+    should = Expectation(whatif(point), 1.0, None, prompt_token_s)
+    return BaselineHealth(words, health(pace, should, text))
 
 
 def predicted_context(query: Query, where: str, text: str, gamma: int) -> float | None:

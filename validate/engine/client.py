@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from perfmodel.errors import InputError, one_line, refuse
@@ -150,6 +150,16 @@ class StreamedAnswer:
         )
 
 
+class ServerEngine(NamedTuple):
+    """An engine by its word, and its version if the server states it."""
+
+    name: str
+    version: str | None
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self))
+
+
 @dataclass(frozen=True)
 class LiveServer:
     """An OpenAI-compatible server by its URL, with or without ``/v1``.
@@ -197,8 +207,8 @@ class LiveServer:
             raise InputError(f"--url: {self.shown} lists no model at /v1/models: is it OpenAI-compatible?")
         return name
 
-    def engine(self) -> tuple[str, str | None]:
-        """Engine and version, if the server reports them: vLLM at /version, SGLang at /get_server_info,
+    def engine(self) -> ServerEngine:
+        """The engine as the server reports it: vLLM at /version, SGLang at /get_server_info,
         llama.cpp at /props.
         """
         shown_part = VERSION if api_key() else WORD
@@ -211,8 +221,8 @@ class LiveServer:
             stated = data.get(key) if isinstance(data, dict) else None
             version = re.match(shown_part, stated) if isinstance(stated, str) else None
             if version:
-                return name, version[0]
-        return "openai", None
+                return ServerEngine(name, version[0])
+        return ServerEngine("openai", None)
 
     def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
         """Greedy answers of `tokens` tokens to all prompts at once. Raises InputError for an

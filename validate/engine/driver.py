@@ -9,6 +9,7 @@ import random
 import statistics
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm
@@ -89,7 +90,7 @@ def _stretch(
     """One round, with more tokens if the first output ended before the last one began."""
     for times in LONGER:
         answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
-        start, end = common(answers)
+        start, end = decoding_window(answers)
         if start < end:
             break
     return stretch_of(answers, load)
@@ -129,16 +130,23 @@ def _answers(
     return server.answers(model, prompts, load.tokens)
 
 
-def common(answers: list[StreamedAnswer]) -> tuple[float, float]:
-    """The window in which every stream decodes: from the latest first chunk to the earliest last chunk."""
+class DecodingWindow(NamedTuple):
+    """When all streams of a round decode, in seconds of the client's clock."""
+
+    start_s: float
+    end_s: float
+
+
+def decoding_window(answers: list[StreamedAnswer]) -> DecodingWindow:
+    """From the latest first chunk to the earliest last chunk."""
     latest_first_s = max(answer.chunks[0].at_s for answer in answers)
     earliest_last_s = min(answer.chunks[-1].at_s for answer in answers)
-    return latest_first_s, earliest_last_s
+    return DecodingWindow(latest_first_s, earliest_last_s)
 
 
 def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
     """The part of a round in which all answers decode. Raises InputError if it is empty."""
-    start, end = common(answers)
+    start, end = decoding_window(answers)
     gaps: list[float] = []
     chunks = 0
     tokens = 0.0

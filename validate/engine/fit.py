@@ -9,7 +9,7 @@ The stated interval comes from refits without each row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -125,14 +125,21 @@ def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> Non
         raise InputError(f"{where}: must hold two batches or contexts or more, given one: {advice}")
 
 
-def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
+class SortedTimings(NamedTuple):
     """The timings to fit to, and those set aside because they contain prefill."""
+
+    steps: list[Timing]
+    aside: list[Timing]
+
+
+def usable(timings: Sequence[Timing]) -> SortedTimings:
+    """Sets timings aside by `MAX_PREFILL_SHARE`."""
     steps: list[Timing] = []
     aside: list[Timing] = []
     for t in timings:
         has_prefill = t.prefill_share > MAX_PREFILL_SHARE
         (aside if has_prefill else steps).append(t)
-    return steps, aside
+    return SortedTimings(steps, aside)
 
 
 def fit(rows: EngineRows, base: Calibration) -> EngineFit:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.reading import MAX_BYTES, read_text
@@ -14,12 +15,28 @@ from perfmodel.validate.engine.formats import BenchFormat, format_of, read_paste
 from perfmodel.validate.engine.health import Pace
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.serve_command import question_of, slowed_by
-from perfmodel.validate.engine.text import is_json, parse_objects, plain
+from perfmodel.validate.engine.text import NamedText, is_json, parse_objects, plain
 from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
 STANDARD_INPUT = "-"
-Gained = Callable[[Timing], tuple[float, str] | None]
-"""The expected tokens per iteration of a step, and where they are from; None if they are not known."""
+
+
+class ExpectedGain(NamedTuple):
+    """Expected tokens per iteration of a step, and in words where they are from."""
+
+    tokens_per_iteration: float
+    origin: str
+
+
+class StepsOfText(NamedTuple):
+    """The steps of a text. note: where their acceptance is from if it is not the text's own; else empty."""
+
+    timings: list[Timing]
+    note: str
+
+
+Gained = Callable[[Timing], ExpectedGain | None]
+"""What a step is expected to gain; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +52,17 @@ class PastedText:
     counters: bool
 
 
-def read_place(place: str) -> tuple[str, str]:
+def read_place(place: str) -> NamedText:
     """The text of standard input or a file. Raises InputError."""
     if place != STANDARD_INPUT:
-        return place, plain(read_text(Path(place)))
+        return NamedText(place, plain(read_text(Path(place))))
     data = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise InputError(f"--from -: must be at most {MAX_BYTES} bytes")
     text = data.decode("utf-8", errors="replace")
     if not text.strip():
         raise InputError("--from -: must be a text on standard input, given nothing")
-    return STANDARD_INPUT, plain(text)
+    return NamedText(STANDARD_INPUT, plain(text))
 
 
 def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
@@ -83,18 +100,16 @@ def _json_format(where: str, text: str) -> BenchFormat | None:
         return None
 
 
-def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> tuple[list[Timing], str]:
-    """The steps of a text, and a note if their acceptance is not its own. Raises InputError for what is
-    missing.
-    """
+def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfText:
+    """The steps of a text. Raises InputError for what is missing."""
     try:
-        return read_pasted(pasted.where, pasted.text, facts), ""
+        return StepsOfText(read_pasted(pasted.where, pasted.text, facts), "")
     except MissingFact as missing:
         if missing.key != "accepted":
             raise
         lacking = missing
     steps = []
-    sources = []
+    origins = []
     for per_token in read_pasted(pasted.where, pasted.text, replace(facts, accepted=1.0)):
         if not per_token.gamma or per_token.tokens_per_iteration > 1.0:  # it states its own acceptance
             steps.append(per_token)
@@ -102,8 +117,8 @@ def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> tuple[lis
         expected = gained(per_token)
         if expected is None:
             raise lacking
-        tokens, source = expected
-        sources.append(source)
+        origins.append(expected.origin)
+        tokens = expected.tokens_per_iteration
         steps.append(per_token.replace(seconds=per_token.seconds * tokens, tokens_per_iteration=tokens))
-    taken = "; ".join(dict.fromkeys(sources))
-    return steps, f"acceptance is not in the text; taken: {taken}"
+    taken = "; ".join(dict.fromkeys(origins))
+    return StepsOfText(steps, f"acceptance is not in the text; taken: {taken}")

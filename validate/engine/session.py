@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfmodel.errors import InputError
-from perfmodel.validate.engine.client import LiveServer
+from perfmodel.validate.engine.client import LiveServer, ServerEngine
 from perfmodel.validate.engine.driver import ServerLoad, counters, measure
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, stamp
 from perfmodel.validate.harness.journal import Journal
@@ -84,7 +84,7 @@ def _point(
     load: ServerLoad,
     gamma: int,
     key: str,
-    engine: tuple[str, str | None],
+    engine: ServerEngine,
     counting: bool,
 ) -> EnginePoint:
     """One row. engine, counting: the server's engine and version, and whether it had counters, when the run
@@ -98,8 +98,7 @@ def _point(
         engine_after = server.engine()
         if engine_after != engine:
             raise InputError(
-                f"--url: {server.shown}: must stay {_in_words(engine)} while it is timed, given "
-                f"{_in_words(engine_after)}"
+                f"--url: {server.shown}: must stay {engine} while it is timed, given {engine_after}"
             )
         return EnginePoint.of(key, timing, utc)
     except InputError as error:
@@ -112,11 +111,6 @@ def _point(
             error=str(error),
             utc=utc,
         )
-
-
-def _in_words(engine: tuple[str, str | None]) -> str:
-    """An engine with its version, if it is known."""
-    return " ".join(filter(None, engine))
 
 
 def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable
 from textwrap import dedent
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from perfmodel.errors import InputError
 from perfmodel.reading import parse_json
@@ -37,6 +37,13 @@ _RECORD = re.compile(
 """The start of a line in a log of vLLM or SGLang."""
 NARROWEST, WIDEST = 70, 200
 """Columns at which people's terminals and editors break lines."""
+
+
+class NamedText(NamedTuple):
+    """A text, and its place in words for messages."""
+
+    where: str
+    text: str
 
 
 def plain(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta
 
@@ -91,11 +91,28 @@ def needed(where: str, key: str, value: float | None) -> float:
     return value
 
 
-def stated_lengths(where: str, facts: GivenFacts) -> tuple[float, float]:
-    """Tokens of a prompt and of an answer of a text that prints neither. Without ``output=N`` the step lies
+class RequestLengths(NamedTuple):
+    """Tokens of a prompt and of its answer."""
+
+    prompt: float
+    answer: float
+
+
+class SpeculatedTokens(NamedTuple):
+    """The draft length, and the tokens that one sequence gains in an iteration, bonus token included."""
+
+    gamma: int
+    tokens_per_iteration: float
+
+
+NOT_SPECULATED = SpeculatedTokens(0, 1.0)
+
+
+def stated_lengths(where: str, facts: GivenFacts) -> RequestLengths:
+    """The lengths of a text that prints neither. Without ``output=N`` the step lies
     behind one token, so that ``input=N`` is its context. Raises MissingFact without ``input=N``.
     """
-    return needed(where, "input", facts.input), facts.output or 1.0
+    return RequestLengths(needed(where, "input", facts.input), facts.output or 1.0)
 
 
 def drafted_length(mean: float) -> int:
@@ -103,10 +120,8 @@ def drafted_length(mean: float) -> int:
     return max(math.ceil(mean - MISSING_SHARE * mean), 1)
 
 
-def speculation(
-    where: str, facts: GivenFacts, accepted: float | None, gamma: int | None
-) -> tuple[int, float]:
-    """Draft length and tokens per iteration, from the file and the command line. Raises InputError."""
+def speculation(where: str, facts: GivenFacts, accepted: float | None, gamma: int | None) -> SpeculatedTokens:
+    """What a step speculated, by the file and the command line. Raises InputError."""
     length = facts.gamma if gamma is None else gamma
     gained = facts.accepted if accepted is None else accepted
     if gamma is not None and facts.gamma is not None and gamma != facts.gamma:
@@ -114,8 +129,8 @@ def speculation(
     if not length:
         if gained is not None and gained > 1:
             needed(where, "gamma", None)
-        return 0, 1.0
+        return NOT_SPECULATED
     value = needed(where, "accepted", gained)
     if not 1 <= value <= length + 1:
         raise refuse(where, "tokens per iteration", f"from 1 to gamma + 1 = {length + 1}", value)
-    return length, float(value)
+    return SpeculatedTokens(length, float(value))

@@ -33,8 +33,9 @@ from perfmodel.validate.engine.client import LiveServer, holds_key
 from perfmodel.validate.engine.compared import predicted_prompt_s
 from perfmodel.validate.engine.health import Expectation, Health, Pace, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.paste import ExpectedGain
 from perfmodel.validate.engine.pastes import PromptTiming
-from perfmodel.validate.engine.text import plain
+from perfmodel.validate.engine.text import NamedText, plain
 from perfmodel.validate.engine.timing import Timing
 
 TOLERANCE = 0.05
@@ -94,10 +95,10 @@ class Drift:
     best: int
 
 
-def read_page(place: str) -> tuple[str, str]:
-    """A file, or the page of metrics of a server: its name for messages, and its text. Raises InputError."""
+def read_page(place: str) -> NamedText:
+    """A file, or the page of metrics of a server. Raises InputError."""
     if "://" not in place and not holds_key(place):
-        return place, plain(read_text(Path(place)))
+        return NamedText(place, plain(read_text(Path(place))))
     try:
         server = LiveServer.at(place)
         text = server.get("/metrics")
@@ -105,13 +106,13 @@ def read_page(place: str) -> tuple[str, str]:
         raise InputError(error.as_flags.replace("--url:", "--watch:", 1)) from None
     if text is None:
         raise InputError(f"--watch: {server.shown} has no page /metrics")
-    return f"--watch: {server.shown}", text
+    return NamedText(f"--watch: {server.shown}", text)
 
 
-def page_of(where: str, text: str) -> tuple[str, str]:
+def page_of(given: NamedText) -> NamedText:
     """The page of metrics, if a text is the address of a server; otherwise the text. Raises InputError."""
-    address = text.strip()
-    return read_page(address) if address.startswith(("http://", "https://")) else (where, text)
+    address = given.text.strip()
+    return read_page(address) if address.startswith(("http://", "https://")) else given
 
 
 def expected(query: Query, scenario: Scenario, context: float, file: str | None) -> Acceptance | None:
@@ -124,15 +125,14 @@ def expected(query: Query, scenario: Scenario, context: float, file: str | None)
     return None
 
 
-def expected_gain(
-    query: Query, scenario: Scenario, file: str | None, timing: Timing
-) -> tuple[float, str] | None:
-    """The expected tokens per iteration of a step, and where they are from; None if they are not known."""
+def expected_gain(query: Query, scenario: Scenario, file: str | None, timing: Timing) -> ExpectedGain | None:
+    """What a step is expected to gain; None if it is not known."""
     known = expected(query, scenario, timing.context, file)
     if known is None or (known.max_gamma is not None and timing.gamma > known.max_gamma):
         return None
     mean = float(known.tokens_per_iteration(timing.gamma))
-    return mean, f"{mean:.2f} tokens per iteration at K = {timing.gamma} ({known.source})"
+    origin = f"{mean:.2f} tokens per iteration at K = {timing.gamma} ({known.source})"
+    return ExpectedGain(mean, origin)
 
 
 def usual_gain(

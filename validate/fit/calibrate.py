@@ -5,7 +5,7 @@
 import datetime
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfmodel.specs import Calibration, Constant, Scatter, StatedFit, load_calibration, square
 from perfmodel.specs.boundary.files import data_directory
@@ -51,23 +51,29 @@ def report(recipe: Recipe) -> Report:
 
 def as_dict(fit_report: Report) -> dict[str, Any]:
     """A report in JSON types."""
-    fitted = fit_report.fit.calibration.fit
-    assert fitted is not None
-    pinned = {name: value for name, (value, _) in fit_report.recipe.pinned.items()}
-    by_fold = {by: _as_dicts(errors) for by, errors in fit_report.held_out.items()}
+    recipe = fit_report.recipe
     return {
-        "calibration": fit_report.recipe.name,
-        "set": fit_report.recipe.set_name,
-        "values": fit_report.fit.values,
-        "stderr": fit_report.fit.stderr,
-        "at_bound": list(fit_report.fit.at_bound),
-        "parameters": list(fitted.parameters),
-        "correlation": square(fitted.correlation).tolist(),
-        "strong_correlations": correlated(fitted),
-        "pinned": pinned,
-        "rows": len(points_of(fit_report.recipe).points),
+        "calibration": recipe.name,
+        "set": recipe.set_name,
+        **_constants_as_dict(fit_report.fit),
+        "pinned": {name: value for name, (value, _) in recipe.pinned.items()},
+        "rows": len(points_of(recipe).points),
         "in_sample": _as_dicts(fit_report.in_sample),
-        "held_out": by_fold,
+        "held_out": {by: _as_dicts(errors) for by, errors in fit_report.held_out.items()},
+    }
+
+
+def _constants_as_dict(fitted: Fit) -> dict[str, Any]:
+    """The constants of a fit with their uncertainty, and how they depend on each other."""
+    stated = fitted.calibration.fit
+    assert stated is not None
+    return {
+        "values": fitted.values,
+        "stderr": fitted.stderr,
+        "at_bound": list(fitted.at_bound),
+        "parameters": list(stated.parameters),
+        "correlation": square(stated.correlation).tolist(),
+        "strong_correlations": correlated(stated),
     }
 
 
@@ -75,13 +81,21 @@ def _as_dicts(errors: dict[str, Errors]) -> dict[str, dict[str, Any]]:
     return {quantity: asdict(e) for quantity, e in errors.items()}
 
 
-def correlated(fitted: StatedFit) -> list[tuple[str, str, float]]:
+class CorrelatedPair(NamedTuple):
+    """Two constants of a fit and their correlation, -1 to 1."""
+
+    first: str
+    second: str
+    correlation: float
+
+
+def correlated(fitted: StatedFit) -> list[CorrelatedPair]:
     """Pairs of strongly correlated constants, which the rows barely separate."""
     pairs = []
     for name, row in zip(fitted.parameters, fitted.correlation, strict=True):
         for other, correlation in zip(fitted.parameters, row[:-1], strict=False):
             if abs(correlation) > STRONG:
-                pairs.append((name, other, correlation))
+                pairs.append(CorrelatedPair(name, other, correlation))
     return pairs
 
 
@@ -115,10 +129,18 @@ def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
     return errors_by_quantity(points, points.predict(calibration))
 
 
-def transfer_error(recipe: Recipe) -> tuple[Errors, Recipe] | None:
+class TransferError(NamedTuple):
+    """Speedup errors of a calibration on the rows of another device's recipe."""
+
+    errors: Errors
+    recipe: Recipe
+
+
+def transfer_error(recipe: Recipe) -> TransferError | None:
     """Speedup error of a fitted calibration on the rows of the same stack on another device."""
     for other in _on_other_devices(recipe):
-        return other_error(other, whole_fit(recipe).calibration)["speedup"], other
+        errors = other_error(other, whole_fit(recipe).calibration)
+        return TransferError(errors["speedup"], other)
     return None
 
 
@@ -204,8 +226,8 @@ def _transfer_scatter(recipe: Recipe) -> Scatter | None:
     transferred = transfer_error(recipe)
     if transferred is None:
         return None
-    errors, other = transferred
-    return errors.scatter(f"speedup on the rows of {other.set_name} on {other.gpu}")
+    other = transferred.recipe
+    return transferred.errors.scatter(f"speedup on the rows of {other.set_name} on {other.gpu}")
 
 
 def path_of(name: str) -> Path:

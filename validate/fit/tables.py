@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,13 @@ class CheckedTable(Table):
         raise InputError(f"{self.where}: {name}: must be a column of {_kind(name)} without gaps")
 
 
+class VersionedTable(NamedTuple):
+    """A table, and the version of the engine that it is of."""
+
+    version: str
+    table: Table
+
+
 @dataclass(frozen=True)
 class Tables:
     """The tables of one device. `path` is the user's, `device` the folder's name for it."""
@@ -98,13 +105,13 @@ class Tables:
                 versions.append(version)
         return sorted(versions, key=release_order)
 
-    def read_version(self, family: str, engine: str, version: str | None, name: str) -> tuple[str, Table]:
-        """A table of this version, or else of the newest, and its version."""
+    def read_version(self, family: str, engine: str, version: str | None, name: str) -> VersionedTable:
+        """A table of this version, or else of the newest."""
         known = self.versions(family, engine, name)
         if not known:
             raise InputError(f"{self.path}: must hold {self.device}/{family}/{engine}/VERSION/{name}.parquet")
         used = version if version in known else known[-1]
-        return used, self.read(family, engine, used, name)
+        return VersionedTable(used, self.read(family, engine, used, name))
 
     def read(self, family: str, engine: str, version: str, name: str) -> Table:
         """One table by column, with its latency in seconds. Raises InputError for a file that is not such a

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
@@ -65,6 +66,14 @@ def fitting(plan: Plan, calibration: str | None = None) -> Plan:
     return restricted
 
 
+class PredictedTimes(NamedTuple):
+    """Times of one step without a draft and of one iteration with it, and the speedup."""
+
+    target_s: float
+    iteration_s: float
+    speedup: float
+
+
 @dataclass(frozen=True, slots=True)
 class PointEstimate:
     """One point before its run: bytes on the device, whether they fit, and seconds for all of its rows."""
@@ -72,9 +81,7 @@ class PointEstimate:
     point: PlanPoint
     needed_bytes: float
     fits: bool
-    target_s: float
-    iteration_s: float
-    speedup: float
+    times: PredictedTimes
     seconds: float
 
 
@@ -98,7 +105,7 @@ def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> PointEstimate
     if point.parents is not None:
         gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))
         tree = Tree(point.parents, widths(point.parents), gained)
-    target_s, iteration_s, speedup = predicted_times(scenario, batch, context, point.gamma, tree)
+    times = predicted_times(scenario, batch, context, point.gamma, tree)
     target_bytes = room.weight_bytes + room.kv_bytes
     draft_bytes = room.draft_weight_bytes + room.draft_kv_bytes
     needed_bytes = float(target_bytes + draft_bytes)
@@ -106,14 +113,14 @@ def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> PointEstimate
     samples = protocol.samples + protocol.warmup
     loops = samples * protocol.iterations * len(protocol.modes)
     filling_s = needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
-    seconds = loops * (target_s + iteration_s) + filling_s
-    return PointEstimate(point, needed_bytes, bool(room.fits), target_s, iteration_s, speedup, seconds)
+    seconds = loops * (times.target_s + times.iteration_s) + filling_s
+    return PointEstimate(point, needed_bytes, bool(room.fits), times, seconds)
 
 
 def predicted_times(
     scenario: Scenario, batch: float, context: float, gamma: int, tree: Tree | None
-) -> tuple[float, float, float]:
-    """T_T and the iteration in seconds, and the speedup, as in `whatif` and `tree`.
+) -> PredictedTimes:
+    """The times of `whatif` and `tree`.
 
     tree: the drafted tree; None for a chain.
     """
@@ -121,6 +128,6 @@ def predicted_times(
         target_s = scenario.target_pass_s(batch, context)
         iteration_s = tree_cost.iteration_s(scenario, batch, context, tree)
         speedup = tree.tokens_per_iteration * target_s / iteration_s
-        return float(target_s), float(iteration_s), float(speedup)
+        return PredictedTimes(float(target_s), float(iteration_s), float(speedup))
     predicted = predict(scenario, Workload.of(batch, context, gamma))
-    return float(predicted.target_s), float(predicted.iteration_s), float(predicted.speedup)
+    return PredictedTimes(float(predicted.target_s), float(predicted.iteration_s), float(predicted.speedup))

@@ -22,6 +22,7 @@ from perfmodel.validate.decoder import (
     scripted_weights,
     start_random,
 )
+from perfmodel.validate.decoder.pair import LoadedPair
 from perfmodel.validate.records import Plan, PlanPoint, model_reference
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -36,17 +37,17 @@ class LoadedModels:
         self.shard = shard
         self.fp8 = plan.precision.weights == "fp8"
         self._key: tuple[str, ...] = ()
-        self._pair: tuple[Model, Model | None] | None = None
+        self._pair: LoadedPair | None = None
 
-    def pair(self, point: PlanPoint) -> tuple[Model, Model | None]:
-        """Target and draft model (None for a self-draft)."""
+    def pair(self, point: PlanPoint) -> LoadedPair:
+        """The models of a point, loaded unless the last point had the same ones."""
         key = (point.target, point.weights, point.draft, point.draft_weights)
         if self._pair is None or key != self._key:
             self._pair = None  # let go before the next ones are made
             target = self._load(point.target, point.weights)
             draft = None if point.draft == "self" else self._load(point.draft, point.draft_weights)
             self._key = key
-            self._pair = (target, draft)
+            self._pair = LoadedPair(target, draft)
         return self._pair
 
     def _load(self, name: str, weights: str) -> Model:
@@ -88,16 +89,14 @@ class PhaseRunner:
         self._results = results
 
         def verify() -> object:
-            drafted, _ = results["draft"]
-            return decoder.verify(state, drafted)
+            return decoder.verify(state, results["draft"].tokens)
 
         def accept() -> object:
-            drafted, probabilities = results["draft"]
-            return decoder.accept(state, drafted, probabilities, results["verify"])
+            drafted = results["draft"]
+            return decoder.accept(state, drafted.tokens, drafted.probs, results["verify"])
 
         def commit() -> None:
-            drafted, _ = results["draft"]
-            decoder.commit(state, drafted, results["accept"])
+            decoder.commit(state, results["draft"].tokens, results["accept"])
 
         self.phases: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),

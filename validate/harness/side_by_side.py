@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import NamedTuple
 
 import torch
 
@@ -105,8 +106,8 @@ def run(
     (prefill_s,) = clock.laps()
     if graphs:
         capture(decoder, state)
-    propose_s, verify_s = phases(decoder, state, clock, graphs)
-    draft_s = propose_s / max(1, request.gamma)
+    alone = phases(decoder, state, clock, graphs)
+    draft_s = alone.propose_s / max(1, request.gamma)
     had = int(state.length.sum())
     before = int(state.histogram.sum(1).max())
     clock.mark()
@@ -123,15 +124,22 @@ def run(
         timed_iterations=iterations,
         prefill_s=prefill_s,
         draft_s=draft_s,
-        verify_s=verify_s,
+        verify_s=alone.verify_s,
         counts=counter.counts if counter else None,
     )
 
 
+class PhaseTimes(NamedTuple):
+    """Median seconds of all draft steps of an iteration, and of one verification, each alone."""
+
+    propose_s: float
+    verify_s: float
+
+
 @torch.inference_mode()
-def phases(decoder: Decoder, state: State, clock: Clock, graphs: bool = False) -> tuple[float, float]:
-    """Median seconds of all draft steps and of one verification, each alone. Nothing is committed."""
-    draft_tokens = decoder.propose(state)[0].clone()
+def phases(decoder: Decoder, state: State, clock: Clock, graphs: bool = False) -> PhaseTimes:
+    """Times both phases of an iteration. Nothing is committed."""
+    draft_tokens = decoder.propose(state).tokens.clone()
     decoder.verify(state, draft_tokens)
 
     def seconds(work: Callable[[], object]) -> float:
@@ -144,7 +152,14 @@ def phases(decoder: Decoder, state: State, clock: Clock, graphs: bool = False) -
         return median(clock.laps())
 
     propose_s = seconds(lambda: decoder.propose(state)) if decoder.gamma else 0.0
-    return propose_s, seconds(lambda: decoder.verify(state, draft_tokens))
+    return PhaseTimes(propose_s, seconds(lambda: decoder.verify(state, draft_tokens)))
+
+
+class PlainAndDrafted(NamedTuple):
+    """Plain decoding of some prompts, and a run of each request on them."""
+
+    plain: TimedRun
+    drafted: list[TimedRun]
 
 
 def compare(
@@ -154,7 +169,7 @@ def compare(
     draft: Model | None = None,
     seed: int = 0,
     graphs: bool = False,
-) -> tuple[TimedRun, list[TimedRun]]:
+) -> PlainAndDrafted:
     """Plain decoding, and each request. Greedy runs are compared with the plain one."""
     plain = run(model, requests[0].plain(), prompts, None, seed, graphs)
     runs = []
@@ -165,7 +180,7 @@ def compare(
             first = difference(model, request, prompts, plain.generation, timed.generation)
             timed = replace(timed, difference=first)
         runs.append(timed)
-    return plain, runs
+    return PlainAndDrafted(plain, runs)
 
 
 @torch.inference_mode()

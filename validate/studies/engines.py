@@ -102,7 +102,15 @@ RATIO_FOLDS: dict[RatioFold, Fold] = {
 }
 
 
-def make() -> tuple[Estimate, Estimate, Folds]:
+class FittedAnew(NamedTuple):
+    """The fits to all rows, of steps and of iterations over steps, and those outside each fold."""
+
+    steps: Estimate
+    iterations: Estimate
+    folds: Folds
+
+
+def make() -> FittedAnew:
     """Fits everything anew, some minutes: steps and ratios from all rows, and from those outside each
     fold.
     """
@@ -114,7 +122,7 @@ def make() -> tuple[Estimate, Estimate, Folds]:
     rows = Iterations(whole.values)
     iteration, slopes = rows.fit()
     ratio_folds = {by: refits(rows, fold.key, iteration.values, slopes) for by, fold in RATIO_FOLDS.items()}
-    return whole, iteration, {"step_folds": step_folds, "ratio_folds": ratio_folds}
+    return FittedAnew(whole, iteration, {"step_folds": step_folds, "ratio_folds": ratio_folds})
 
 
 @dataclass(frozen=True)

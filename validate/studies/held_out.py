@@ -7,7 +7,7 @@ quantile of such errors, so its coverage is the stated one.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def refits(
     keys = np.array([name_of(key(row)) for row in rows.rows])
     fits = {}
     for name in dict.fromkeys(keys.tolist()):
-        estimate, _ = rows.fit(whole, FOLD_ROUNDS, keys != name, slopes)
+        estimate = rows.fit(whole, FOLD_ROUNDS, keys != name, slopes).estimate
         fits[name] = estimate.values
     return fits
 
@@ -161,9 +161,15 @@ def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
     return float(values[order][place])
 
 
-def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, Array]:
-    """For each row: whether the interval from the other groups contains it, and the half-width of that
-    interval.
+class Covered(NamedTuple):
+    """For each row: whether the interval of other groups contains it, and its half-width in logarithms."""
+
+    inside: Array
+    half_width: Array
+
+
+def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> Covered:
+    """Judges each row by the interval that the other groups make expect.
 
     least: smallest half-width of an engine's intervals.
     """
@@ -176,4 +182,4 @@ def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, A
         stated = others.scatter(engine, "rows of the other groups")
         width[index] = max(stated.log_within or 0.0, least.get(engine, 0.0))
         inside[index] = np.abs(errors.off[index]) <= width[index]
-    return inside, width
+    return Covered(inside, width)

@@ -7,7 +7,7 @@ memory of the caches is linear in them.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -155,9 +155,18 @@ def _newest(facts: VLLMMemory, section_name: str, name: str) -> float:
     return float(next(value for value in reversed(by_version) if value is not None))
 
 
-def pools(rows: Sequence[Logged]) -> tuple[Array, Array]:
-    """Memory of the caches in GiB without any fitted number, ``[row]``, and what one unit of each takes,
-    ``[row, number]``. The weights are the logged ones, where a log has them: of the target and of its draft.
+class Pools(NamedTuple):
+    """Memory of caches in GiB. base_gib: without any fitted number, ``[row]``. unit_gib: what one unit of
+    each number takes, ``[row, number]``.
+    """
+
+    base_gib: Array
+    unit_gib: Array
+
+
+def pools(rows: Sequence[Logged]) -> Pools:
+    """The caches of some logs. The weights are the logged ones, where a log has them: of the target and of
+    its draft.
     """
     shipped = vllm_memory()
 
@@ -177,7 +186,7 @@ def pools(rows: Sequence[Logged]) -> tuple[Array, Array]:
             base[i] += counted_gib - tower_gib
             base[i] -= row.weights_gib
             taken[i, tower] = 0.0
-    return base, taken
+    return Pools(base, taken)
 
 
 def fitted(base: Array, taken: Array, logged: Array) -> Array:

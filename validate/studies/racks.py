@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,20 +50,27 @@ WITHOUT_INTERVAL = ("prefill", "ratio")
 """Figures of which no answer states an interval."""
 
 
-def iteration_s(row: RackRow, constants: FoldConstants) -> tuple[float, float]:
-    """Predicted seconds of an iteration (a step without a draft), and its tokens."""
+class PredictedIteration(NamedTuple):
+    """An iteration, or a step without a draft: its seconds, and the tokens that a sequence gains in it."""
+
+    seconds: float
+    tokens: float
+
+
+def predicted_iteration(row: RackRow, constants: FoldConstants) -> PredictedIteration:
+    """The iteration of a row with the constants of a fold."""
     overlap = constants.overlap.get(row.engine)
-    return _iteration_s(row, constants.waiting, overlap)
+    return _predicted_iteration(row, constants.waiting, overlap)
 
 
 @cache
-def _iteration_s(row: RackRow, waiting: float, overlap: float | None) -> tuple[float, float]:
+def _predicted_iteration(row: RackRow, waiting: float, overlap: float | None) -> PredictedIteration:
     constants = FoldConstants(waiting, {} if overlap is None else {row.engine: overlap})
     scenario = constants.of(scenario_of(row.row_id), row.engine)
     workload = Workload.of(float(row.batch or 1), float(row.context or 0), row.gamma or 0)
     predicted = predict(scenario, workload)
     seconds = predicted.verify_s if row.draft == "simulated" else predicted.iteration_s
-    return float(seconds), float(predicted.tokens_per_iteration)
+    return PredictedIteration(float(seconds), float(predicted.tokens_per_iteration))
 
 
 def _penalty(constants: FoldConstants) -> float:
@@ -80,7 +87,7 @@ def _misfit(steps: Sequence[RackRow], constants: FoldConstants) -> float:
     """Sum over sources of the mean squared log error of their steps."""
     by_source: dict[str, list[float]] = {}
     for row in steps:
-        seconds, _ = iteration_s(row, constants)
+        seconds = predicted_iteration(row, constants).seconds
         log_error = math.log(seconds * 1e3 / row.measured_step_ms)
         by_source.setdefault(row.source_id, []).append(log_error**2)
     return sum(float(np.mean(squares)) for squares in by_source.values())
@@ -103,7 +110,7 @@ def fit(rows_to_fit: Sequence[RackRow]) -> FoldConstants:
 
 def step_error(row: RackRow, constants: FoldConstants) -> RackError:
     """A step, or an iteration, in milliseconds."""
-    seconds, _ = iteration_s(row, constants)
+    seconds = predicted_iteration(row, constants).seconds
     scenario = constants.of(scenario_of(row.row_id), row.engine)
     fabric = scenario.machine.fabric
     links = 0.0
@@ -128,15 +135,15 @@ def speedup_error(row: RackRow, constants: FoldConstants) -> RackError:
     """The speedup over the row without a draft under the same load; acceptance as printed or published."""
     plain = row_of(row.baseline)
     measured = row.speedup or (plain.tpot_ms or math.nan) / (row.tpot_ms or math.nan)
-    iteration, tokens = iteration_s(row, constants)
-    baseline_step, _ = iteration_s(plain, constants)
+    iteration = predicted_iteration(row, constants)
+    baseline_s = predicted_iteration(plain, constants).seconds
     scenario = scenario_of(row.row_id)
     return RackError(
         row.row_id,
         row.source_id,
         "speedup",
         measured=measured,
-        predicted=baseline_step * tokens / iteration,
+        predicted=baseline_s * iteration.tokens / iteration.seconds,
         box_width=_width_of_speedups(row, scenario),
         beyond_box=scenario.machine.fabric is not None,
     )
@@ -153,8 +160,15 @@ def _width_of_speedups(row: RackRow, scenario: Scenario) -> float:
     return source_errors().speedups[kind].log_within_on(scenario.machine.gpu) * share
 
 
-def left_out() -> tuple[list[RackError], dict[str, FoldConstants]]:
-    """All rows that count, each with constants that were fitted without its source; and these constants."""
+class SourcesLeftOut(NamedTuple):
+    """The errors of rows, each with constants that were fitted without its source; and these by source."""
+
+    errors: list[RackError]
+    constants: dict[str, FoldConstants]
+
+
+def left_out() -> SourcesLeftOut:
+    """Leaves each source of the rows that count out in turn."""
     counted = [r for r in rows() if r.counts]
     constants = {}
     for source in dict.fromkeys(r.source_id for r in counted):
@@ -162,7 +176,7 @@ def left_out() -> tuple[list[RackError], dict[str, FoldConstants]]:
     errors: list[RackError] = []
     for row in counted:
         errors += _errors(row, constants[row.source_id])
-    return errors, constants
+    return SourcesLeftOut(errors, constants)
 
 
 def _errors(row: RackRow, constants: FoldConstants) -> Iterator[RackError]:

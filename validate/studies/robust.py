@@ -11,7 +11,7 @@ every round, so a fit without some rows costs little.
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,13 @@ def shares_of_common(errors: Array, deviations: Array, soft: float) -> Array:
 Row = TypeVar("Row")
 
 
+class FitWithSlopes(NamedTuple):
+    """Fitted values, and the slopes of the errors around them, [rows, parameters]."""
+
+    estimate: Estimate
+    slopes: Array
+
+
 class FittedRows(ABC, Generic[Row]):
     """Measured rows in a fixed order, with their errors as functions of the parameters.
 
@@ -168,8 +175,8 @@ class FittedRows(ABC, Generic[Row]):
         rounds: int = FIT_ROUNDS,
         train: NDArray[np.bool_] | None = None,
         slopes: Array | None = None,
-    ) -> tuple[Estimate, Array]:
-        """The values from the rows, and the slopes of the errors around them.
+    ) -> FitWithSlopes:
+        """Fits the values to the rows.
 
         start: where the search begins; by default at the expectations. train: the rows that count; by default
         all. slopes: used instead of new ones in every round; a fit without some rows ends near the one with
@@ -183,7 +190,7 @@ class FittedRows(ABC, Generic[Row]):
             near = self.slopes(values, off) if slopes is None else slopes
             solved = solve(self.parameters, parts, values, off, near)
             values = solved.values
-        return solved, near
+        return FitWithSlopes(solved, near)
 
 
 def searched(parameters: Sequence[PlacedConstant]) -> list[Parameter]:

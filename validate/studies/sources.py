@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -47,8 +47,15 @@ CLASSES_OF = {"step": StepClass, "speedup": SpeedupClass}
 """Figure -> its classes of questions."""
 
 
+class AskedRuns(NamedTuple):
+    """The answers for public runs. refused: id of a run that cannot be asked -> the reason."""
+
+    answered: tuple[Answered, ...]
+    refused: dict[str, str]
+
+
 @cache
-def _answers_and_refusals() -> tuple[tuple[Answered, ...], dict[str, str]]:
+def _asked() -> AskedRuns:
     answered: list[Answered] = []
     refused: dict[str, str] = {}
     for run in public_runs():
@@ -57,17 +64,17 @@ def _answers_and_refusals() -> tuple[tuple[Answered, ...], dict[str, str]]:
                 answered += answers(run)
             except InputError as refusal:
                 refused[run.id] = str(refusal)
-    return tuple(answered), refused
+    return AskedRuns(tuple(answered), refused)
 
 
 def answered() -> tuple[Answered, ...]:
     """Every row that counts, or is left out by judgement, with its answer."""
-    return _answers_and_refusals()[0]
+    return _asked().answered
 
 
 def refusals() -> dict[str, str]:
     """Id of a run that cannot be asked -> the reason."""
-    return _answers_and_refusals()[1]
+    return _asked().refused
 
 
 def of_figure(figure: str) -> list[Answered]:

@@ -20,14 +20,31 @@ from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpecul
 from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Parts, Values, parts_of
 
 
-def group_of(row: DecodeRow) -> tuple[str, str, str, int]:
-    """The rows that are held out together: engine, model, device and degree."""
-    return row.engine, row.model, row.hardware, row.tensor_parallel
+class HeldOutGroup(NamedTuple):
+    """What the rows that are held out together have in common."""
+
+    engine: str
+    model: str
+    hardware: str
+    tensor_parallel: int
 
 
-def served_as(row: DecodeRow) -> tuple[object, ...]:
-    """The common part of a server's rows."""
-    return *group_of(row), row.expert_parallel, version_of(row)
+class OneServer(NamedTuple):
+    """What the rows of one server have in common."""
+
+    group: HeldOutGroup
+    expert_parallel: int
+    version: str
+
+
+def group_of(row: DecodeRow) -> HeldOutGroup:
+    """The group of a row."""
+    return HeldOutGroup(row.engine, row.model, row.hardware, row.tensor_parallel)
+
+
+def served_as(row: DecodeRow) -> OneServer:
+    """The server of a row."""
+    return OneServer(group_of(row), row.expert_parallel, version_of(row))
 
 
 def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
@@ -89,7 +106,7 @@ class DecodeRows(FittedRows[DecodeRow]):
         self.rows = tuple(rows)
         self.parameters = tuple(parameters)
         self.logs = np.log([row.step_s for row in rows])
-        keys = [(*served_as(row), row.weights, row.kv_dtype) for row in rows]
+        keys = [(served_as(row), row.weights, row.kv_dtype) for row in rows]
         alike = grouped(range(len(rows)), lambda i: keys[i])
         self.groups = [self._group(index, kernels_of or {}) for index in alike.values()]
 

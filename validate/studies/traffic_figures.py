@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.specs import Scatter, Z
+from perfmodel.validate.accuracy.partitions import VerdictCount
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.held_out import HeldOutErrors
@@ -141,8 +142,8 @@ def _growth(some: Sequence[Compared]) -> float | None:
     return _mean(ratios)
 
 
-def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[int, int]:
-    """Number of speedups of TPOT on the measured side of 1, and the number of all."""
+def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> VerdictCount:
+    """Counts the speedups of TPOT over the run without a draft."""
     base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
     right = []
     for c in some:
@@ -151,4 +152,4 @@ def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[in
             speedup = plain.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")
             off = plain.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"]
             right.append(same_side(speedup * off, speedup))
-    return sum(right), len(right)
+    return VerdictCount(sum(right), len(right))

@@ -17,7 +17,7 @@ source judges its rows (`covered`).
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -197,8 +197,15 @@ def ends(by_class: ByClass, name: str, device: str = "", without: str = "") -> E
     return Ends(max(below, 0.0), max(above, 0.0))
 
 
-def _weighted(by_class: ByClass, name: str, device: str, without: str) -> tuple[Array, Array]:
+class WeightedErrors(NamedTuple):
     """Errors of all classes over their shares, and the weight of each for one class on a class of devices."""
+
+    errors: Array
+    weights: Array
+
+
+def _weighted(by_class: ByClass, name: str, device: str, without: str) -> WeightedErrors:
+    """The errors of other sources than `without`."""
     relative = []
     cells = []
     sources: list[Hashable] = []
@@ -221,7 +228,7 @@ def _weighted(by_class: ByClass, name: str, device: str, without: str) -> tuple[
     off = np.array(relative)
     independent = _independent(off, cells, sources, series)
     weights = independent * np.array(class_weights) * np.array(device_weights)
-    return off, weights
+    return WeightedErrors(off, weights)
 
 
 def _independent(

@@ -9,6 +9,7 @@ from perfmodel.cli import run
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import MAX_GAMMA, Acceptance
 from perfmodel.validate.decoder import Model, ModelPair, RankShard, Sampling
+from perfmodel.validate.decoder.pair import LoadedPair
 from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
 from perfmodel.validate.lm import CHECKPOINT
 from tests.refusals import refused
@@ -18,7 +19,7 @@ from tests.validate.tiny_model import write_documents, write_folder
 class Unloadable(ModelPair):
     """A pair whose weights nobody may read."""
 
-    def models(self, shard: RankShard) -> tuple[Model, Model | None]:
+    def models(self, shard: RankShard) -> LoadedPair:
         pytest.fail("loaded")
 
 

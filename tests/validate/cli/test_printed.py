@@ -64,8 +64,8 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
         f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
     )
     for one, line, fits in zip(points, lines[4:-2], ("", "", "", " (does not fit)"), strict=True):
-        times = f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms"
-        rest = f"{one.speedup:.2f} {one.seconds:.1f} s"
+        times = f"{1e3 * one.times.target_s:.2f} ms {1e3 * one.times.iteration_s:.2f} ms"
+        rest = f"{one.times.speedup:.2f} {one.seconds:.1f} s"
         needed = f"{one.needed_bytes / 1e9:.2f} GB{fits}"
         assert " ".join(line.split()) == f"{one.point.name} {needed} {times} {rest}"
 

@@ -85,11 +85,11 @@ def test_an_estimate_adds_up(tmp_path) -> None:
     plan = planned(tmp_path, protocol={"iterations": 2}, grid=[{**BLOCK, "batch": [2]}])
     (point,) = estimate(plan)
     scenario = scenario_of(plan, point.point)
-    assert point.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
+    assert point.times.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
     caches = (64 + 3 + 16) * 256
     assert point.needed_bytes == 2 * 90432 + 2 * caches, "weights; two caches, the draft's of 16 tokens"
     filled_s = point.needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
-    rounds_s = 32 * (point.target_s + point.iteration_s)
+    rounds_s = 32 * (point.times.target_s + point.times.iteration_s)
     assert point.seconds == pytest.approx(rounds_s + filled_s)
 
 

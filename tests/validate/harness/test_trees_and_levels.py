@@ -59,7 +59,7 @@ def test_a_dry_run_answers_as_tree_does(tmp_path) -> None:
     assert gained == pytest.approx(expected)
     of_the_tree = Tree(branching("2x2x1"), (1, 2, 4, 4), gained)
     speedup = tree_cost.speedup(scenario_of(plan, tree.point), 2.0, 64.0, of_the_tree)
-    assert tree.speedup == pytest.approx(float(speedup), rel=1e-12)
+    assert tree.times.speedup == pytest.approx(float(speedup), rel=1e-12)
     assert small.needed_bytes > tree.needed_bytes, "a draft model has weights and a cache of its own"
     check(plan_of(tmp_path, {**TREE, "tree": ["256"]}))
     refused("at most 256 children at a node, given 257", check, plan_of(tmp_path, {**TREE, "tree": ["257"]}))

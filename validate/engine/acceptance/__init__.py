@@ -18,10 +18,8 @@ from perfmodel.validate.engine.acceptance.contexts import Contexts, MissingConte
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
-"""Modules of engines. Each has `WORDS`, one of which its texts contain, and `read(where, text, subject)`.
-
-`read` returns the rates of rows, each with the contexts at which they were counted (None if the text does not
-state them), and their origin.
+"""Modules of engines. Each has `WORDS`, one of which its texts contain, and a function `read(where, text,
+subject)`, which returns a `CountedText`.
 """
 
 
@@ -48,9 +46,10 @@ def import_text(where: str, text: str, format: str | None, subject: AcceptanceSu
         raise refuse(
             "--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format
         )
-    counts, source = MODULES[format].read(where, text, subject)
-    rows = [_row(where, subject, counted.rates, counted.contexts) for counted in counts]
-    data = {"schema_version": 1, "source": f"{os.path.basename(where)}, {source}", "rows": rows}
+    counted = MODULES[format].read(where, text, subject)
+    rows = [_row(where, subject, row.rates, row.contexts) for row in counted.rows]
+    source = f"{os.path.basename(where)}, {counted.convention}"
+    data = {"schema_version": 1, "source": source, "rows": rows}
     return files.parse(AcceptanceFile, data, where)
 
 

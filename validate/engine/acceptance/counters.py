@@ -28,6 +28,13 @@ class Counted(NamedTuple):
     contexts: Contexts | None
 
 
+class CountedText(NamedTuple):
+    """The rates of an acceptance file's rows, and the convention in which the text counts them."""
+
+    rows: list[Counted]
+    convention: str
+
+
 def states_positions(text: str) -> bool:
     """Whether a text counts drafts by accepted tokens or position, and so states their length."""
     return any(word in text for word in POSITIONS)

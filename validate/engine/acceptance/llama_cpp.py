@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts
-from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, CountedText, Counters
 from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.pastes.llama_server_log import LoggedAnswer, logged
 from perfmodel.validate.engine.text import is_count, is_json, parse_objects
@@ -44,8 +44,8 @@ class AnswerCounts(NamedTuple):
         return self.decoded - self.accepted
 
 
-def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
-    """The rate of an acceptance file's row, and its origin. Raises InputError, also for drafts that stop
+def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
+    """The row of an acceptance file. Raises InputError, also for drafts that stop
     early (``--draft-p-min``).
     """
     if not is_json(text):
@@ -57,7 +57,7 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
         counts.append(_counts(where, timings))
         prompts.append(_prompt_tokens(timings))
     contexts = Contexts.of_requests(prompts, [answer.decoded for answer in counts])
-    return [Counted(_alpha(where, subject.gamma, counts), contexts)], CONVENTION
+    return CountedText([Counted(_alpha(where, subject.gamma, counts), contexts)], CONVENTION)
 
 
 def _counts(where: str, timings: object) -> AnswerCounts:
@@ -87,9 +87,7 @@ def draft_length(text: str) -> int | None:
     return drafted_length(drafted / sum(answer.iterations or 0.0 for answer in answers))
 
 
-def _of_log(
-    where: str, answers: Sequence[LoggedAnswer], subject: AcceptanceSubject
-) -> tuple[list[Counted], str]:
+def _of_log(where: str, answers: Sequence[LoggedAnswer], subject: AcceptanceSubject) -> CountedText:
     """By position if the log has them, else one rate."""
     drafting = [answer for answer in answers if answer.drafts and answer.drafts.drafted]
     if not drafting:
@@ -99,9 +97,9 @@ def _of_log(
         [answer.decoding.decoded if answer.decoding else None for answer in drafting],
     )
     if all(answer.rates for answer in drafting):
-        return [Counted(_by_position(where, drafting), contexts)], POSITIONS
+        return CountedText([Counted(_by_position(where, drafting), contexts)], POSITIONS)
     counts = [_logged_counts(where, answer) for answer in drafting]
-    return [Counted(_alpha(where, subject.gamma, counts), contexts)], LOGGED
+    return CountedText([Counted(_alpha(where, subject.gamma, counts), contexts)], LOGGED)
 
 
 def _logged_counts(where: str, answer: LoggedAnswer) -> AnswerCounts:

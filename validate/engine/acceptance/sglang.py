@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves
-from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, CountedText
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
@@ -37,17 +37,19 @@ LONGEST_DRAFT = 64
 """Longest draft length that a log's rates may have."""
 
 
-def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
-    """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
+def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
+    """The rows of an acceptance file. Raises InputError."""
     gamma = subject.gamma
     if (length := _page_length(where, text)) is not None:
-        return [Counted(_alpha(where, length, gamma), None)], COUNTED
+        return CountedText([Counted(_alpha(where, length, gamma), None)], COUNTED)
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
         convention = CONVENTION + " (a gauge: of the last log interval only)"
-        return [Counted(_alpha(where, _gauge(where, text), gamma), None)], convention
+        return CountedText([Counted(_alpha(where, _gauge(where, text), gamma), None)], convention)
     if _LOG.search(text):
         groups = _logged(where, text, gamma, whole=bool(subject.context))
-        return [Counted(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION
+        return CountedText(
+            [Counted(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION
+        )
     requests = parse_objects(where, text)
     infos = [request.get("meta_info", request) for request in requests]
     infos = [info for info in infos if isinstance(info, dict)]
@@ -57,18 +59,22 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     key = "spec_correct_drafts_histogram"
     histograms = [info[key] for info in infos if key in info]
     if histograms:
-        return [Counted({"histogram": _histogram(where, histograms)}, contexts_of_requests)], HISTOGRAM
+        return CountedText(
+            [Counted({"histogram": _histogram(where, histograms)}, contexts_of_requests)], HISTOGRAM
+        )
     if len(requests) == 1 and "internal_states" in requests[0]:
-        return [Counted(_alpha(where, _server(where, requests[0]), gamma), None)], CONVENTION
+        return CountedText([Counted(_alpha(where, _server(where, requests[0]), gamma), None)], CONVENTION)
     if all("accept_length" in request for request in requests):
         lengths = [request["accept_length"] for request in requests]
         if not all(map(is_count, lengths)):
             raise refuse(where, "accept_length", "a finite number in each line", lengths)
-        return [Counted(_alpha(where, statistics.fmean(lengths), gamma), _of_runs(requests))], CONVENTION
+        return CountedText(
+            [Counted(_alpha(where, statistics.fmean(lengths), gamma), _of_runs(requests))], CONVENTION
+        )
     tokens = sum(_of_requests(where, requests, "completion_tokens"))
     passes = sum(_of_requests(where, requests, "spec_verify_ct"))
     gained = tokens / passes if passes else None
-    return [Counted(_alpha(where, gained, gamma), contexts_of_requests)], CONVENTION
+    return CountedText([Counted(_alpha(where, gained, gamma), contexts_of_requests)], CONVENTION)
 
 
 def _of_runs(runs: list[dict[str, Any]]) -> Contexts | None:

@@ -16,6 +16,7 @@ from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, qua
 from perfmodel.validate.engine.acceptance.counters import (
     AcceptanceSubject,
     Counted,
+    CountedText,
     Counters,
     states_positions,
 )
@@ -64,14 +65,14 @@ MEANS = "vLLM: accepted tokens over drafts, without rates of positions"
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
-def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
-    """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
+def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
+    """The rows of an acceptance file. Raises InputError."""
     first_engine = list(_FIRST_ENGINE.finditer(text))
     if first_engine:
-        return [Counted(_of_totals(where, first_engine[-1]), None)], TOTALS
+        return CountedText([Counted(_of_totals(where, first_engine[-1]), None)], TOTALS)
     mean = _mean_of_lines(where, text, subject) or _mean_of_page(where, text)
     if mean is not None:
-        return [Counted(mean, served_contexts(where, text))], MEANS
+        return CountedText([Counted(mean, served_contexts(where, text))], MEANS)
     counts = _by_context(where, text, whole=bool(subject.context))
     for counters, _ in counts:
         counters.check(where)
@@ -83,7 +84,7 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
         note = counters.draft_length_note(subject.lengths)
         if note and note not in notes:
             notes.append(note)
-    return rows, "; ".join(notes)
+    return CountedText(rows, "; ".join(notes))
 
 
 def draft_length(text: str) -> int | None:

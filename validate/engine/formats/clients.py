@@ -19,7 +19,14 @@ from perfmodel.validate.engine.formats.fields import (
     value_at,
 )
 from perfmodel.validate.engine.text import is_count
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import (
+    GivenFacts,
+    RequestLengths,
+    SpeculatedTokens,
+    Timing,
+    needed,
+    speculation,
+)
 
 SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
 
@@ -57,7 +64,7 @@ def sglang(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     batch = optional(where, run, "max_concurrency") or facts.batch or number(where, run, "concurrency")
     batch = min(batch, completed)
     check_in_flight(where, run, batch, completed, output)
-    return [of_client(where, tpot, drafted, batch, (prompt, output), ttft, completed)]
+    return [of_client(where, tpot, drafted, batch, RequestLengths(prompt, output), ttft, completed)]
 
 
 def sglang_costs(where: str, table: dict[str, Any], facts: GivenFacts) -> list[Timing]:
@@ -72,8 +79,8 @@ def sglang_costs(where: str, table: dict[str, Any], facts: GivenFacts) -> list[T
     rates = numbers(where, table, "sample_steps_per_sec")
     if len(tokens) != len(rates) or not all((*tokens, *rates)):
         raise refuse(where, "sample_steps_per_sec", "a rate above 0 for each of sample_batch_tokens", rates)
-    lengths = (prompt, facts.output or 0.0)
-    drafted = (int(gamma), 1.0)
+    lengths = RequestLengths(prompt, facts.output or 0.0)
+    drafted = SpeculatedTokens(int(gamma), 1.0)
     steps = []
     for verified, rate in zip(tokens, rates, strict=True):
         batch = verified / (gamma + 1)
@@ -102,7 +109,7 @@ def _guidellm(where: str, run: dict[str, Any], facts: GivenFacts) -> Timing:
     prompts = figure("prompt_token_count", "count")
     batch = concurrency or facts.batch or figure("request_concurrency", "mean")
     drafted = speculation(where, facts, None, None)
-    return of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)
+    return of_client(where, tpot_s, drafted, batch, RequestLengths(prompt, output), ttft_s, prompts)
 
 
 def aiperf(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
@@ -121,7 +128,7 @@ def aiperf(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     batch = needed(where, "batch", _concurrency(run.get("input_config")) or facts.batch)
     prompts = number(where, run, "request_count.avg")
     drafted = speculation(where, facts, gained, None)
-    return [of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)]
+    return [of_client(where, tpot_s, drafted, batch, RequestLengths(prompt, output), ttft_s, prompts)]
 
 
 def _concurrency(config: Any) -> float | None:
@@ -155,4 +162,4 @@ def llmd(where: str, report: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     concurrency = optional(where, report, "scenario.load.standardized.concurrency")
     batch = needed(where, "batch", concurrency or facts.batch)
     drafted = speculation(where, facts, None, None)
-    return [of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)]
+    return [of_client(where, tpot_s, drafted, batch, RequestLengths(prompt, output), ttft_s, prompts)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import number, optional, positive, step
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 HOW = "decoding time over iterations"
 
@@ -29,19 +29,19 @@ def lm_studio(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Tim
     accepted = optional(where, answer, "stats.accepted_draft_tokens_count")
     drafted = optional(where, answer, "stats.total_draft_tokens_count")
     gained = tokens / iterations_of(where, tokens, accepted or 0.0) if drafted else None
-    length, gained = speculation(where, facts, gained, None)
+    speculated = speculation(where, facts, gained, None)
+    seconds = speculated.tokens_per_iteration / rate
     first_s = optional(where, answer, "stats.time_to_first_token") or None
-    lengths = (prompt, tokens)
-    return [
-        step(where, gained / rate, facts.batch or 1.0, lengths, (length, gained), how=HOW, ttft_s=first_s)
-    ]
+    lengths = RequestLengths(prompt, tokens)
+    return [step(where, seconds, facts.batch or 1.0, lengths, speculated, how=HOW, ttft_s=first_s)]
 
 
 def ollama(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """An answer of Ollama's API (``/api/generate``, ``/api/chat``); times are in nanoseconds."""
     tokens = positive(where, answer, "eval_count")
-    seconds = positive(where, answer, "eval_duration") / 1e9 / tokens
+    token_s = positive(where, answer, "eval_duration") / 1e9 / tokens
     prompt = needed(where, "input", optional(where, answer, "prompt_eval_count") or facts.input)
-    length, gained = speculation(where, facts, None, None)
-    lengths = (prompt, tokens)
-    return [step(where, seconds * gained, facts.batch or 1.0, lengths, (length, gained), how=HOW)]
+    speculated = speculation(where, facts, None, None)
+    seconds = token_s * speculated.tokens_per_iteration
+    lengths = RequestLengths(prompt, tokens)
+    return [step(where, seconds, facts.batch or 1.0, lengths, speculated, how=HOW)]

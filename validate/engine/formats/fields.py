@@ -6,7 +6,7 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.text import is_count
-from perfmodel.validate.engine.timing import Timing
+from perfmodel.validate.engine.timing import NOT_SPECULATED, RequestLengths, SpeculatedTokens, Timing
 
 SHORT_GAP = 0.3
 """Fraction of the median below which a gap belongs to a chunk that was read late."""
@@ -114,24 +114,20 @@ def step(
     where: str,
     seconds: float,
     batch: float,
-    lengths: tuple[float, float],
-    drafted: tuple[int, float] = (0, 1.0),
+    lengths: RequestLengths,
+    drafted: SpeculatedTokens = NOT_SPECULATED,
     **more: Any,
 ) -> Timing:
-    """A step of sequences in the middle of their answers. lengths: of a prompt and of its answer.
-
-    drafted: draft length and tokens per iteration (`timing.speculation`).
-    """
-    (gamma, gained), (prompt, output) = drafted, lengths
+    """A step of sequences in the middle of their answers."""
     return Timing.checked(
         where=where,
         seconds=seconds,
         batch=batch,
-        context=prompt + output / 2,
-        gamma=gamma,
-        tokens_per_iteration=gained,
-        prompt=prompt,
-        output=output,
+        context=lengths.prompt + lengths.answer / 2,
+        gamma=drafted.gamma,
+        tokens_per_iteration=drafted.tokens_per_iteration,
+        prompt=lengths.prompt,
+        output=lengths.answer,
         **more,
     )
 
@@ -163,9 +159,9 @@ def interference(
 def of_client(
     where: str,
     tpot_s: float,
-    drafted: tuple[int, float],
+    drafted: SpeculatedTokens,
     batch: float,
-    lengths: tuple[float, float],
+    lengths: RequestLengths,
     ttft_s: float | None,
     prompts: float,
 ) -> Timing:
@@ -174,9 +170,9 @@ def of_client(
 
     prompts: requests of the whole run. The rest is as in `step`.
     """
-    gamma, gained = drafted
-    share = interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, lengths[1], gained)
-    how = "Omega x median TPOT" if gamma else "median TPOT"
+    gained = drafted.tokens_per_iteration
+    share = interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, lengths.answer, gained)
+    how = "Omega x median TPOT" if drafted.gamma else "median TPOT"
     return step(where, gained * tpot_s, batch, lengths, drafted, ttft_s=ttft_s, how=how, prefill_share=share)
 
 

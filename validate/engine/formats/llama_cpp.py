@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import number, numbers, optional, positive, step
-from perfmodel.validate.engine.timing import GivenFacts, Timing, drafted_length, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, drafted_length, speculation
 
 
 def bench(where: str, row: dict[str, Any], facts: GivenFacts) -> list[Timing]:
@@ -31,9 +31,9 @@ def bench(where: str, row: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     if not tokens:
         return []
     samples = tuple(ns / 1e9 / tokens for ns in numbers(where, row, "samples_ns"))
-    return [
-        step(where, seconds / tokens, batch, (prompt, tokens), how="mean time of a token", samples=samples)
-    ]
+    lengths = RequestLengths(prompt, tokens)
+    how = "mean time of a token"
+    return [step(where, seconds / tokens, batch, lengths, how=how, samples=samples)]
 
 
 def server(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
@@ -58,7 +58,7 @@ def server(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing
         drafted = speculation(where, replace(facts, gamma=length), gained, None)
     else:
         drafted = speculation(where, facts, None, None)
-    timing = step(
-        where, seconds, facts.batch or 1.0, (prompt, tokens), drafted, how="decoding time over iterations"
-    )
+    lengths = RequestLengths(prompt, tokens)
+    how = "decoding time over iterations"
+    timing = step(where, seconds, facts.batch or 1.0, lengths, drafted, how=how)
     return [timing.replace(output=tokens + 1)]

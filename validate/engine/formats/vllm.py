@@ -18,7 +18,7 @@ from perfmodel.validate.engine.formats.fields import (
     unfailed,
     value_at,
 )
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 ONE_CHUNK = 0.05
 """Relative difference between the tokens of a chunk and those of an iteration up to which each chunk is one
@@ -36,9 +36,9 @@ def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     counters = acceptance.of_bench(where, run) if acceptance.BENCH in run else None
     if counters:
         counters.check(where)
-        length, gained = speculation(where, facts, counters.tokens_per_iteration, len(counters.accepted))
+        drafted = speculation(where, facts, counters.tokens_per_iteration, len(counters.accepted))
     else:
-        length, gained = speculation(where, facts, None, None)
+        drafted = speculation(where, facts, None, None)
     unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
     prompt = _mean_length(where, run, "input_lens", "total_input_tokens")
@@ -52,16 +52,16 @@ def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
         check_in_flight(where, run, batch, completed, output)
     else:
         batch = needed(where, "batch", _in_flight(where, run) or _decoding(where, run))
-    step = of_client(where, tpot_s, (length, gained), batch, (prompt, output), ttft_s, completed)
+    step = of_client(where, tpot_s, drafted, batch, RequestLengths(prompt, output), ttft_s, completed)
     gaps_s = _gaps_between_chunks(where, run)
     if not gaps_s:
         return [step]
     chunk_tokens = (sum(numbers(where, run, "output_lens")) - completed) / len(gaps_s)
-    if abs(chunk_tokens / gained - 1) > ONE_CHUNK or bunched(gaps_s):
+    if abs(chunk_tokens / drafted.tokens_per_iteration - 1) > ONE_CHUNK or bunched(gaps_s):
         return [step]
     by_chunk = {
         "seconds": statistics.median(gaps_s),
-        "tokens_per_iteration": min(max(chunk_tokens, 1.0), length + 1.0),
+        "tokens_per_iteration": min(max(chunk_tokens, 1.0), drafted.gamma + 1.0),
         "how": "median time between chunks, one an iteration",
         "prefill_share": 0.0,
         "samples": thinned(gaps_s),

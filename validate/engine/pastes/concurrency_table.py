@@ -47,8 +47,9 @@ class ConcurrencyTable(TextForm):
         for at_once, rate in points:
             drafted = speculation(where, facts, None, None)
             tokens_per_s = rate if of_each else rate / at_once
+            iteration_s = drafted.tokens_per_iteration / tokens_per_s
             how = "decoding time over iterations"
-            steps.append(step(where, drafted[1] / tokens_per_s, at_once, lengths, drafted, how=how))
+            steps.append(step(where, iteration_s, at_once, lengths, drafted, how=how))
         return steps
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import of_client
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _EDGE = re.compile("[┃│|]")
 _TITLE = re.compile(r"(?:GenAI-Perf|AIPerf) \| LLM Metrics", re.I)
@@ -34,7 +34,7 @@ class GenAIPerf(TextForm):
         ttft_ms = _value(where, metrics, "time to first token")
         prompt = _value(where, metrics, "input sequence length") or facts.input
         output = _value(where, metrics, "output sequence length") or facts.output
-        lengths = (needed(where, "input", prompt), needed(where, "output", output))
+        lengths = RequestLengths(needed(where, "input", prompt), needed(where, "output", output))
         batch = needed(where, "batch", facts.batch or _in_flight(where, metrics))
         prompts = _value(where, metrics, "request count") or batch
         drafted = speculation(where, facts, None, None)

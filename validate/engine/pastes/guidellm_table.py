@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import of_client
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _COLUMNS = {
     "tpot": ("ITL (ms) median", "ITL ms Mdn"),
@@ -73,7 +73,7 @@ def _step(where: str, name: str, row: Mapping[str, str], facts: GivenFacts) -> T
     ttft_s = None if ttft_ms is None else ttft_ms / 1e3
     prompts = figure("prompts") or batch
     drafted = speculation(where, facts, None, None)
-    return of_client(where, tpot_ms / 1e3, drafted, batch, (prompt, output), ttft_s, prompts)
+    return of_client(where, tpot_ms / 1e3, drafted, batch, RequestLengths(prompt, output), ttft_s, prompts)
 
 
 def _rows(text: str) -> Iterator[tuple[str, dict[str, str]]]:

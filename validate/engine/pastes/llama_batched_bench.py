@@ -2,7 +2,7 @@
 
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number, rows
-from perfmodel.validate.engine.timing import GivenFacts, Timing
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing
 
 COLUMNS = ("PP", "TG", "B", "N_KV", "T_PP s", "T_TG s")
 
@@ -23,7 +23,7 @@ class LlamaBatchedBench(TextForm):
         for prompt, output, batch, _, seconds in _numbers(where, text):
             if output:
                 how = "mean time of a token"
-                steps.append(step(where, seconds / output, batch, (prompt, output), how=how))
+                steps.append(step(where, seconds / output, batch, RequestLengths(prompt, output), how=how))
         return steps
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:

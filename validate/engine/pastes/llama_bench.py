@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number, rows
-from perfmodel.validate.engine.timing import GivenFacts, Timing
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing
 
 COLUMNS = ("test", "t/s")
 _TEST = re.compile(r"^(?P<kind>pp|tg)\s*(?P<tokens>\d+)(?:\s*@\s*d(?P<depth>\d+))?$")
@@ -28,7 +28,7 @@ class LlamaBench(TextForm):
         """See `TextForm.read`."""
         steps = []
         for test, rate in _tests(where, text, "tg"):
-            lengths = (float(test["depth"] or 0), float(test["tokens"]))
+            lengths = RequestLengths(float(test["depth"] or 0), float(test["tokens"]))
             steps.append(step(where, 1.0 / rate, 1.0, lengths, how="mean time of a token"))
         return steps
 

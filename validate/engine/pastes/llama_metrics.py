@@ -31,5 +31,5 @@ class LlamaMetrics(TextForm):
         batch = needed(where, "batch", facts.batch or slots)
         lengths = stated_lengths(where, facts)
         drafted = speculation(where, facts, None, None)
-        mean_s = seconds / tokens * drafted[1]
+        mean_s = seconds / tokens * drafted.tokens_per_iteration
         return [step(where, mean_s, batch, lengths, drafted, how="mean time of a token")]

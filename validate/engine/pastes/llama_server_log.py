@@ -15,7 +15,15 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
 from perfmodel.validate.engine.text import floats, is_count, is_json
-from perfmodel.validate.engine.timing import GivenFacts, Timing, drafted_length, needed, speculation
+from perfmodel.validate.engine.timing import (
+    NOT_SPECULATED,
+    GivenFacts,
+    RequestLengths,
+    Timing,
+    drafted_length,
+    needed,
+    speculation,
+)
 
 _LINE = re.compile(
     r"(?P<prompt>prompt )?eval time\s*=\s*(?P<ms>[\d.]+) ms\s*/\s*(?P<tokens>\d+) (?P<unit>tokens|runs)"
@@ -185,8 +193,8 @@ def _step(where: str, answer: LoggedAnswer, facts: GivenFacts) -> Timing | None:
     if tokens < 1:
         return None
     prompt = facts.input if answer.prompt is None else answer.prompt.tokens
-    lengths = (needed(where, "input", prompt), tokens)
-    speculated = (0, 1.0)
+    lengths = RequestLengths(needed(where, "input", prompt), tokens)
+    speculated = NOT_SPECULATED
     iterations = tokens
     accepted, drafted = answer.drafts or DraftedTokens(0.0, 0.0)
     if drafted:

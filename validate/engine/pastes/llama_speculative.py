@@ -6,7 +6,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
 from perfmodel.validate.engine.pastes.llama_server_log import drafted_length
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _DECODED = re.compile(r"decoded\s+(?P<tokens>\d+) tokens in\s+(?P<seconds>[\d.]+) seconds")
 _ENCODED = re.compile(r"encoded\s+(\d+) tokens in")
@@ -41,7 +41,7 @@ class LlamaSpeculative(TextForm):
         length = facts.gamma or drafted_length(drafted / iterations)
         speculated = speculation(where, facts, min(tokens / iterations, length + 1.0), length)
         seconds = number(where, "seconds", decoded["seconds"]) / iterations
-        lengths = (needed(where, "input", prompt), tokens)
+        lengths = RequestLengths(needed(where, "input", prompt), tokens)
         return [step(where, seconds, 1.0, lengths, speculated, how="decoding time over iterations")]
 
 

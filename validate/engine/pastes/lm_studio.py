@@ -11,7 +11,15 @@ from perfmodel.validate.engine.formats.desktop import iterations_of
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
 from perfmodel.validate.engine.text import is_json
-from perfmodel.validate.engine.timing import GivenFacts, Timing, drafted_length, needed, speculation
+from perfmodel.validate.engine.timing import (
+    GivenFacts,
+    RequestLengths,
+    SpeculatedTokens,
+    Timing,
+    drafted_length,
+    needed,
+    speculation,
+)
 
 _SHOWN = re.compile(
     r"(?P<rate>[\d.]+)\s*tok/s(?:ec)?\W+(?P<tokens>\d+)\s*tokens\W+"
@@ -56,18 +64,18 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
     if drafted:
         iterations = iterations_of(where, tokens, accepted)
         gamma = facts.gamma or drafted_length(drafted / iterations)
-        gained = min(tokens / iterations, gamma + 1.0)
+        speculated = SpeculatedTokens(gamma, min(tokens / iterations, gamma + 1.0))
     else:
-        gamma, gained = speculation(where, facts, None, None)
-    lengths = (needed(where, "input", prompt), tokens)
+        speculated = speculation(where, facts, None, None)
+    lengths = RequestLengths(needed(where, "input", prompt), tokens)
     first_s = number(where, "time to first token", answer["first"] or "0") or None
     batch = facts.batch or 1.0
     return step(
         where,
-        gained / rate,
+        speculated.tokens_per_iteration / rate,
         batch,
         lengths,
-        (gamma, gained),
+        speculated,
         how="decoding time over iterations",
         ttft_s=first_s,
     )

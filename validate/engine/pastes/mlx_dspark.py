@@ -9,7 +9,7 @@ import re
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _ANSWER = re.compile(
     r"(?P<tokens>\d+) tokens · [\d.]+s · [\d.]+ tok/s end-to-end · (?P<rate>[\d.]+) tok/s decode"
@@ -39,5 +39,6 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
     counted = answer["accepted"]
     accepted = None if counted is None else number(where, "accept", counted)
     drafted = speculation(where, facts, accepted, None)
-    lengths = (needed(where, "input", facts.input), tokens)
-    return step(where, drafted[1] / rate, 1.0, lengths, drafted, how="decoding time over iterations")
+    lengths = RequestLengths(needed(where, "input", facts.input), tokens)
+    iteration_s = drafted.tokens_per_iteration / rate
+    return step(where, iteration_s, 1.0, lengths, drafted, how="decoding time over iterations")

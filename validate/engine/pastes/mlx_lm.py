@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _ANSWER = re.compile(
     r"(?:^Prompt: (?P<prompt>[\d.]+) tokens?, (?P<read>[\d.]+) tokens-per-sec\s+)?"
@@ -63,8 +63,7 @@ def _step(where: str, run: re.Match[str], facts: GivenFacts) -> Timing:
     stated = run.groupdict().get("batch")
     batch = facts.batch or float(stated or 1)
     prompt = facts.input if run["prompt"] is None else number(where, "prompt", run["prompt"])
-    gamma, gained = speculation(where, facts, None, None)
-    lengths = (needed(where, "input", prompt), tokens)
-    return step(
-        where, batch * gained / rate, batch, lengths, (gamma, gained), how="decoding time over iterations"
-    )
+    speculated = speculation(where, facts, None, None)
+    seconds = batch * speculated.tokens_per_iteration / rate
+    lengths = RequestLengths(needed(where, "input", prompt), tokens)
+    return step(where, seconds, batch, lengths, speculated, how="decoding time over iterations")

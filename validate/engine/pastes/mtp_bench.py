@@ -9,7 +9,14 @@ from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
 from perfmodel.validate.engine.pastes.llama_server_log import drafted_length
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import (
+    NOT_SPECULATED,
+    GivenFacts,
+    RequestLengths,
+    Timing,
+    needed,
+    speculation,
+)
 
 _LINE = re.compile(
     r"^\s*(?P<task>\S+)\s+pred=\s*(?P<tokens>\d+)\s+draft=\s*(?P<drafted>\d+)\s+acc=\s*(?P<accepted>\d+)\s+"
@@ -42,10 +49,10 @@ def _answer(where: str, line: re.Match[str], prompt: float, facts: GivenFacts) -
     iterations = tokens - accepted
     if iterations < 1 or accepted > drafted or not rate:
         raise refuse(where, "acc", "at most draft, and below pred, with tok/s above 0", accepted)
-    speculated = (0, 1.0)
+    speculated = NOT_SPECULATED
     if drafted:
         length = facts.gamma or drafted_length(drafted / iterations)
         speculated = speculation(where, facts, tokens / iterations, length)
     seconds = tokens / rate / iterations
     how = "decoding time over iterations"
-    return step(where, seconds, facts.batch or 1.0, (prompt, tokens), speculated, how=how)
+    return step(where, seconds, facts.batch or 1.0, RequestLengths(prompt, tokens), speculated, how=how)

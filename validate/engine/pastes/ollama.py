@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _LINE = re.compile(
     r"^(?P<prompt>prompt )?eval (?P<what>count|duration|rate):\s+(?P<value>[\d.]+\S*)", re.M | re.I
@@ -67,10 +67,12 @@ def _seconds(where: str, name: str, text: str) -> float:
 def _step(where: str, answer: Answer, facts: GivenFacts) -> Timing:
     tokens = answer.get("count", 0.0)
     token_s = _token_s(where, answer)
-    gamma, gained = speculation(where, facts, None, None)
-    lengths = (needed(where, "input", answer.get("prompt count", facts.input)), tokens or facts.output or 1.0)
+    speculated = speculation(where, facts, None, None)
+    seconds = token_s * speculated.tokens_per_iteration
+    prompt = needed(where, "input", answer.get("prompt count", facts.input))
+    lengths = RequestLengths(prompt, tokens or facts.output or 1.0)
     how = "decoding time over iterations"
-    return step(where, token_s * gained, facts.batch or 1.0, lengths, (gamma, gained), how=how)
+    return step(where, seconds, facts.batch or 1.0, lengths, speculated, how=how)
 
 
 def _token_s(where: str, answer: Answer) -> float:

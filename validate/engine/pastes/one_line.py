@@ -7,7 +7,7 @@ import re
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _KOBOLD = re.compile(
     r"CtxLimit:\s*(?P<context>\d+)/\d+, Amt:\s*(?P<tokens>\d+)/\d+,.*?"
@@ -61,7 +61,7 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
     if not figures["rate"]:
         raise refuse(where, "tokens per second", "above 0", words["rate"])
     drafted = speculation(where, facts, None, None)
-    seconds = drafted[1] / figures["rate"]
-    lengths = (needed(where, "input", prompt), tokens)
+    seconds = drafted.tokens_per_iteration / figures["rate"]
+    lengths = RequestLengths(needed(where, "input", prompt), tokens)
     how = "decoding time over iterations"
     return step(where, seconds, facts.batch or 1.0, lengths, drafted, how=how)

@@ -30,5 +30,5 @@ class ServingPart(TextForm):
         accepted = 1.0 + sum(rates) if rates else run.get("accepted")
         drafted = speculation(where, facts, accepted, len(rates) or None)
         batch = needed(where, "batch", facts.batch)
-        seconds = drafted[1] * tpot_ms / 1e3
+        seconds = drafted.tokens_per_iteration * tpot_ms / 1e3
         return [step(where, seconds, batch, stated_lengths(where, facts), drafted, how="Omega x TPOT")]

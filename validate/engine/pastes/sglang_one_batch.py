@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed
 
 _SPEED = r"latency:\s*(?P<{0}s>[\d.]+) s, (?:median )?throughput:\s*(?P<{0}rate>[\d.]+) token/s"
 _RUN = re.compile(rf"(?:Prefill\. {_SPEED.format('prompt_')}.*?)?Decode\.\s+median {_SPEED.format('')}", re.S)
@@ -42,7 +42,7 @@ class SglangOneBatch(TextForm):
         steps = []
         for run in _runs(where, text):
             prompt = needed(where, "input", run.prompt_tokens or facts.input)
-            lengths = (prompt, facts.output or 1.0)
+            lengths = RequestLengths(prompt, facts.output or 1.0)
             steps.append(step(where, run.seconds, float(run.batch), lengths, how="median time of a step"))
         return steps
 

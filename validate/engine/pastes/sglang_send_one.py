@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number, rows
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _LINE = re.compile(r"acc_length=(?P<accepted>[\d.]+) *,? *speed=(?P<rate>[\d.]+) token/s")
 _COLUMNS = {"Tokens": "tokens", "Acc Length": "accepted", "Speed (token/s)": "rate"}
@@ -44,5 +44,6 @@ def _step(where: str, words: Mapping[str, str], facts: GivenFacts) -> Timing:
     if not printed["rate"]:
         raise refuse(where, "speed", "above 0", words["rate"])
     drafted = speculation(where, facts, printed["accepted"], None)
-    lengths = (needed(where, "input", facts.input), printed.get("tokens", facts.output or 1.0))
-    return step(where, drafted[1] / printed["rate"], 1.0, lengths, drafted, how="answer time over iterations")
+    lengths = RequestLengths(needed(where, "input", facts.input), printed.get("tokens", facts.output or 1.0))
+    iteration_s = drafted.tokens_per_iteration / printed["rate"]
+    return step(where, iteration_s, 1.0, lengths, drafted, how="answer time over iterations")

@@ -5,7 +5,7 @@ import re
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.formats.fields import of_client
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _TITLE = re.compile(r"Average time-per-output-token \[TPOT\]|Total Output Throughput \(tokens/sec\)")
 FIGURES = {
@@ -40,7 +40,7 @@ class TrtllmBench(TextForm):
         if requests is None:
             raise InputError(f"{where}: Number of requests: must stand in the report: paste all of it")
         ttft_ms = figures["ttft_ms"]
-        lengths = (
+        lengths = RequestLengths(
             needed(where, "input", facts.input or figures["prompt"]),
             needed(where, "output", facts.output or figures["output"]),
         )

@@ -32,4 +32,5 @@ class TrtllmMetrics(TextForm):
         batch = needed(where, "batch", facts.batch)
         lengths = stated_lengths(where, facts)
         drafted = speculation(where, facts, None, None)
-        return [step(where, seconds / tokens * drafted[1], batch, lengths, drafted, how="mean TPOT")]
+        iteration_s = seconds / tokens * drafted.tokens_per_iteration
+        return [step(where, iteration_s, batch, lengths, drafted, how="mean TPOT")]

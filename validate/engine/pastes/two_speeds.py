@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation, stated_lengths
+from perfmodel.validate.engine.timing import (
+    NOT_SPECULATED,
+    GivenFacts,
+    SpeculatedTokens,
+    Timing,
+    needed,
+    speculation,
+    stated_lengths,
+)
 
 LONGEST = 1000
 """Characters of a text that people write."""
@@ -53,15 +61,16 @@ class TwoSpeeds(TextForm):
             rate = number(where, "tokens per second", word)
             if not rate:
                 raise refuse(where, "tokens per second", "above 0", word)
-            drafted = _drafted(where, facts) if drafts else (0, 1.0)
+            drafted = _drafted(where, facts) if drafts else NOT_SPECULATED
             batch = facts.batch or 1.0
+            iteration_s = batch * drafted.tokens_per_iteration / rate
             how = "decoding time over iterations"
-            steps.append(step(where, batch * drafted[1] / rate, batch, lengths, drafted, how=how))
+            steps.append(step(where, iteration_s, batch, lengths, drafted, how=how))
         return steps
 
 
-def _drafted(where: str, facts: GivenFacts) -> tuple[int, float]:
-    """Draft length and tokens per iteration of a speed that a draft made."""
+def _drafted(where: str, facts: GivenFacts) -> SpeculatedTokens:
+    """What was speculated behind a speed that a draft made."""
     needed(where, "gamma", facts.gamma)
     return speculation(where, facts, None, None)
 
