@@ -175,7 +175,7 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
         in text
     )
     assert "tokens/s, T_T 40.00 ms" in text
-    generated.table(plain, [one], "h200-sxm-141gb", [(1234.56, 1.75)])
+    generated.table(plain, [one], "h200-sxm-141gb", [generated.PredictedRun(1234.56, 1.75)])
     text = capsys.readouterr().out
     assert "tokens/s (predicted for h200-sxm-141gb: 1234.6), T_T " in text
     assert row(text, "full")[4] == "1.75"

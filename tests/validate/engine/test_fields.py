@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
 from perfmodel.validate.engine.text import floats, is_count
-from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
+from perfmodel.validate.engine.timing import NOT_SPECULATED, GivenFacts, RequestLengths, Timing, speculation
 from tests.refusals import refused
 
 
@@ -66,7 +66,7 @@ def test_figures_at_their_limits() -> None:
     assert bunched(twice), "2 % of the median are no gap, 2.9 % of the mean are one"
     assert interference(2, 3, 0.0, 0.01, 0.0, 1.0) == 0.0
     assert interference(0.5, 3, 0.1, 0.01, 9, 1.0) == 0.0
-    alone = of_client("x", 0.01, (0, 1.0), 2.0, (8, 8), None, 9.0)
+    alone = of_client("x", 0.01, NOT_SPECULATED, 2.0, RequestLengths(8, 8), None, 9.0)
     assert alone.prefill_share == 0.0
     place: dict[str, Any] = {"where": "x", "seconds": 0.5, "batch": 2.0, "context": 10.0}
     assert Timing(**place, gamma=0, samples=(0.0, 1e5)).name == "B=2 S=10 baseline"
