@@ -49,17 +49,18 @@ CATALOGUES = (
         "This page lists the bundled models. Parameters are computed from the shape; `active` counts "
         "those that one token uses, without the input embedding. KV bytes are those of one token in "
         "bf16, over all layers on one device. `weights` is the format of the checkpoint. The Hugging "
-        "Face id of a model works too, also of a tuned or quantised one: `Qwen/Qwen2.5-7B-Instruct`, "
-        "`nvidia/Llama-3.3-70B-Instruct-FP8`. `--model ./config.json` reads a local file of one "
-        f"of these `model_type`s: {', '.join(supported())}.",
+        "Face id of a model works too, and so does that of a tuned or quantised one, such as "
+        "`Qwen/Qwen2.5-7B-Instruct` or `nvidia/Llama-3.3-70B-Instruct-FP8`. `--model ./config.json` reads a "
+        "local file if its `model_type` is in this list:\n\n"
+        f"{', '.join(supported())}.",
         models.CATALOGUE,
     ),
     (
         "kv",
         "KV methods",
         "A KV method decides which part of the cache a draft reads: `--draft-kv "
-        "METHOD[:BUDGET][,option=value...]`. Counts can end in `k` or `m`. The decoder of `perfmodel "
-        "validate` runs every method that is not marked `predicted only`.",
+        "METHOD[:BUDGET][,option=value...]`. Counts can end in `k` (1,024) or `m` (1,048,576). The decoder "
+        "of `perfmodel validate` runs every method that is not marked `predicted only`.",
         kv.CATALOGUE,
     ),
     (
@@ -111,8 +112,9 @@ RECORDS = """# Records of measurements
 `perfmodel validate measure`, `microbench` and `run` write one JSON file per run,
 `results/MACHINE/UTC-COMMIT-PLAN.json`. The measurements in a file never change (in two files, keys were
 renamed to those of version 2). `results/withdrawn.yaml` lists the records that are no longer used, each with
-the reason. Times are raw samples in seconds. Readers compute the statistics: the figures of a point are
-medians. Names contain the units. An optional field may be missing, and readers ignore unknown fields.
+the reason. Times are raw samples in seconds. Programs that read the files compute the statistics: each value
+of a point is a median. Names contain the units. An optional field may be missing, and readers ignore unknown
+fields.
 
 The newest version is {version}.
 """

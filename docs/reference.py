@@ -26,10 +26,10 @@ HEAD = f"""{NOTE}
 # Command line
 
 This page lists the verbs of `perfmodel` and their flags. The exit status is 0 for success, 1 if a check
-failed or a search found or decided nothing (`advise`, `schedule`), 2 if the input was wrong, and 130 after an
-interruption. For a wrong input, one line on stderr names the argument or file, the allowed values and the
-given one. `--help` lists the main flags of a verb, `--help-all` all flags. In a count, `32k` is 32768 and
-`1m` is 1048576. Lists take commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
+failed or a search found nothing or could not decide (`advise`, `schedule`), 2 if the input was wrong, and
+130 after an interruption. For a wrong input, one line on stderr names the argument or file, the allowed
+values and the given one. `--help` lists the main flags of a verb, `--help-all` all flags. In a count, `32k`
+is 32768 and `1m` is 1048576. Lists take commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
 `eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or `zsh_source`, `fish_source`) makes the tab key
 complete verbs, flags, and the names of models, devices, engines and KV methods.
 

@@ -18,8 +18,8 @@ HEADINGS = {
     "Ask": {
         "whatif": "Does speculation pay for this model, device, batch and context, and why?",
         "sweep": "Answer a whole grid and write it to a CSV or Parquet file.",
-        "ops": "Every operation of one pass: FLOPs, bytes, time and limit.",
-        "inflection": "Three context lengths: memory-bound, break-even and inflection.",
+        "ops": "List every operation of one pass: FLOPs, bytes, time and limit.",
+        "inflection": "Find three context lengths: memory-bound, break-even and inflection.",
     },
     "Decide": {
         "advise": "The best draft, KV method, draft length, batch and TP degree, or the baseline.",

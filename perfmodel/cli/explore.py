@@ -22,7 +22,7 @@ Output = Annotated[
 @command(example=f"{LLAMA} --output map.html")
 @takes(Exploration)
 def app(question: Exploration, output: Output = Path("explore.html")) -> None:
-    """Write a page for a browser with the speedup over batch and context, and the time of every pass by term.
+    """Write a web page that shows the speedup over batch and context, and the time of every pass by term.
 
     One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. It needs no server and
     no network. It has sliders for acceptance and draft length. --batch and --context take lists and ranges,

@@ -20,12 +20,12 @@ Port = Annotated[
 @command(example="--model qwen3-32b --hardware h100 --tp 2 --draft eagle3 --gamma 3")
 @takes(PredictorQuery)
 def app(question: PredictorQuery, host: Host = "127.0.0.1", port: Port = 8010) -> None:
-    """Answer the time of batches over HTTP, for simulators and planners in other languages.
+    """Serve predicted times of batches over HTTP, for simulators and planners in other languages.
 
     POST /forward takes {"new_tokens": [...], "past_tokens": [...], "gamma": N}, one entry per request, and
-    returns the seconds of that pass. GET / returns the question and the KV tokens that fit. The question is
-    resolved once, at the start. The server answers requests from this machine only, unless --host names
-    another address.
+    returns the seconds of that pass. GET / returns the question and the KV tokens that fit. The flags set
+    the model, device and draft of all requests. The server answers requests from this machine
+    only, unless --host names another address.
     """
     made = server(predictor(question), host, port)
     click.echo(f"http://{host}:{made.server_port}/forward", err=True)

@@ -5,8 +5,8 @@ from perfmodel.operations import Floats
 
 
 class H2O(KVMethod):
-    """Keeps the tokens with the largest accumulated attention and the latest ones; evicts the weakest in each
-    step.
+    """Keeps the latest tokens and those with the largest accumulated attention. Each step evicts the weakest
+    token.
 
     Each step reads and writes one running score per kept token and KV head.
     """

@@ -5,7 +5,8 @@ from perfmodel.operations import Floats
 
 
 class PQCache(KVMethod):
-    """Scores `subvectors` codes of `bits` bits per key in every step, then reads the best tokens.
+    """Stores each key as `subvectors` codes of `bits` bits. Each step scores all codes and reads the best
+    tokens.
 
     `iterations` of k-means cluster the keys after the prompt. All options are required, because none has one
     published default: codes are chosen by benchmark, k-means by the time that prefill leaves. Reads of

@@ -8,8 +8,8 @@ SCALE_BYTES = 4.0
 
 
 class Quantized(KVMethod):
-    """Reads every cached token from a copy with `bits` bits per value, and a scale and a zero point for each
-    `group`.
+    """Reads every cached token from a copy with `bits` bits per value. Each `group` of values has a scale and
+    a zero point.
 
     The default group is one head's key or value. `shared`: the target reads the same codes (plus more bits),
     so only the scales need additional memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).

@@ -5,8 +5,8 @@ from perfmodel.operations import Floats
 
 
 class Quest(KVMethod):
-    """Bounds the score of every page by its channel-wise smallest and largest key, and reads the best pages
-    in each step.
+    """Stores the smallest and the largest key of each page, by channel. Each step estimates the scores of the
+    pages from them and reads the best pages.
 
     Default of 16 tokens per page: Tang et al. 2024.
     """

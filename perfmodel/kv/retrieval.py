@@ -5,7 +5,7 @@ from perfmodel.operations import Floats
 
 
 class Retrieval(KVMethod):
-    """Copies the chunks whose mean key scores highest into the draft's cache, every `every` iterations.
+    """Every `every` iterations, copies the chunks whose mean keys score highest into the draft's cache.
 
     `keep_means`: chunk means are stored; otherwise every rebuild reads all keys for them. Default of 8 tokens
     per chunk: TriForce's released code. `every` has no published default and is required.

@@ -7,7 +7,7 @@ from perfmodel.operations import Floats
 
 
 class SnapKV(KVMethod):
-    """Copies the observation `window` and the tokens with the highest scores once, after the prompt.
+    """Once, after the prompt, copies the last `window` tokens and those to which they attend most.
 
     `generated` tokens since then were appended to the copy and are read too. The scores are pooled over
     `kernel` neighbours before the choice. Defaults window 32 and kernel 7: Li et al. 2024, LongBench

@@ -18,7 +18,7 @@ PlanName = Annotated[str, Argument("A plan of validate/plans, or a file.", "PLAN
 Machine = Annotated[
     str,
     Argument(
-        "Label of this machine, such as h200-1: the folder under results/. Never a host name.",
+        "Label of this machine, such as h200-1: its folder under results/. Do not use a host name.",
         "LABEL",
         group="Run",
     ),
@@ -64,7 +64,7 @@ Sets = Annotated[
     Argument(
         "Published set, own record or machine; may be repeated.",
         "NAME",
-        default="all sets in the gate",
+        default="all sets that CI checks",
         flag="--set",
     ),
 ]
@@ -97,7 +97,7 @@ class DecodingQuestion(Question):
         Path | None,
         Argument('JSON lines, one sequence each: {"text": ...} or a list of tokens; or .txt.', "FILE"),
     ] = None
-    chat: Annotated[bool, Argument("Apply the chat template: the texts are messages of a user.")] = False
+    chat: Annotated[bool, Argument("Apply the chat template: each text is a message of a user.")] = False
     top_p: Annotated[
         float, Argument("Sample from the smallest set of tokens with this probability.", "P", limits=TOP_P)
     ] = 1.0
@@ -126,5 +126,10 @@ class DecodingQuestion(Question):
     threads: Threads = None
     seed: Annotated[
         int,
-        Argument("Seed of sampling, scripts, and random or held-out prompts.", "N", read=whole, group="Run"),
+        Argument(
+            "Seed of sampling, scripted acceptance, and random or held-out prompts.",
+            "N",
+            read=whole,
+            group="Run",
+        ),
     ] = 0

@@ -124,8 +124,8 @@ class EngineQuestion(Question):
             group="Engine",
         ),
     ] = None
-    batches: Annotated[tuple[int, ...], Argument("Concurrencies.", arg.COUNTS)] = (1, 4, 16)
-    prompts: Annotated[tuple[int, ...], Argument("Prompt tokens.", arg.COUNTS)] = (512, 4096)
+    batches: Annotated[tuple[int, ...], Argument("Numbers of requests at a time.", arg.COUNTS)] = (1, 4, 16)
+    prompts: Annotated[tuple[int, ...], Argument("Prompt lengths, in tokens.", arg.COUNTS)] = (512, 4096)
     new_tokens: Annotated[int, Argument("Tokens of each output.", arg.TOKENS, group="Acceptance")] = 256
     draft_path: Annotated[
         str | None,

@@ -15,7 +15,7 @@ from perfmodel.validate.records import RESULTS, Plan, load_plan, plan_names, qui
 
 
 def plans() -> None:
-    """List the plans that ship."""
+    """List the bundled plans."""
     shipped = [load_plan(name) for name in plan_names()]
     rows = [[plan.name, str(len(plan.points())), plan.title] for plan in shipped]
     table(("plan", "points", Column("what", left=True)), rows)

@@ -144,7 +144,9 @@ class KernelRow(_Part):
     kind: Annotated[str, Meta(description="kind of kernel")]
     at: Annotated[dict[str, Any], Meta(description="sizes of the kernel")]
     calls: Annotated[int | None, Meta(description="calls that are timed together")] = None
-    captured: Annotated[bool | None, Meta(description="true if these calls were a CUDA graph")] = None
+    captured: Annotated[
+        bool | None, Meta(description="true if these calls were captured as a CUDA graph")
+    ] = None
     working_set_bytes: Annotated[
         float, Meta(ge=0, description="size of all buffers, which are used in turn")
     ] = 0.0
@@ -185,7 +187,7 @@ class RecordedPlan(Plan):
 
 
 class RecordedProtocol(_Part):
-    """The protocol of the measurement: that of the plan, and the time of the clock itself."""
+    """The protocol of the plan, and the time that reading the clock takes."""
 
     timer: Annotated[
         str,
@@ -215,7 +217,7 @@ class Device(_Part):
 
 
 class Environment(_Part):
-    """Everything that times depend on. It has no host name, user or path."""
+    """The device, system and libraries that the times depend on. It has no host name, user or path."""
 
     device: Device
     system: Annotated[str, Meta(description="operating system and architecture")]

@@ -123,7 +123,7 @@ class AdviseQuery(CommonOptions):
         group="Acceptance",
     )
     tree_rate: Parsed[dict[str, str], Mapping[str, str | Sequence[float]] | Sequence[str]] = argument(
-        "Measured acceptance by rank, such as 0.7,0.15,0.05, to search trees too; may be repeated.",
+        "Measured acceptance of the 1st, 2nd, ... child, 0.7,0.15,0.05: searches trees too; may be repeated.",
         "DRAFT[@KV]=RATES",
         read=read_tree_rates,
         repeated=True,
@@ -185,7 +185,7 @@ class AdviseQuery(CommonOptions):
         without=("request_rate", "clients", "batch"),
     )
     clients: MaybeWhole = argument(
-        "Clients of all pools together; each waits for its output.",
+        "Number of clients of all servers together; each waits for its output.",
         "N",
         "--max-concurrency",
         limits=(1, 2**20),

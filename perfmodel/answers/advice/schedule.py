@@ -149,7 +149,7 @@ class Schedule(Answer):
 
 @asks(ScheduleQuery)
 def schedule(question: ScheduleQuery) -> Schedule:
-    """How many tokens to draft for each batch size (and context), as tables for vLLM and SGLang.
+    """Find the number of tokens to draft for each batch size (and context); print it for vLLM and SGLang.
 
     A table is never predicted to be slower than the best single length. Length 0 turns speculation off.
     Raises InputError.

@@ -239,7 +239,7 @@ class TrafficArguments(CommonOptions):
         why="since its requests are drawn",
     )
     rollout: MaybeWhole = argument(
-        "Requests that all arrive at the start; output lengths are log-normal or those of --trace.",
+        "Predict N requests that all arrive at the start; output lengths are log-normal or those of --trace.",
         "N",
         limits=(1, 100_000),
         default=None,
@@ -248,7 +248,7 @@ class TrafficArguments(CommonOptions):
         why="since all its requests come at the start",
     )
     alpha_by_age: Parsed[tuple[tuple[float, float], ...] | None, Any] = argument(
-        "Acceptance by weight updates of the target since the draft was trained, such as 0:0.75,8:0.6.",
+        "Acceptance after a number of weight updates of the target, such as 0:0.75,8:0.6.",
         "AGE:ALPHA,...",
         read=parse_ages,
         default=None,

@@ -58,7 +58,7 @@ class CompareQuery(Options):
         why=OF_DRAFT,
     )
     hit: MaybeReal = argument(
-        "Measured probability that the draft of the next iteration, made during the verification, is usable.",
+        "Measured probability that a draft made during a verification can be used after it.",
         "P",
         limits=SHARE,
         shown="unknown: drafting and verification alternate",

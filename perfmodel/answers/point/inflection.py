@@ -73,7 +73,7 @@ class Inflection(Answer):
 
 @asks(InflectionQuery)
 def inflection(question: InflectionQuery) -> Inflection:
-    """Three context lengths: memory-bound, break-even and inflection.
+    """Find three context lengths: memory-bound, break-even and inflection.
 
     memory_bound_context: the context from which a step takes longer to load than to compute.
     break_even_context: the context from which speculation is faster than the baseline.

@@ -78,7 +78,7 @@ class Ops(Answer):
 
 @asks(OpsQuery)
 def ops(query: OpsQuery) -> Ops:
-    """Every operation of one pass on one device: FLOPs, bytes by kind, intensity, time and limit."""
+    """List every operation of one pass on one device, with its FLOPs, bytes, intensity, time and limit."""
     workload = Workload.of(query.batch, query.context)
     batch = float(workload.batch)
     context = float(workload.context)

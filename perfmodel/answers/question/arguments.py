@@ -61,7 +61,7 @@ Hardware = Annotated[
 Batch = Annotated[
     Whole,
     Argument(
-        "Batch size: sequences decoded together, in all ranks and nodes.",
+        "Batch size: number of sequences decoded together, over all ranks and nodes.",
         COUNTS,
         "--batch-size -b",
         many=counts,
@@ -118,7 +118,7 @@ EP = Annotated[
 DP = Annotated[
     Whole,
     Argument(
-        "Data-parallel attention: number of groups that each attend for their own sequences.",
+        "Data-parallel attention: number of groups of devices, each with its own sequences.",
         "N",
         "--data-parallel-size --dp-size --attn-dp-size",
         many=counts,
@@ -127,7 +127,7 @@ DP = Annotated[
 PrefixLen = Annotated[
     MaybeWhole,
     Argument(
-        "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
+        "Number of the prompt tokens that requests share and a prefix cache can hold.",
         TOKENS,
         default="no prefix cache",
         group="Prefix cache",
@@ -254,7 +254,7 @@ ModelPath = Annotated[
 PowerLimit = Annotated[
     MaybeReal,
     Argument(
-        "Power limit of each device, if its power was measured (docs/llama.md).",
+        "Power limit of each device; only for devices whose power was measured (docs/llama.md).",
         "WATTS",
         default="the limit of the device's measurements",
         group="Engine",
@@ -268,7 +268,7 @@ Price = Annotated[
 BatchRange = Annotated[
     Parsed[tuple[float, float], str | Sequence[float]],
     Argument(
-        "Range of batches over which the speedup does not fall from the inflection context on.",
+        "Batches that the search for the inflection context compares.",
         "LOW..HIGH",
         read=parse_span,
         default="32..256",

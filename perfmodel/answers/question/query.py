@@ -143,7 +143,7 @@ class CommonOptions(Question):
         group="Engine",
     )
     max_num_seqs: MaybeWhole = argument(
-        "Requests that run at once.",
+        "Largest number of requests that run at once.",
         "N",
         "--max-running-requests",
         limits=(1, 4096),
@@ -162,7 +162,7 @@ class CommonOptions(Question):
     max_model_len: MaybeWhole = argument(
         "The longest sequence that the server accepts.",
         arg.TOKENS,
-        shown="the model's positions",
+        shown="the model's own maximum",
         default=None,
         group="Engine",
     )
@@ -246,7 +246,7 @@ class Options(CommonOptions):
         arg.WHO_DRAFTS,
         "self|KIND|NAME|PATH",
         "--draft-model --speculative-algorithm",
-        shown="a published head that the engine runs; self with an acceptance or --draft-kv",
+        shown="a published head that the engine runs; self if an acceptance or --draft-kv is given",
         default=None,
         group="Draft",
     )

@@ -109,8 +109,9 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     """Does a second level of drafting (TriForce: a small model below the sparse self-draft) pay, and with
     which lengths?
 
-    The answer has the lengths with the largest speedup. alpha is the probability that the target accepts a
-    token of the middle. No run of two levels was measured with these engines. Raises InputError.
+    The answer has the lengths with the largest speedup. The middle is the target with a sparse cache; alpha
+    is the probability that the target with the full cache accepts a token of the middle. No run of two
+    levels was measured with these engines. Raises InputError.
     """
     query = question.query(draft="self", gamma=None)
     batch = query.batch

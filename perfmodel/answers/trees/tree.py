@@ -124,8 +124,8 @@ class TreeAnswer(Answer):
 
 @asks(TreeQuery)
 def tree(question: TreeQuery) -> TreeAnswer:
-    """The tree of drafted tokens with the largest speedup, by Sequoia's dynamic programme and the model's
-    costs.
+    """Find the tree of drafted tokens with the largest speedup, by Sequoia's dynamic programming and
+    predicted times.
 
     A tree of size 1 is the baseline. Raises InputError.
     """

@@ -40,7 +40,7 @@ class Adaptive(LengthPolicy):
     Fluctuations between two candidates, and the start of a server, are left out.
     """
 
-    help = "the number of draft steps that SGLang's adaptive speculation settles on"
+    help = "the length that SGLang's adaptive speculation chooses"
     noun = "the adaptive steps"
     source = "defaults of adaptive_spec_params.py in SGLang 0.5.23"
 

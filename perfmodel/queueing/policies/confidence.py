@@ -25,7 +25,7 @@ class Confidence(LengthPolicy):
     Assumed: a draft's confidence is the acceptance of its request, which varies by ``--acceptance-std``.
     """
 
-    help = "a budget for the drafted tokens that are most likely to be accepted"
+    help = "only the drafted tokens that are most likely to be accepted are verified"
     noun = "the confidence budget"
     source = "vllm#47808; dspark_sps.py of SGLang 0.5.23"
 
