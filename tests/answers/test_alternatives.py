@@ -29,9 +29,11 @@ def alternative(answer: Advice, words: str) -> Alternative:
     ],
 )
 def test_every_alternative_has_a_line(question: dict[str, object]) -> None:
+    """All but the hint that a draft may be measured, which is for any of them."""
     answer = advise(**question)
-    assert answer.alternatives
-    for each in answer.alternatives:
+    servers = [each for each in answer.alternatives if not each.text.startswith("No draft of ")]
+    assert servers
+    for each in servers:
         assert re.match(LINE, each.line), each.text
         assert each.servers >= 1
 
