@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.costs import forward
+from perfmodel.costs import PassShape, forward
 from perfmodel.costs.kinds.attention import AttentionOp
 from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.kinds.messages import AllReduceOp
@@ -119,7 +119,7 @@ def test_mla_intensity(query):
 def test_a_prompt_of_mla_has_heads_of_its_own():
     # DeepSeek-V3, 1,000 tokens: 500,500 pairs x 61 layers x 128 heads x (192 + 128) x 2 FLOPs, not 576 + 512
     device_shard = scenario(model="deepseek-v3").target_shard
-    attention = the(AttentionOp, forward(device_shard, 1.0, 1000.0, 0.0, Full()))
+    attention = the(AttentionOp, forward(device_shard, PassShape(1.0, 1000.0, 0.0), Full()))
     expected = 500_500 * 61 * 128 * 320 * 2
     assert attention.cost.flops == pytest.approx(expected, rel=1e-6)
 

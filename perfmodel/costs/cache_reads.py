@@ -8,6 +8,7 @@ from perfmodel.costs.kinds.attention import AttentionOp
 from perfmodel.costs.kinds.selection import IndexerOp, SelectionOp
 from perfmodel.costs.kinds.state import StateOp
 from perfmodel.costs.operation import Op
+from perfmodel.costs.pass_shape import PassShape
 from perfmodel.costs.shards import INDEX_KEY_BYTES, Attention, Shard, States
 from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
 from perfmodel.operations import Cost, Floats
@@ -50,57 +51,54 @@ def selection(
     return ops
 
 
-def attention(
-    shard: Shard,
-    a: Attention,
-    batch: Floats,
-    query: Floats,
-    context: Floats,
-    kv: KVMethod,
-    reuse: float,
-    longer: Floats,
-) -> Op:
+def attention(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod) -> Op:
     """Attention of one group of layers.
 
     In a model with an indexer, every query token attends to its own `topk` tokens, and the pass reads their
     union once. A draft's own KV method replaces the indexer.
-
-    batch: sequences of the pass. query: new tokens per sequence. context: cached tokens per sequence. reuse:
-    share of a choice that the next query token makes again. longer: tokens by which the longest context
-    exceeds the mean; it delays kernels whose cache grows with the context.
     """
-    cached = a.span(context)
+    query = shape.query
     topk = a.topk if kv.reads_all else None
-    attended = kv.attended_tokens(cached) if topk is None else np.minimum(cached, topk)
-    per_sequence = batch * a.layers
-    prompt = topk is None and np.ndim(context) == 0 and context == 0
-    pair_flops = a.prompt_flops_per_pair if prompt else a.flops_per_pair
-    each = pair_flops * per_sequence
-    if topk is None:
-        read = kv.read_bytes(shard.paged(cached), a.layout)
-    else:
-        read = _union(attended, cached, query, reuse) * a.layout.token_bytes
-    token_bytes = a.activation_bytes_per_token + a.layout.token_bytes / a.stride
-    cost = Cost(
-        flops=query * (each * attended) + each * _causal_pairs(query, _room(a, attended, kv, topk)),
-        kv_bytes=per_sequence * read,
-        activation_bytes=per_sequence * query * token_bytes,
-    )
     kv_heads = a.layout.num_kv_heads
     grows = topk is None and a.window is None and kv.budget is None
+    longer_bytes = shape.longer_tokens * a.layers * a.layout.token_bytes / kv_heads if grows else 0.0
     return AttentionOp(
         f"attention ({a.name})",
         a.layers if a.stride == 1 else 0,
-        cost,
+        _attention_cost(shard, a, shape, kv, topk),
         shard.precision.attention_compute,
         query if topk is None else 1.0,
-        work_items=batch * kv_heads,
-        padded_items=shard.rows(batch) * kv_heads,
-        longer_bytes=longer * a.layers * a.layout.token_bytes / kv_heads if grows else 0.0,
+        work_items=shape.batch * kv_heads,
+        padded_items=shard.rows(shape.batch) * kv_heads,
+        longer_bytes=longer_bytes,
         group_rows=a.layout.group,
         latent=shard.model.mla is not None,
         narrow=shard.precision.narrow_kv,
         head=shard.model.head,
+    )
+
+
+def _attention_cost(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod, topk: int | None) -> Cost:
+    """FLOPs and bytes of one group of layers. topk: tokens that an indexer chooses; None without one."""
+    query = shape.query
+    context = shape.context
+    cached = a.span(context)
+    per_sequence = shape.batch * a.layers
+    prompt = topk is None and np.ndim(context) == 0 and context == 0
+    pair_flops = a.prompt_flops_per_pair if prompt else a.flops_per_pair
+    flops_per_pair = pair_flops * per_sequence
+    if topk is None:
+        attended = kv.attended_tokens(cached)
+        read_bytes = kv.read_bytes(shard.paged(cached), a.layout)
+    else:
+        attended = np.minimum(cached, topk)
+        read_bytes = _union(attended, cached, query, shape.topk_reuse) * a.layout.token_bytes
+    new_pairs = _causal_pairs(query, _room(a, attended, kv, topk))
+    token_bytes = a.activation_bytes_per_token + a.layout.token_bytes / a.stride
+    return Cost(
+        flops=query * (flops_per_pair * attended) + flops_per_pair * new_pairs,
+        kv_bytes=per_sequence * read_bytes,
+        activation_bytes=per_sequence * query * token_bytes,
     )
 
 
@@ -126,36 +124,37 @@ def _union(chosen: Floats, cached: Floats, query: Floats, reuse: float) -> Float
     return np.minimum(union, cached)
 
 
-def indexer(shard: Shard, index: Indexer, batch: Floats, query: Floats, context: Floats) -> Op:
+def indexer(shard: Shard, index: Indexer, shape: PassShape) -> Op:
     """The indexer: scores of every cached token for every query token, and the choice of the largest.
 
     Its keys are cached. Every device runs all of its heads.
     """
-    tokens = batch * query * index.layers
-    context = context / index.stride
+    query = shape.query
+    tokens = shape.tokens * index.layers
+    context = shape.context / index.stride
     width = index.num_heads * index.head_dim
     key_bytes = index.head_dim * INDEX_KEY_BYTES
     query_bytes = width * INDEX_KEY_BYTES + index.num_heads * 4.0
     scores = query * context + _causal_pairs(query, None)
     token_bytes = query_bytes + key_bytes + 2.0 * SCORE_BYTES * context
     cost = Cost(
-        flops=2.0 * width * index.layers * batch * scores,
-        kv_bytes=batch * index.layers * shard.paged(context) * key_bytes,
+        flops=2.0 * width * index.layers * shape.batch * scores,
+        kv_bytes=shape.batch * index.layers * shard.paged(context) * key_bytes,
         activation_bytes=tokens * token_bytes,
     )
     kernels = 2 * index.layers
     compute = shard.precision.index_compute
     if shard.model.mla and index.stride == 1:
-        return IndexerOp("indexer", kernels, cost, compute, tokens=batch * query)
+        return IndexerOp("indexer", kernels, cost, compute, tokens=shape.tokens)
     return SelectionOp("indexer", kernels, cost, compute)  # those of DeepSeek-V4 and MiniMax-M3 are fused
 
 
-def recurrent(shard: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:
+def recurrent(shard: Shard, states: States, shape: PassShape) -> Op:
     """Recurrent layers. The state is read once per sequence and written `kept_states` times."""
-    tokens = batch * query
+    tokens = shape.tokens
     cost = Cost(
         flops=states.flops_per_token * tokens,
-        kv_bytes=batch * states.bytes_per_sequence * (1.0 + kept),
+        kv_bytes=shape.batch * states.bytes_per_sequence * (1.0 + shape.kept_states),
         activation_bytes=states.activation_bytes_per_token * tokens,
     )
     return StateOp(
@@ -163,7 +162,7 @@ def recurrent(shard: Shard, states: States, batch: Floats, query: Floats, kept: 
         states.layers,
         cost,
         shard.precision.attention_compute,
-        query=query,
+        query=shape.query,
         scans=states.name == "mamba2",
     )
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from perfmodel.costs.layout import Degrees, RackLayout
 from perfmodel.immutable import Immutable
 from perfmodel.operations import Floats
 from perfmodel.specs import Format, ModelSpec, Precision
@@ -89,27 +90,23 @@ def touched(experts: float, per_token: float, tokens: Floats, popularity: float)
 
 
 def experts(
-    model: ModelSpec,
-    devices: int,
-    precision: Precision,
-    popularity: float,
-    groups: int,
-    redundant: int = 0,
-    imbalance: float = 1.0,
-    exchanges: bool = False,
+    model: ModelSpec, degrees: Degrees, precision: Precision, popularity: float, layout: RackLayout
 ) -> Experts | None:
-    """The routed experts, each split across the devices of one group. popularity, groups: see `Experts`.
+    """The routed experts, each split across the devices of one group; None for a model without. popularity:
+    see `Experts`.
 
-    redundant: further copies of experts. imbalance: tokens of the fullest group over the mean. exchanges:
-    whether a group gets only the tokens of its own experts; by default every group gets all tokens.
+    layout: the further copies of experts, and the tokens of the fullest group over the mean. A group gets all
+    tokens, or only those of its own experts where `degrees` exchange tokens.
     """
     moe = model.moe
     layers = model.num_moe_layers
     if not moe:
         return None
+    groups = degrees.expert_groups
+    imbalance = layout.imbalance
     form = precision.weights.of("experts")
     act = precision.activation_bytes
-    devices_of_group = devices // groups
+    devices_of_group = degrees.tensor_parallel // groups
     outer = moe.latent_size or model.hidden_size
     inner = moe.intermediate_size / devices_of_group
     up_matrices = model.mlp_matrices - 1
@@ -123,13 +120,13 @@ def experts(
         form=form,
         layers=layers,
         kernels=2 * layers,
-        num_experts=moe.num_experts + redundant,
+        num_experts=moe.num_experts + layout.redundant_experts,
         experts_per_token=moe.experts_per_token,
         expert_weight_bytes=layers * weight_bytes,
         expert_columns=layers * columns,
         flops_per_token=experts_of_token * 2.0 * weights / groups * imbalance,
         activation_bytes_per_token=experts_of_token * token_bytes / groups * imbalance,
-        routed_bytes_per_token=experts_of_token * outer * act / (groups if exchanges else 1),
+        routed_bytes_per_token=experts_of_token * outer * act / (groups if degrees.exchanges else 1),
         popularity=popularity,
         groups=groups,
         architecture=model.model_type,

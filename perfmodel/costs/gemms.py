@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.costs.layout import Degrees
 from perfmodel.immutable import Immutable
 from perfmodel.specs import (
     MLA,
@@ -85,16 +86,9 @@ def linear(
     )
 
 
-def linears(
-    model: ModelSpec, devices: int, precision: Precision, groups: int, exchanges: bool = False
-) -> Iterator[Linear]:
-    """All dense projections of the layers on one device, in the order of a layer.
-
-    groups: data-parallel attention groups. Each has all of attention for its own sequences; the other
-    projections are split across all devices. exchanges: whether tokens leave their group for routed experts
-    only, so that each group has all other projections for its own sequences.
-    """
-    n = devices // groups
+def linears(model: ModelSpec, degrees: Degrees, precision: Precision) -> Iterator[Linear]:
+    """All dense projections of the layers on one device, in the order of a layer."""
+    n = degrees.attend
     if model.mla:
         yield from _latent(model, model.mla, n, precision)
     else:
@@ -113,9 +107,8 @@ def linears(
     if model.linear_attention:
         yield from _recurrent(model.linear_attention, model.hidden_size, n, precision)
     yield from (_projection(each, n, precision) for each in model.projections)
-    gathered = groups > 1 and not exchanges
-    shared_by = devices if gathered else n
-    yield from (one.replace(gathered=gathered) for one in _mlp(model, shared_by, precision))
+    for projection in _mlp(model, degrees.beside_attention, precision):
+        yield projection.replace(gathered=degrees.gathers)
 
 
 def _projection(projection: Projection, n: int, precision: Precision) -> Linear:

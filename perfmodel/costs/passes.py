@@ -1,7 +1,6 @@
 """One forward pass over ``[batch, context, query]``: FLOPs and bytes of every operation on one device."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,119 +17,62 @@ from perfmodel.costs.kinds.small import SmallOp
 from perfmodel.costs.kinds.state import StateOp
 from perfmodel.costs.kinds.upkeep import PageTableOp, SparseCacheOp
 from perfmodel.costs.operation import Op
+from perfmodel.costs.pass_shape import PassShape
 from perfmodel.costs.shards import Shard, Small
 from perfmodel.kv.base import KVMethod
 from perfmodel.operations import Cost, Floats
 
 
-def forward(
-    shard: Shard,
-    batch: Floats,
-    query: Floats,
-    context: Floats,
-    kv: KVMethod,
-    *,
-    head_query: Floats | None = None,
-    independent_query: Floats | None = None,
-    kept_states: Floats = 1.0,
-    topk_reuse: float = 0.0,
-    longer_tokens: Floats = 0.0,
-    varying: bool = False,
-) -> list[Op]:
-    """Counts one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read
-    through `kv`.
-
-    Arguments broadcast; the ops are in the order of a layer. head_query: tokens per sequence that reach the
-    LM head (default: all; 1 in prefill). independent_query: tokens per sequence that route independently to
-    experts (1 ... query; default: all). kept_states: recurrent states that a sequence writes (1: the last
-    one; all for a verification that may roll back to any token). topk_reuse: share of an indexer's choice
-    that the next query token of the sequence chooses again and does not read again. longer_tokens: tokens by
-    which the longest context exceeds the mean. varying: whether sequences verify different numbers of tokens.
+def forward(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
+    """Counts one pass of a shape over a cache that is read through `kv`; the ops are in the order of a
+    layer.
     """
     if shard.micro_batches > 1:
-        return _in_micro_batches(
-            shard,
-            batch,
-            query,
-            context,
-            kv,
-            head_query=head_query,
-            independent_query=independent_query,
-            kept_states=kept_states,
-            topk_reuse=topk_reuse,
-            longer_tokens=longer_tokens,
-            varying=varying,
-        )
-    ops = model_ops(
-        shard,
-        batch,
-        query,
-        context,
-        kv,
-        head_query=head_query,
-        independent_query=independent_query,
-        kept_states=kept_states,
-        topk_reuse=topk_reuse,
-        longer_tokens=longer_tokens,
-    )
-    ops.append(cache_upkeep(shard, batch, context, kv))
-    if head_query is None:
-        ops.append(host_launches(shard, query, varying))
+        return _in_micro_batches(shard, shape, kv)
+    ops = model_ops(shard, shape, kv)
+    ops.append(cache_upkeep(shard, shape.batch, shape.context, kv))
+    if shape.head_query is None:
+        ops.append(host_launches(shard, shape.query, shape.varying))
     return ops
 
 
-def model_ops(
-    shard: Shard,
-    batch: Floats,
-    query: Floats,
-    context: Floats,
-    kv: KVMethod,
-    *,
-    head_query: Floats | None = None,
-    independent_query: Floats | None = None,
-    kept_states: Floats = 1.0,
-    topk_reuse: float = 0.0,
-    longer_tokens: Floats = 0.0,
-) -> list[Op]:
+def model_ops(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
     """The ops of `forward` that run the model, without those by which an engine prepares a pass."""
-    batch = shard.sequences(batch)
-    tokens = shard.rows(batch * query)
+    own = shape.replace(batch=shard.sequences(shape.batch))  # of this device's data-parallel group
+    tokens = shard.rows(own.tokens)
     gathered = tokens if shard.groups == 1 else tokens * shard.groups
+    every = shape.head_query is None
 
     def ran(op: Linear | Small) -> Floats:
         return gathered if op.gathered else tokens
 
     ops = [_small(shard.smalls[0], ran(shard.smalls[0]))]
-    every = head_query is None
     ops += [_dense(op, ran(op), not shard.itemised) for op in shard.projections(np.ndim(tokens), every)]
     if shard.experts:
-        routed = (
-            shard.rows(batch) * shard.groups * (query if independent_query is None else independent_query)
-        )
+        routed = shard.rows(own.batch) * shard.groups * own.routed_query
         ops.append(_routed(shard.experts, gathered, routed))
     if shard.model.indexer and kv.reads_all:
-        ops.append(indexer(shard, shard.model.indexer, batch, query, context))
-    ops += [
-        attention(shard, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in shard.attentions
-    ]
+        ops.append(indexer(shard, shard.model.indexer, own))
+    ops += [attention(shard, a, own, kv) for a in shard.attentions]
     if shard.states:
-        ops.append(recurrent(shard, shard.states, batch, query, kept_states))
-    ops += [_small(s, ran(s)) for s in shard.smalls[1:]]
+        ops.append(recurrent(shard, shard.states, own))
+    ops += [_small(small, ran(small)) for small in shard.smalls[1:]]
     ops += messages(shard, tokens, gathered)
-    head_rows = tokens if head_query is None else shard.rows(batch * head_query)
+    head_rows = tokens if shape.head_query is None else shard.rows(own.batch * shape.head_query)
     ops += gathered_logits(shard, head_rows)
-    if head_query is not None:
+    if shape.head_query is not None:
         ops.append(_dense(shard.lm_head, head_rows * shard.groups if shard.lm_head.gathered else head_rows))
     elif shard.itemised:
         ops.append(_dense(shard.lm_head, ran(shard.lm_head)))
     return ops
 
 
-def _in_micro_batches(shard: Shard, batch: Floats, *others: Any, **more: Any) -> list[Op]:
+def _in_micro_batches(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
     """The ops of a pass that runs as several, each with a part of the batch and all of the weights."""
     count = shard.micro_batches
     each = replace(shard, micro_batches=1, _stacks={})
-    return [op.repeated(count) for op in forward(each, batch / count, *others, **more)]
+    part = shape.replace(batch=shape.batch / count)
+    return [op.repeated(count) for op in forward(each, part, kv)]
 
 
 def host_launches(shard: Shard, query: Floats, varying: bool = False) -> Op:

@@ -4,7 +4,8 @@ import math
 
 from perfmodel.costs.experts import experts
 from perfmodel.costs.gemms import linear, linears
-from perfmodel.costs.shards import INDEX_KEY_BYTES, ONE_BOX, Attention, RackLayout, Shard, Small, States
+from perfmodel.costs.layout import ONE_BOX, Degrees, RackLayout
+from perfmodel.costs.shards import INDEX_KEY_BYTES, Attention, Shard, Small, States
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
 from perfmodel.specs import ModelSpec, Precision
@@ -35,15 +36,13 @@ def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") ->
 
 def shard(
     model: ModelSpec,
-    tensor_parallel: int,
+    degrees: Degrees,
     precision: Precision,
     shards_lm_head: bool = True,
     kv_page: int = 1,
     *,
     popularity: float = 0.0,
     graph_sizes: tuple[int, ...] = (),
-    groups: int = 1,
-    expert_groups: int = 1,
     layout: RackLayout = ONE_BOX,
     gathers_logits: bool = False,
 ) -> Shard:
@@ -51,52 +50,57 @@ def shard(
 
     The degree divides query heads, MLP columns and experts. It divides KV heads down to one per device and
     replicates them beyond that. An MLA latent and an indexer are always replicated. kv_page: tokens per page
-    of the cache. popularity, expert_groups: see `Experts`. graph_sizes, groups: see `Shard`. layout: beyond
-    a box. gathers_logits: whether each device gets all logits; groups of data-parallel attention do not.
-    Raises InputError if the degree does not divide the query heads.
+    of the cache. popularity: see `Experts`. graph_sizes: see `Shard`. layout: beyond a box. gathers_logits:
+    whether each device gets all logits; groups of data-parallel attention do not. Raises InputError if the
+    degree does not divide the query heads.
     """
-    attends = tensor_parallel // groups
-    check_tensor_parallel(model, attends)
-    n = tensor_parallel
-    act = precision.activation_bytes
-    hidden = model.hidden_size
-    exchanges = layout.exchanges and groups > 1 and model.moe is not None
-    shared_by = attends if exchanges else n
-    head_devices = shared_by if shards_lm_head else 1
-    head = linear("lm_head", 1, (hidden, model.vocab_size / head_devices), precision)
-    head = head.replace(gathered=groups > 1 and not exchanges)
-    gemms = tuple(linears(model, n, precision, groups, exchanges))
-    redundant = layout.redundant_experts if model.moe else 0
-    routed = experts(model, n, precision, popularity, expert_groups, redundant, layout.imbalance, exchanges)
-    attentions = _attentions(model, attends, precision)
+    attend = degrees.attend
+    check_tensor_parallel(model, attend)
+    exchanges = layout.exchanges and degrees.groups > 1 and model.moe is not None
+    degrees = degrees.replace(exchanges=exchanges)
+    head_devices = degrees.beside_attention if shards_lm_head else 1
+    head = linear("lm_head", 1, (model.hidden_size, model.vocab_size / head_devices), precision)
+    head = head.replace(gathered=degrees.gathers)
+    gemms = tuple(linears(model, degrees, precision))
+    routed = experts(model, degrees, precision, popularity, layout)
+    attentions = _attentions(model, attend, precision)
     expert_bytes = routed.held_bytes if routed else 0.0
-    embedding_bytes = 0.0
-    if not model.tie_word_embeddings:
-        value_bytes = precision.weights.of("embedding").bytes_per_value
-        embedding_bytes = model.embedding_params * value_bytes / shared_by
-    vector_bytes = (model.norm_params + model.table_params / n) * act
     matrix_bytes = sum(op.weight_bytes for op in gemms) / model.loops + expert_bytes + head.weight_bytes
-    stored_bytes = (matrix_bytes + embedding_bytes + vector_bytes) / layout.stages
+    stored_bytes = matrix_bytes + _embedding_bytes(model, degrees, precision)
+    stored_bytes += _vector_bytes(model, degrees, precision)
     return Shard(
         model=model,
-        tensor_parallel=n,
+        tensor_parallel=degrees.tensor_parallel,
         precision=precision,
         linears=gemms,
         lm_head=head,
         experts=routed,
-        smalls=tuple(_smalls(model, n, groups, attentions, act, exchanges)),
+        smalls=tuple(_smalls(model, degrees, attentions, precision.activation_bytes)),
         attentions=attentions,
-        states=_states(model, attends, act),
+        states=_states(model, attend, precision.activation_bytes),
         expert_bytes=expert_bytes / layout.stages,
-        stored_weight_bytes=stored_bytes,
+        stored_weight_bytes=stored_bytes / layout.stages,
         kv_page=kv_page,
         graph_sizes=graph_sizes,
-        groups=groups,
+        groups=degrees.groups,
         exchanges=exchanges,
         stages=layout.stages,
         micro_batches=layout.micro_batches,
-        gathers_logits=gathers_logits and head_devices > 1 and groups == 1,
+        gathers_logits=gathers_logits and head_devices > 1 and degrees.groups == 1,
     )
+
+
+def _embedding_bytes(model: ModelSpec, degrees: Degrees, precision: Precision) -> float:
+    """Bytes of a device's part of the input embedding; 0 where the LM head is the embedding."""
+    if model.tie_word_embeddings:
+        return 0.0
+    value_bytes = precision.weights.of("embedding").bytes_per_value
+    return model.embedding_params * value_bytes / degrees.beside_attention
+
+
+def _vector_bytes(model: ModelSpec, degrees: Degrees, precision: Precision) -> float:
+    """Bytes of a device's norms and of its part of further tables."""
+    return (model.norm_params + model.table_params / degrees.tensor_parallel) * precision.activation_bytes
 
 
 def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
@@ -212,17 +216,12 @@ def _query_values(model: ModelSpec, a: Attention) -> float:
     return a.layers * a.layout.query_heads * head_dim
 
 
-def _smalls(
-    model: ModelSpec,
-    n: int,
-    groups: int,
-    attentions: tuple[Attention, ...],
-    act: float,
-    exchanges: bool,
-) -> list[Small]:
-    """The elementwise kernels of a pass, in the order of `forward`. n: devices that share their widths. act:
-    bytes of an activation value. Each reads its input and writes its output once.
+def _smalls(model: ModelSpec, degrees: Degrees, attentions: tuple[Attention, ...], act: float) -> list[Small]:
+    """The elementwise kernels of a pass, in the order of `forward`. act: bytes of an activation value. Each
+    reads its input and writes its output once.
     """
+    n = degrees.tensor_parallel
+    groups = degrees.groups
     layers = model.num_attention_layers
     hidden = model.hidden_size
     plain = [a for a in attentions if a.stride == 1]
@@ -249,7 +248,7 @@ def _smalls(
     if model.moe:
         routed = model.num_moe_layers
         score_bytes = routed * model.moe.num_experts * act
-        smalls.append(Small("routing", 2 * routed, score_bytes, True, groups > 1 and not exchanges))
+        smalls.append(Small("routing", 2 * routed, score_bytes, True, degrees.gathers))
     recurrent = model.linear_attention
     if recurrent:
         convolved_bytes = recurrent.layers * 2 * recurrent.convolved * groups / n * act

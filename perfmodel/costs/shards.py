@@ -71,23 +71,6 @@ class States(Immutable):
     bytes_per_input: float
 
 
-class RackLayout(Immutable):
-    """What a model's place beyond a box adds to its tensor-parallel degree and groups.
-
-    imbalance: tokens of the fullest group of experts over the mean. For the rest see `Shard` and `experts`.
-    """
-
-    exchanges: bool = False
-    redundant_experts: int = 0
-    imbalance: float = 1.0
-    stages: int = 1
-    micro_batches: int = 1
-
-
-ONE_BOX = RackLayout()
-"""One group of devices of one server."""
-
-
 @dataclass(frozen=True, slots=True)
 class Shard:
     """One device's share of a model: everything in a pass that does not depend on batch, context and query.

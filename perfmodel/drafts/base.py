@@ -143,7 +143,7 @@ class Draft:
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """Ops of one pass that the kind decides; by default a pass of the whole model."""
-        return costs.model_ops(shard, batch, query, context, self.kv)
+        return costs.model_ops(shard, costs.PassShape(batch, query, context), self.kv)
 
     def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
         """Ops of one iteration outside its passes, for one token per sequence; by default empty."""

@@ -58,7 +58,8 @@ class DFlash(Draft):
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """One pass. The LM head runs at the masks only."""
-        return costs.model_ops(shard, batch, query, context, self.kv, head_query=self.sampled(query))
+        shape = costs.PassShape(batch, query, context, head_query=self.sampled(query))
+        return costs.model_ops(shard, shape, self.kv)
 
     def sampled(self, query: Floats) -> Floats:
         """Positions of a pass at which a token is drafted."""

@@ -153,7 +153,7 @@ def _prompt_ops(scenario: Scenario, tokens: Floats) -> list[Op]:
 
 def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
     """Ops of a pass over prompts of so many tokens."""
-    ops = costs.forward(shard, prompts, tokens, 0.0, Full(), head_query=1.0)
+    ops = costs.forward(shard, costs.PassShape(prompts, tokens, 0.0, head_query=1.0), Full())
     return [op.replace(of_prompt=True) if isinstance(op, ExpertsOp) else op for op in ops]
 
 

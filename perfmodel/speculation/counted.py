@@ -117,16 +117,19 @@ class CountedScenario:
         calibration = self.machine.calibration
         engine = serving_engines().get(calibration.stack)
         alike = degree == self.machine.tensor_parallel
+        degrees = costs.Degrees(
+            degree,
+            groups=self.data_parallel if alike else 1,
+            expert_groups=self.expert_parallel if alike and model.moe else 1,
+        )
         return costs.shard(
             model,
-            degree,
+            degrees,
             precision,
             calibration.shards_lm_head,
             self.kv_page,
             popularity=calibration.expert_popularity.value,
             graph_sizes=graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else (),
-            groups=self.data_parallel if alike else 1,
-            expert_groups=self.expert_parallel if alike and model.moe else 1,
             layout=layout,
             gathers_logits=engine is not None and engine.gathers_logits,
         )
@@ -138,18 +141,17 @@ class CountedScenario:
         model.
         """
         independence = self.machine.calibration.routing_independence.value
-        ops = costs.forward(
-            shard or self.target_shard,
+        shape = costs.PassShape(
             batch,
             query,
             context,
-            Full(),
             independent_query=1.0 + (query - 1.0) * independence,
             kept_states=self.kept_states(query),
             topk_reuse=self.topk_reuse,
             longer_tokens=self.longer_tokens(batch),
             varying=self.draft.varying_lengths,
         )
+        ops = costs.forward(shard or self.target_shard, shape, Full())
         return costs.core(ops) if self.core_ops else ops
 
     def draft_ops(

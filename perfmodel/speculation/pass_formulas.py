@@ -111,12 +111,13 @@ def before_first_token_s(scenario: CountedScenario, batch: Floats, context: Floa
     seconds = sum((scenario.draft_machine.op_predicted_s(op) for op in once), start=0.0)
     if scenario.draft.shares_prefill:
         return seconds
+    prompt = costs.PassShape(batch, query=context, context=0.0)
     attends = scenario.draft.kv if scenario.draft.kv.needs_own_prefill else Full()
     engine = serving_engines().get(scenario.machine.calibration.stack)
     if engine is None or not engine.heads_of_prompts or not scenario.draft.starts_from_features:
-        prefill = costs.forward(scenario.draft_shard, batch, context, 0.0, attends, head_query=1.0)
+        prefill = costs.forward(scenario.draft_shard, prompt.replace(head_query=1.0), attends)
         return seconds + scenario.draft_machine.predicted_s(prefill, batch)
-    prefill = costs.forward(scenario.draft_shard, batch, context, 0.0, attends)
-    whole = costs.forward(scenario.target_shard, batch, context, 0.0, Full())
+    prefill = costs.forward(scenario.draft_shard, prompt, attends)
+    whole = costs.forward(scenario.target_shard, prompt, Full())
     head_s = sum(scenario.machine.op_predicted_s(op) for op in whole if op.name == "lm_head")
     return seconds + head_s + scenario.draft_machine.predicted_s(prefill, batch)

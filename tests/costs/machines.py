@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.costs import Shard, forward, shard
+from perfmodel.costs import Degrees, PassShape, Shard, forward, shard
 from perfmodel.costs.kinds.attention import AttentionOp
 from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.roofline import Machine
@@ -55,15 +55,22 @@ def tiny(**shape) -> ModelSpec:
 
 
 def device_shard(
-    model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "bf16", **kwargs
+    model: str | ModelSpec,
+    tp: int = 1,
+    weights: str = "bf16",
+    kv: str = "bf16",
+    groups: int = 1,
+    expert_groups: int = 1,
+    **kwargs,
 ) -> Shard:
     """One device's part of a model; its indexer, if it has one, is in fp8."""
     spec = load_model(model) if isinstance(model, str) else model
-    return shard(spec, tp, Precision(weight_format(weights), kv_format(kv), "fp8"), **kwargs)
+    degrees = Degrees(tp, groups, expert_groups)
+    return shard(spec, degrees, Precision(weight_format(weights), kv_format(kv), "fp8"), **kwargs)
 
 
 def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Any]:
-    return {op.name: op for op in forward(p, batch, query, context, kv, **kwargs)}
+    return {op.name: op for op in forward(p, PassShape(batch, query, context, **kwargs), kv)}
 
 
 def calibrated(**values: float | AllReduce | None) -> Calibration:

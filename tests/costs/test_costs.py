@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfmodel.costs import core, forward
+from perfmodel.costs import PassShape, core, forward
 from perfmodel.errors import InputError
 from perfmodel.specs import ModelSpec, load_model
 from tests.costs.machines import FULL, MODELS, count, device_shard, tiny
@@ -33,7 +33,7 @@ def test_a_wide_pass_reads_every_parameter_but_the_input_embedding(name):
     p = device_shard(name)
     # tables and an untied input embedding are looked up, not read; a tied one is read as the LM head
     looked_up = model.table_params + (0 if model.tie_word_embeddings else model.embedding_params)
-    weight_bytes = sum(op.cost.weight_bytes for op in forward(p, 1e9, 1.0, 100.0, FULL))
+    weight_bytes = sum(op.cost.weight_bytes for op in forward(p, PassShape(1e9, 1.0, 100.0), FULL))
     expected = 2 * (model.total_params - looked_up - unread(model))
     assert weight_bytes == pytest.approx(expected, rel=1e-12)
     assert unread(model) < 1e-3 * model.total_params
@@ -101,14 +101,14 @@ def pairs_by_loop(query: int, context: int, window: int | None) -> int:
 @pytest.mark.parametrize("query", [1, 2, 5, 9, 40])
 def test_attention_pairs_against_loops(query, context, window):
     spec = tiny() if window is None else tiny(sliding_window=window, num_sliding_layers=3)
-    ops = forward(device_shard(spec), 2.0, float(query), float(context), FULL)
+    ops = forward(device_shard(spec), PassShape(2.0, float(query), float(context)), FULL)
     (op,) = (op for op in ops if op.kind == "attention")
     counted = op.cost.flops / (2 * 3 * 4 * 4 * 16)  # 2 sequences, 3 layers, 4 FLOPs, 4 heads of 16
     assert counted == pairs_by_loop(query, context, window)
 
 
 def test_core_keeps_matrices_and_cache_only():
-    kept = core(forward(device_shard("deepseek-v3", 8), 2.0, 1.0, 100.0, FULL))
+    kept = core(forward(device_shard("deepseek-v3", 8), PassShape(2.0, 1.0, 100.0), FULL))
     assert {op.kind for op in kept} == {"linear", "attention"}
     assert all(op.cost.activation_bytes == 0 for op in kept)
     every = count(device_shard("deepseek-v3", 8)).values()

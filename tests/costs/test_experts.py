@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from perfmodel.costs import RackLayout, shard
+from perfmodel.costs import Degrees, RackLayout, shard
 from perfmodel.costs.experts import Experts
 from perfmodel.specs import WEIGHT_FORMATS, load_model
 from tests.costs.machines import BF16
@@ -41,7 +41,7 @@ def test_the_fullest_group_touches_at_most_the_experts_that_it_holds() -> None:
 def test_redundant_experts_are_held_and_chosen_among() -> None:
     """Qwen3-30B-A3B has 128 experts of 3 x 2048 x 768 weights in 48 layers."""
     layout = RackLayout(redundant_experts=32)
-    held = shard(load_model("qwen3-30b-a3b"), 8, BF16, expert_groups=8, layout=layout).experts
+    held = shard(load_model("qwen3-30b-a3b"), Degrees(8, expert_groups=8), BF16, layout=layout).experts
     assert held
     assert held.num_experts == 160
     assert held.held_bytes == 160 / 8 * 48 * 3 * 2048 * 768 * 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perfmodel.costs import shard
+from perfmodel.costs import Degrees, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model
@@ -311,7 +311,7 @@ def test_devices_share_the_side_of_a_further_projection_that_its_family_splits()
     size = {"inputs": 96, "outputs": 40, "layers": 2}
     projections = [{"name": f"state_{side}", "split": side} | size for side in sides]
     model = tiny(projections=projections)
-    linears = shard(model, 2, BF16).linears
+    linears = shard(model, Degrees(2), BF16).linears
     columns = {one.name: one.columns for one in linears}
     weights = {one.name: one.weight_bytes for one in linears}
     assert [columns[f"state_{side}"] for side in sides] == [80, 40, 80]
@@ -324,6 +324,6 @@ def test_layers_of_a_latent_without_rotation_read_the_latent_alone() -> None:
     model = load_model("deepseek-v3")
     assert model.mla
     mixed = model.replace(mla=model.mla.replace(unrotated_layers=15))
-    rotated, unrotated = shard(mixed, 1, BF16).attentions
+    rotated, unrotated = shard(mixed, Degrees(1), BF16).attentions
     assert [rotated.layers, rotated.layout.values_per_token] == [46, 576]
     assert [unrotated.layers, unrotated.layout.values_per_token] == [15, 512]

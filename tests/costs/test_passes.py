@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from perfmodel.costs import forward, selection
+from perfmodel.costs import PassShape, forward, selection
 from perfmodel.costs.kinds.experts import ExpertsOp
 from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.kinds.upkeep import PageTableOp, SparseCacheOp
@@ -26,7 +26,7 @@ def device_shard(tp: int = 1, weights: str = "bf16", gathers_logits: bool = Fals
 
 def ops(p: Shard, **kwargs) -> dict[str, Any]:
     kv = kwargs.pop("kv", machines.FULL)
-    return {op.name: op for op in forward(p, 2.0, 3.0, 100.0, kv, **kwargs)}
+    return {op.name: op for op in forward(p, PassShape(2.0, 3.0, 100.0, **kwargs), kv)}
 
 
 def costs(by_name: dict[str, Any]) -> dict[str, tuple[float, ...]]:
@@ -272,7 +272,7 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
 )
 def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on(kv: str, expected: Op) -> None:
     contexts = np.array([100.0, 5000.0])
-    pass_ops = forward(device_shard(), 2.0, 1.0, contexts, parse_kv(kv))
+    pass_ops = forward(device_shard(), PassShape(2.0, 1.0, contexts), parse_kv(kv))
     assert [op for op in pass_ops if op.name == "cache upkeep"] == [expected]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.costs import shard
+from perfmodel.costs import Degrees, shard
 from perfmodel.drafts import kind_of
 from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model, precision_of
@@ -138,7 +138,7 @@ def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
     draft = kind_of("dflash2")(
         loaded.model, parse_kv("full"), 1, precision_of(loaded.model, ()), **loaded.options
     )
-    head_bytes = draft.own_weight_bytes(shard(loaded.model, 1, draft.precision))
+    head_bytes = draft.own_weight_bytes(shard(loaded.model, Degrees(1), draft.precision))
     assert head_bytes == pytest.approx(
         5_544_319_488, rel=2e-4
     )  # norms and the convolutions' means are left out
@@ -179,7 +179,7 @@ def test_a_domino_head_by_hand(tmp_path: Path) -> None:
     assert plain.kind == "dflash"
     assert domino.kind == "domino"
     assert domino.max_gamma == 7
-    whole = shard(domino.model, 1, domino.precision)
+    whole = shard(domino.model, Degrees(1), domino.precision)
     read = 4096 + 512
     added_bytes = domino.own_weight_bytes(whole) - plain.own_weight_bytes(whole)
     corrector = read * (3 * 512 + 64)

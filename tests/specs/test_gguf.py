@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perfmodel.costs import shard
+from perfmodel.costs import Degrees, shard
 from perfmodel.errors import InputError
 from perfmodel.specs import hub_id, load_model, precision_of
 from perfmodel.specs.gguf.header import MOST_TEXT
@@ -104,7 +104,7 @@ def test_shape_and_formats_by_tensor(tmp_path: Path) -> None:
     fields = mine.as_mapping().items()
     differs = {key for key, value in fields if value != known[key]}
     assert differs - DESCRIPTIVE <= {"weights", "rope_theta", "rms_norm_eps", "num_nextn_predict_layers"}
-    stored = shard(mine, 1, precision_of(mine, ("bf16",))).stored_weight_bytes
+    stored = shard(mine, Degrees(1), precision_of(mine, ("bf16",))).stored_weight_bytes
     in_file = 0.0
     for sizes, form in tensors.values():
         _, values, size = BLOCKS[form]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.costs import shard
+from perfmodel.costs import Degrees, shard
 from perfmodel.specs import load_gpu, load_model, precision_of
 from perfmodel.specs.huggingface import from_config
 from tests.refusals import refused
@@ -142,7 +142,7 @@ def test_every_field_of_a_small_file(row: Config) -> None:
     counts += [state.state_values, state.flops_per_value] if state else []
     counts += [chosen.key_columns] if chosen else []
     assert counts == row["counts"]
-    groups = shard(spec, 1, precision_of(spec, load_gpu("h100").peak)).attentions
+    groups = shard(spec, Degrees(1), precision_of(spec, load_gpu("h100").peak)).attentions
     whole = sum(group.layers for group in groups if not group.name.startswith("every "))
     assert whole == spec.num_attention_layers  # layers of compressed keys have a window too
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.costs import Shard, forward, shard
+from perfmodel.costs import Degrees, PassShape, Shard, forward, shard
 from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model, precision_of, weight_format
 from perfmodel.specs.huggingface import from_config
@@ -22,11 +22,11 @@ DENSE, MOE = (FILES["bases"][name] for name in ("dense", "moe"))
 
 def part(model: str, weights: str | None = None, peaks: tuple[str, ...] = ("bf16", "fp8", "int8")) -> Shard:
     spec = load_model(model)
-    return shard(spec, 1, precision_of(spec, peaks, weights))
+    return shard(spec, Degrees(1), precision_of(spec, peaks, weights))
 
 
 def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str, Any]:
-    return {op.name: op for op in forward(part(model, weights), batch, 1.0, 100.0, FULL)}
+    return {op.name: op for op in forward(part(model, weights), PassShape(batch, 1.0, 100.0), FULL)}
 
 
 # Bytes of a value.

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from perfmodel.costs import forward
+from perfmodel.costs import PassShape, forward
 from perfmodel.kv.full import Full
 from perfmodel.speculation import with_calibration, with_values
 from tests.speculation import scenarios
@@ -108,7 +108,7 @@ def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
     choosing = 8 * 16 * max(flops / 312e12, moved / BANDWIDTH)
     added_s = float(snap.setup_s(8.0, 2000.0) - full.setup_s(8.0, 2000.0))
     assert added_s == pytest.approx(choosing, rel=1e-6)
-    prefill = forward(full.draft_shard, 8.0, 2000.0, 0.0, Full(), head_query=1.0)
+    prefill = forward(full.draft_shard, PassShape(8.0, 2000.0, 0.0, head_query=1.0), Full())
     costly = with_values(full.machine.calibration, {"token_s": 1e-3, "pass_fixed_s": 0.5})
     alone = float(full.draft_machine.predicted_s(prefill, 8.0))
     assert full.setup_s(8.0, 2000.0) == pytest.approx(alone)

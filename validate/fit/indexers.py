@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from perfmodel.costs import forward, shard
+from perfmodel.costs import Degrees, PassShape, forward, shard
 from perfmodel.costs.kinds.selection import IndexerOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
@@ -85,10 +85,10 @@ class TimedModules:
         ops = []
         for degree in DEGREES:
             calls = where(table, table["num_heads"] * degree == model.num_attention_heads)
-            sharded = shard(model, degree, precision_of(model, gpu.peak, kv_dtype="fp8"))
+            sharded = shard(model, Degrees(degree), precision_of(model, gpu.peak, kv_dtype="fp8"))
             batch = calls["batch_size"].astype(float)
             context = calls["step"].astype(float)
-            in_pass = forward(sharded, batch, 1.0, context, parse_kv("full"))
+            in_pass = forward(sharded, PassShape(batch, 1.0, context), parse_kv("full"))
             ops.append([op for op in in_pass if op.name in PARTS or op.kind == "attention"])
             by_degree.append(calls)
         seconds = np.concatenate([calls["seconds"] for calls in by_degree])

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from perfmodel.costs.sharding import shard
+from perfmodel.costs import Degrees, shard
 from perfmodel.specs import MoE, Precision, kv_format, weight_format
 from perfmodel.validate.decoder import Model, RandomWeights, Request, backends, build, make_decoder
 from perfmodel.validate.decoder.fp8 import (
@@ -80,7 +80,9 @@ def test_experts_of_eight_bits(prompts: list[list[int]]) -> None:
     quantise(again)
     assert torch.equal(again.layers[1].mlp.down.float(), actual.down.float())
     scales = sum(p.numel() for name, p in narrow.named_parameters() if "scale" in name)
-    counted = shard(narrow.spec, 1, Precision(weight_format("fp8"), kv_format("fp8"))).stored_weight_bytes
+    counted = shard(
+        narrow.spec, Degrees(1), Precision(weight_format("fp8"), kv_format("fp8"))
+    ).stored_weight_bytes
     assert weight_bytes(narrow, torch.bfloat16) == counted + 2 * scales
     assert tokens(narrow, prompts, gamma=3, draft_kv="snapkv:24,window=8") == tokens(narrow, prompts)
     assert tokens(narrow, prompts) != tokens(wide, prompts)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from perfmodel.costs import forward, shard
+from perfmodel.costs import Degrees, PassShape, forward, shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
 from perfmodel.specs import GPUSpec, load_gpu, load_model, precision_of, with_engine
@@ -166,10 +166,10 @@ def modules(index: IndexConstants | None) -> Rows:
     machine = Machine(H100, calibration)
     rows = Rows()
     for degree in (8, 4):
-        device_shard = shard(V32, degree, precision_of(V32, H100.peak, kv_dtype="fp8"))
+        device_shard = shard(V32, Degrees(degree), precision_of(V32, H100.peak, kv_dtype="fp8"))
         for batch in (1, 4, 16, 64):
             for step in 2 ** np.arange(6, 18, 1.5):
-                ops = forward(device_shard, float(batch), 1.0, float(step), parse_kv("full"))
+                ops = forward(device_shard, PassShape(float(batch), 1.0, float(step)), parse_kv("full"))
                 inside = [op for op in ops if op.name not in OUTSIDE]
                 taken = sum(float(machine.op_predicted_s(op)) for op in inside) / 61
                 call = {"num_heads": 128 // degree, "batch_size": batch, "step": step, "seconds": taken}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfmodel.costs.sharding import shard
+from perfmodel.costs import Degrees, shard
 from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, memory_of
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear
 from perfmodel.validate.decoder.weights import weight_bytes
@@ -32,7 +32,7 @@ def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> No
     models = LoadedModels(plan, CPU)
     runner, (target, _) = PointRunner(models, plan, point), models.pair(point)
     scales = sum(part.scale.numel() for part in target.modules() if isinstance(part, Fp8Linear))
-    engines = shard(spec_of("tiny"), 1, scenario.precision)
+    engines = shard(spec_of("tiny"), Degrees(1), scenario.precision)
     assert weight_bytes(target, target.dtype) == engines.stored_weight_bytes + 2 * scales
     in_fp8 = sum(p.numel() for p in target.parameters() if p.dtype == FP8)
     assert in_fp8 == sum(op.weight_bytes for op in engines.linears)

@@ -243,7 +243,7 @@ def test_a_shipped_calibration_is_the_fit_of_its_kernels() -> None:
 def test_the_linear_shapes_are_those_the_engine_counts(name, devices) -> None:
     spec = spec_of(name)
     precisions = load_plan("gpu-8b").precisions()
-    part = costs.shard(spec, devices, precisions)
+    part = costs.shard(spec, costs.Degrees(devices), precisions)
     counted = [op.weight_bytes / op.kernels for op in (*part.linears, part.lm_head)]
     shapes = linear_shapes(spec, devices)
     assert sorted(2.0 * n * k for n, k in shapes) == sorted(counted)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.costs import forward
+from perfmodel.costs import PassShape, forward
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Workload, predict, with_calibration
 from perfmodel.validate.studies.engine_versions import dated, version_of
@@ -239,7 +239,8 @@ def test_what_the_decisions_page_says_of_the_first_pass_of_an_eagle_head(batch: 
         p = predict(s, Workload.of(batch, 2048, 3), 3)
         seconds = []
         for query in (1.0, float(p.tokens_per_iteration)):
-            ops = forward(s.draft_shard, batch, query, 2048.0, s.draft.kv, head_query=1.0)
+            shape = PassShape(batch, query, 2048.0, head_query=1.0)
+            ops = forward(s.draft_shard, shape, s.draft.kv)
             seconds.append(float(s.draft_machine.predicted_s(ops, batch * query)))
         added_s = seconds[1] - seconds[0]
         shares.append(100 * added_s / float(p.iteration_s))

@@ -183,5 +183,5 @@ def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256
 
 def shell_smalls(layers: int, plan: Plan) -> float:
     """Element-wise kernels in a shell's pass, counted as in the engine."""
-    shard = costs.shard(shell_spec(layers), 1, plan.precisions())
+    shard = costs.shard(shell_spec(layers), costs.Degrees(1), plan.precisions())
     return float(sum(op.kernels for op in shard.smalls))

@@ -1,0 +1,50 @@
+"""How devices share a model: the degrees within a group of devices, and the layout beyond one box."""
+
+from perfmodel.immutable import Immutable
+
+
+class Degrees(Immutable):
+    """Into how many parts the devices of a group cut a model.
+
+    tensor_parallel: all devices of the group. groups: data-parallel attention groups, each with all of
+    attention for its own sequences; 1 without. expert_groups: expert-parallel groups, each with whole
+    experts. exchanges: whether tokens leave their attention group for routed experts only, so that each group
+    has all other layers for its own sequences.
+    """
+
+    tensor_parallel: int
+    groups: int = 1
+    expert_groups: int = 1
+    exchanges: bool = False
+
+    @property
+    def attend(self) -> int:
+        """Devices that share the attention of a sequence."""
+        return self.tensor_parallel // self.groups
+
+    @property
+    def beside_attention(self) -> int:
+        """Devices that share a matrix of other layers, such as a dense MLP or the LM head."""
+        return self.attend if self.exchanges else self.tensor_parallel
+
+    @property
+    def gathers(self) -> bool:
+        """Whether other layers than attention run on the tokens of all groups."""
+        return self.groups > 1 and not self.exchanges
+
+
+class RackLayout(Immutable):
+    """What a model's place beyond a box adds to its `Degrees`.
+
+    imbalance: tokens of the fullest group of experts over the mean. For the rest see `Shard` and `experts`.
+    """
+
+    exchanges: bool = False
+    redundant_experts: int = 0
+    imbalance: float = 1.0
+    stages: int = 1
+    micro_batches: int = 1
+
+
+ONE_BOX = RackLayout()
+"""One group of devices of one server."""
