@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,35 +17,58 @@ acceptance near 1 gains as much as its mean.
 """
 
 
-@cache
-def gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float, float]:
-    """Variance and third moment of 1/Omega over requests, divided by powers of its mean, and the variance of
-    an iteration's gain.
+class GainSpread(NamedTuple):
+    """How far the gain Omega differs, without units.
 
-    The last is divided by the mean gain, so it is the squared deviation of one token's iterations. Acceptance
-    has a Beta distribution. It keeps 1/E[1/Omega] at `gained`, because engines count iterations.
+    between, third: variance and third moment of 1/Omega over requests, divided by powers of its mean. within:
+    variance of an iteration's gain over the mean gain, the squared deviation of one token's iterations.
+    """
+
+    between: float
+    third: float
+    within: float
+
+
+class BetaParameters(NamedTuple):
+    """The two shapes of a Beta distribution, of acceptance and of rejection."""
+
+    accepted: float
+    rejected: float
+
+
+class BetaValues(NamedTuple):
+    """Values of a Beta distribution and their weights, which sum to 1."""
+
+    values: Array
+    weights: Array
+
+
+@cache
+def gain_spread(gamma: int, gained: float, spread: float) -> GainSpread:
+    """The spread of the gain where acceptance has a Beta distribution with this standard deviation. It keeps
+    1/E[1/Omega] at `gained`, because engines count iterations.
     """
     if gained <= 1:
-        return 0.0, 0.0, 0.0
+        return GainSpread(0.0, 0.0, 0.0)
     alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma)))
     position = np.arange(gamma + 1.0)
     square = np.sum((2.0 * position + 1.0) * alpha**position)
     within = float(square - gained**2) / gained
     if spread == 0 or alpha == 1:
-        return 0.0, 0.0, within
-    nodes, weights = beta_weights(*beta_of(alpha, spread))
+        return GainSpread(0.0, 0.0, within)
+    nodes, weights = beta_weights(beta_of(alpha, spread))
     inverse = 1.0 / np.sum(nodes[:, None] ** position, -1)
     off = inverse / (weights @ inverse) - 1.0
-    return float(weights @ off**2), float(weights @ off**3), within
+    return GainSpread(float(weights @ off**2), float(weights @ off**3), within)
 
 
-def beta_of(alpha: float, spread: float) -> tuple[float, float]:
+def beta_of(alpha: float, spread: float) -> BetaParameters:
     """Parameters of the Beta distribution with this mean (not 0 or 1) and standard deviation (not 0), or with
     the largest possible deviation.
     """
     least = LEAST_PARAMETER / min(alpha, 1.0 - alpha)
     concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, least)
-    return alpha * concentration, (1.0 - alpha) * concentration
+    return BetaParameters(alpha * concentration, (1.0 - alpha) * concentration)
 
 
 def possible_spread(alpha: float, spread: float) -> float:
@@ -52,11 +76,11 @@ def possible_spread(alpha: float, spread: float) -> float:
     return math.sqrt(alpha * (1.0 - alpha) / (1.0 + sum(beta_of(alpha, spread))))
 
 
-def beta_weights(a: float, b: float) -> tuple[Array, Array]:
-    """Values of a Beta distribution and their weights, at even steps of theta with value sin^2(theta)."""
+def beta_weights(parameters: BetaParameters) -> BetaValues:
+    """The values of a Beta distribution at even steps of theta with value sin^2(theta)."""
     theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
     sine = np.sin(theta)
-    log_sine = (2.0 * a - 1.0) * np.log(sine)
-    log_cosine = (2.0 * b - 1.0) * np.log(np.cos(theta))
+    log_sine = (2.0 * parameters.accepted - 1.0) * np.log(sine)
+    log_cosine = (2.0 * parameters.rejected - 1.0) * np.log(np.cos(theta))
     log_density = log_sine + log_cosine
-    return sine**2, shares_of(log_density)
+    return BetaValues(sine**2, shares_of(log_density))

@@ -9,6 +9,7 @@ are served one by one.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,13 @@ FULL = 0.98
 """Load of the prompt queue above which its waiting time is computed at this load; a higher load is saturated
 anyway.
 """
+
+
+class PassSeconds(NamedTuple):
+    """Seconds of a decoding pass (0 without a batch), and of a prompt in it."""
+
+    decode: Array
+    prompt: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ def at_any_time(
     met = pass_s + np.divide(variance, pass_s, out=zeros, where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.running_s[0]) * burst
     # its share of the passes that read it
-    service = prompt + _passes(steps, np.maximum(batch, 1.0))[0] / per_pass
+    service = prompt + _passes(steps, np.maximum(batch, 1.0)).decode / per_pass
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
     service_cv = steps.prompt_cv(lengths) * prompt / service
     queue = burst * service * (1.0 + service_cv**2) / (2.0 * (1.0 - busy))
@@ -125,11 +133,11 @@ def backlog(ends: Array, per_pass: Array) -> Array:
     return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))
 
 
-def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
-    """Seconds of a decoding pass (0 without a batch), and of a prompt in it."""
+def _passes(steps: StepTimes, batch: Array) -> PassSeconds:
+    """The passes at these batches, interpolated between whole ones."""
     running = np.maximum(batch, 1.0)
     seconds = np.interp(running, steps.batches, steps.running_s)
-    return np.where(batch > 0, seconds, 0.0), steps.prompt_at(running)
+    return PassSeconds(np.where(batch > 0, seconds, 0.0), steps.prompt_at(running))
 
 
 def own_passes_of(steps: StepTimes, lengths: Lengths, per_pass: Array, batch: Array) -> Array:

@@ -6,6 +6,7 @@ inverse has a closed form too.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,13 @@ MOST_SKEW = 2.0
 """Skewness of an exponential; above it the approximation of Wilson and Hilferty is poor."""
 LEAST_SKEW = 1e-3
 """Skewness below which a normal distribution is used, because the approximation divides by it."""
+
+
+class _Shape(NamedTuple):
+    """A distribution about its mean: the standard deviation, and a sixth of the skewness."""
+
+    deviation: Array
+    sixth: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +53,14 @@ class Moments:
         return Moments(f * self.mean, f**2 * self.variance, f**3 * self.third, f * self.least)
 
     @property
-    def _shape(self) -> tuple[Array, Array]:
+    def _shape(self) -> _Shape:
         deviation = np.sqrt(np.maximum(self.variance, 0.0))
         cube = deviation**3  # of very small times 0
         zeros = np.zeros_like(cube + self.third)
         skew = np.divide(self.third, cube, out=zeros, where=cube > 0)
         skew = np.clip(skew, -MOST_SKEW, MOST_SKEW)
         skew = np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew)
-        return deviation, skew / 6.0
+        return _Shape(deviation, skew / 6.0)
 
     def quantiles(self, *shares: float) -> Array:
         """The quantiles at some of 0.5, 0.9 and 0.99, on a first axis."""

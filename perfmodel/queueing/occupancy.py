@@ -34,6 +34,33 @@ for gamma-distributed gaps (counted for shapes from 0.1 to 10).
 """
 
 
+class Waiting(NamedTuple):
+    """Requests without a seat, over ``[rate]``. full: share of time without room. requests: their mean
+    number; 0 where it has no mean.
+    """
+
+    full: Array
+    requests: Array
+
+
+class Stationary(NamedTuple):
+    """A chain at rest. share: of time, over ``[rate, n]``. waiting: mean number of requests beyond the last
+    seat, over ``[rate]``.
+    """
+
+    share: Array
+    waiting: Array
+
+
+class EvenArrivals(NamedTuple):
+    """A chain of arrivals more even than Poisson's. share: of time, over ``[rate, n]``. bunching: variance
+    over mean of its arrivals, over ``[rate, 1]``.
+    """
+
+    share: Array
+    bunching: Array
+
+
 @dataclass(frozen=True, slots=True)
 class Occupancy:
     """Results over ``[rate, n]`` for n = 0 ... seats. `share`: share of time; the last n includes requests
@@ -52,8 +79,8 @@ class Occupancy:
     load: Array
     index: Array
 
-    def queue(self) -> tuple[Array, Array]:
-        """Share of time without room, and the mean number of requests that wait (where the mean exists).
+    def queue(self) -> Waiting:
+        """The requests that wait for room.
 
         The queue is served in order: half of the requests of a burst are served before the other half
         arrives.
@@ -62,9 +89,10 @@ class Occupancy:
         waiting = np.zeros_like(self.running)
         crowded = self.share[:, -1] > NEGLIGIBLE
         if crowded.any():
-            lined_up, tail = _stationary(self.load[crowded], (self.index[crowded] + 1.0) / 2.0)
-            full[crowded], waiting[crowded] = lined_up[:, -1], tail
-        return full, np.where(self.saturated, 0.0, waiting)
+            lined_up = _stationary(self.load[crowded], (self.index[crowded] + 1.0) / 2.0)
+            full[crowded] = lined_up.share[:, -1]
+            waiting[crowded] = lined_up.waiting
+        return Waiting(full, np.where(self.saturated, 0.0, waiting))
 
 
 class Capacity(NamedTuple):
@@ -123,10 +151,12 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
         prompt_s=steps.prompt_s[balanced],
         burstiness=burstiness,
     )
-    share, _ = _stationary(load, index)
+    share = _stationary(load, index).share
     even = index[:, 0] < 1
     if even.any():
-        share[even], index[even] = _binomial(load[even], index[even])
+        binomial = _binomial(load[even], index[even])
+        share[even] = binomial.share
+        index[even] = binomial.bunching
     n = np.arange(share.shape[1])
     share[saturated] = n == n[-1]
     metastable = ~saturated & (load[:, -1] >= 1)
@@ -154,8 +184,8 @@ def _bunching(
     return 1.0 + np.maximum((gaps / (1.0 - prompts) ** 2 - 1.0) * lasting, -0.9)
 
 
-def _binomial(load: Array, index: Array) -> tuple[Array, Array]:
-    """Share of time and index for arrivals more even than Poisson's: a binomial number of whole requests.
+def _binomial(load: Array, index: Array) -> EvenArrivals:
+    """The chain for arrivals more even than Poisson's: a binomial number of whole requests.
 
     The number with the wanted variance is rarely whole. Two neighbouring whole numbers are mixed, with
     weights that change without jumps, so that TPOT rises with the rate.
@@ -165,15 +195,14 @@ def _binomial(load: Array, index: Array) -> tuple[Array, Array]:
     more = wanted - np.floor(wanted)
     low = 1.0 - load[:, :1] / fewer
     high = 1.0 - load[:, :1] / (fewer + 1.0)
-    low_share = _stationary(load, low)[0]
-    high_share = _stationary(load, high)[0]
+    low_share = _stationary(load, low).share
+    high_share = _stationary(load, high).share
     share = low_share * (1.0 - more) + high_share * more
-    return share, low * (1.0 - more) + high * more
+    return EvenArrivals(share, low * (1.0 - more) + high * more)
 
 
-def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
-    """Share of time at n = 0 ... seats, and the number of waiting requests, for requests in geometric
-    bunches.
+def _stationary(load: Array, index: Array) -> Stationary:
+    """The chain at rest, n = 0 ... seats, for requests in geometric bunches.
 
     The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), where m is the
     effective mean bunch. Beyond the last seat weights fall by a constant factor. If they would rise, two
@@ -198,7 +227,7 @@ def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
     share = np.zeros((load.shape[0], load.shape[1] + 1))
     share[:, : held + 1] = weight / total[:, None]
     share[:, -1] += tail / total
-    return share, tail / total / (1 - beyond)
+    return Stationary(share, tail / total / (1 - beyond))
 
 
 def _reached(ratio: Array) -> int:

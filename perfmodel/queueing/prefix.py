@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,13 @@ def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
     state_bytes = (states.bytes_per_sequence + gamma * states.bytes_per_input) / states.layers
     block_bytes = block * shard.attentions[0].layout.token_bytes
     return block * math.ceil(state_bytes / block_bytes)
+
+
+class PromptTokens(NamedTuple):
+    """Mean and standard deviation of a prompt's tokens."""
+
+    mean: float
+    std: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +187,11 @@ class Reuse:
         return self.think_s * (self.turns - 1) / self.turns
 
     @property
-    def prompts(self) -> tuple[float, float]:
-        """Mean and standard deviation of a prompt's tokens."""
+    def prompts(self) -> PromptTokens:
+        """The tokens of a prompt, over all turns of all sessions."""
         k = self.kinds
         mean = float(k.weight @ k.prompt)
-        return mean, float(np.sqrt(k.weight @ (k.prompt - mean) ** 2))
+        return PromptTokens(mean, float(np.sqrt(k.weight @ (k.prompt - mean) ** 2)))
 
     def shared(self, law: HitLaw) -> float:
         """Mean tokens of a running request that all requests with the prefix hold together."""

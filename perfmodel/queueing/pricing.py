@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,17 @@ RATE_ROUNDS = 3
 """Rounds between the prompts' times and the rate that these allow, for sessions that return after a while."""
 
 
+class PrefillTimes(NamedTuple):
+    """The time that prompts add to a pass, without and with a draft that reads them too."""
+
+    without: PrefillTime
+    drafting: PrefillTime
+
+    def where(self, drafts: bool) -> PrefillTime:
+        """The time of a server that drafts, or does not."""
+        return self.drafting if drafts else self.without
+
+
 def step_times(
     scenario: Scenario,
     lengths: Lengths,
@@ -58,7 +70,7 @@ def step_times(
     decode_s = _iteration_s(scenario, batches[:, None], lengths.context, drafted)
     gained = scenario.tokens_per_iteration(drafted)
     survival = _survival(scenario, drafted)
-    without, with_draft = prefill_times(scenario, lengths, limits, bool(drafted.any()), own)
+    prefill = prefill_times(scenario, lengths, limits, bool(drafted.any()), own)
     own_s = own.request_s + own.prompt_token_s * lengths.input_mean
     times = []
     for at, gamma in enumerate(gammas):
@@ -73,7 +85,7 @@ def step_times(
             kv_share=1.0 / fitting if fitting > 0 else np.inf,
             own_s=own_s,
             passes_ahead=_passes_ahead(scenario, own, gamma),
-            prefill=with_draft if gamma else without,
+            prefill=prefill.where(gamma > 0),
             survival=survival[: gamma + 1] if survival is not None and gamma else None,
         )
         times.append(_with_prompts(passes, lengths, limits, fitting, reuse, laws[at]))
@@ -167,9 +179,9 @@ def _iteration_s(scenario: Scenario, batch: Array, context: float, drafted: NDAr
 
 def prefill_times(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
-) -> tuple[PrefillTime, PrefillTime]:
-    """The time that prompts add to a pass, by the scenario's roofline and the engine, without and with a
-    draft.
+) -> PrefillTimes:
+    """The time that prompts add to a pass, by the scenario's roofline and the engine. drafts: whether a draft
+    reads prompts too; without one both times are of the target alone.
     """
     groups = scenario.target_shard.groups  # among which prompts are spread evenly
     prompt = lengths.input_mean
@@ -191,4 +203,5 @@ def prefill_times(
         expert_seconds=prompt_experts_s(scenario, tokens, of_engine) if limits.balance_passes else 0.0,
     )
     drafting_s = prompt_launches_s(scenario, of_engine, read, True)
-    return without, replace(without, token_s=token_s + draft / prompt / groups, pass_s=drafting_s)
+    drafting = replace(without, token_s=token_s + draft / prompt / groups, pass_s=drafting_s)
+    return PrefillTimes(without, drafting)

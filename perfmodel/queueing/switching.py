@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,15 @@ SELDOM = 1e-3
 """Share of the largest time share that every batch counts at least, so that rare batches get a length too."""
 
 
+class BatchValues(NamedTuple):
+    """What each running batch n = 1 ... seats is worth. share: of time, at least `SELDOM` of the largest one.
+    value: cost of one more request, compared with n - 1 requests.
+    """
+
+    share: Array
+    value: Array
+
+
 def switched(
     times: Sequence[StepTimes], lengths: Lengths, rate: float, chosen: NDArray[np.int64]
 ) -> StepTimes:
@@ -32,7 +42,8 @@ def switched(
     gained = np.array([t.tokens_per_iteration for t in times])[chosen]
     decode = decode_times(times, chosen.size)[at, chosen]
     prompt = prompt_times(times, chosen.size)[at, chosen]
-    share, _ = shares_and_values(leaving(times, lengths, rate, chosen.size)[at, chosen], rate)
+    leave = leaving(times, lengths, rate, chosen.size)[at, chosen]
+    share = shares_and_values(leave, rate).share
     mean = float(np.average(gained, weights=share))
     used = [times[k] for k in set(chosen.tolist())]
     longest = max(used, key=lambda t: t.gamma)
@@ -78,12 +89,9 @@ def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: in
     return np.arange(1.0, seats + 1)[:, None] / (iterations * decode) * decoding
 
 
-def shares_and_values(leave: Array, rate: float) -> tuple[Array, Array]:
-    """Share of time and relative value of each running batch n = 1 ... seats, from the requests/s that leave
-    at each while `rate` arrive (birth and death process).
-
-    The share is at least `SELDOM` of the largest one. The value is the cost of one more request, compared
-    with n - 1 requests.
+def shares_and_values(leave: Array, rate: float) -> BatchValues:
+    """The running batches of a birth and death process, from the requests/s that leave at each while `rate`
+    arrive.
     """
     batches = np.arange(1.0, leave.size + 1)
     logs = np.cumsum(np.log(rate / leave))
@@ -95,4 +103,4 @@ def shares_and_values(leave: Array, rate: float) -> tuple[Array, Array]:
         later = (batches[i] - mean + rate * later) / leave[i]
         later = min(max(later, 0.0), ENDLESS)
         worth[i] = later
-    return np.maximum(share, SELDOM * share.max()), worth
+    return BatchValues(np.maximum(share, SELDOM * share.max()), worth)

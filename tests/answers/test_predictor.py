@@ -97,7 +97,7 @@ def test_the_passes_of_traffic(engine: str, gamma: int) -> None:
     decoding = p.forward_s(np.ones(16), within, gamma)
     assert decoding == pytest.approx(times.decode_s[15], rel=EXACT)
     prefills = prefill_times(p.scenario, lengths, limits, gamma > 0, engine_requests(p.scenario))
-    prefill = prefills[gamma > 0]
+    prefill = prefills.where(gamma > 0)
     nearest = np.argmin(np.abs(prefill.tokens - 2000.0))
     read = prefill.tokens[nearest]  # a knot, between which it interpolates
     mixed = p.forward_s(np.append(np.ones(16), read), np.append(within, 0.0), gamma)

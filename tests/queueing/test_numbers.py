@@ -111,7 +111,7 @@ def drawn(seed: int) -> Drawn:
     if seed % 4 == 2:  # two lengths, by the running batch
         other = server(draws, lengths, limits, 5, seats)
         slower = min(capacity(each, lengths, limits).requests_per_s for each in (steps, other))
-        steps = by_batch([steps, other], lengths, 0.8 * slower)[0]
+        steps = by_batch([steps, other], lengths, 0.8 * slower).steps
     most, seat = capacity(steps, lengths, limits)
     bursts = draws.choice((0.3, 1.0, 4.0))
     think_s = draws.choice((0.0, 1.5))

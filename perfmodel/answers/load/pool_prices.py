@@ -70,7 +70,7 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
     reads_too = runs_draft(question, drafts)
     limits = limits_of(question, prefill)
     costs = engine_requests(prompting)
-    prefilling = prefill_times(prompting, lengths, limits, reads_too, costs)[reads_too]
+    prefilling = prefill_times(prompting, lengths, limits, reads_too, costs).where(reads_too)
     budget = float(limits.max_num_batched_tokens)
     own = costs.request_s + costs.prompt_token_s * lengths.input_mean
 

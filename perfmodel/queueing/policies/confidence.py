@@ -67,7 +67,7 @@ def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
     alpha = float(alpha_from_tokens_per_iteration(steps.tokens_per_iteration, float(steps.gamma)))
     rates = alpha if steps.survival is None else conditional_from_survival(steps.survival)
     if spread and 0 < alpha < 1:
-        own, share = beta_weights(*beta_of(alpha, spread))
+        own, share = beta_weights(beta_of(alpha, spread))
     else:
         own = np.array([alpha])
         share = np.ones(1)

@@ -8,6 +8,7 @@ improves the whole table at once; it minimises the sum of both (Viterbi).
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,15 @@ cache.
 """
 TABLE_ROUNDS = 8
 """Most rounds in which the lengths of a table improve."""
+
+
+class LengthTable(NamedTuple):
+    """A server whose draft length depends on the running batch. steps: its passes. gammas: drafted tokens at
+    each batch from 1.
+    """
+
+    steps: StepTimes
+    gammas: NDArray[np.int64]
 
 
 class Table(LengthPolicy):
@@ -45,7 +55,7 @@ class Table(LengthPolicy):
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]
         priced = [replica.passes[gamma] for gamma in sorted({t.gamma for t in choice.steps.table})]
-        return by_batch(priced, replica.lengths, float(replica.loads[0]))[0]
+        return by_batch(priced, replica.lengths, float(replica.loads[0])).steps
 
 
 def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
@@ -70,10 +80,8 @@ def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
     return path
 
 
-def by_batch(
-    times: Sequence[StepTimes], lengths: Lengths, rate: float
-) -> tuple[StepTimes, NDArray[np.int64]]:
-    """Passes of a server whose draft length depends on the running batch, and the length at each n from 1.
+def by_batch(times: Sequence[StepTimes], lengths: Lengths, rate: float) -> LengthTable:
+    """The best table of lengths at a rate.
 
     rate: the rate of the server, below all saturation rates.
     """
@@ -91,4 +99,4 @@ def by_batch(
         if np.array_equal(better, chosen):
             break
         chosen = better
-    return switched(times, lengths, rate, chosen), np.array([t.gamma for t in times])[chosen]
+    return LengthTable(switched(times, lengths, rate, chosen), np.array([t.gamma for t in times])[chosen])
