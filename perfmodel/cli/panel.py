@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
-from perfmodel.answers.point.whatif_answer import Move, WhatIf
+from perfmodel.answers.point.whatif_answer import Admitted, Move, WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.answers.text import (
     UNKNOWN,
     context_text,
     devices,
     draft_in_words,
+    interval_text,
     kv_cache_text,
     range_text,
     ratio_text,
@@ -55,7 +56,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     # a requested baseline is neither good nor bad
     style = "bold"
     if not a.is_baseline_as_asked:
-        style = f"bold {COLOURS.get(a.verdict, 'yellow')}"
+        style = f"bold {'yellow' if a.admitted else COLOURS.get(a.verdict, 'yellow')}"
     say(headline, style)
     older = _older_version(a, query)
     facts(older | _facts(a, why, verbose))
@@ -118,10 +119,19 @@ def _cells(a: WhatIf) -> tuple[str, ...]:
     if a.gamma_optimal is not None:
         best_gamma = f"{a.gamma_optimal} ({ratio_text(a.speedup_at_gamma_optimal)})"
     point = (f"{q.batch}", context_text(q.context), f"{q.gamma}")
+    if a.admitted is not None:
+        return (*point, *_admitted_cells(a.admitted, a.ar_tpot_s), best_gamma, f"{a.admitted.running} run")
     speedup = a.typical.range if a.typical is not None else ratio_text(a.speedup)
     verdict = (CELLS[a.verdict], speedup)
     pace = (seconds(a.ar_tpot_s), seconds(a.tpot_s), throughput)
     return (*point, *verdict, *pace, best_gamma, fit(a.memory.fits, a.memory.max_batch))
+
+
+def _admitted_cells(admitted: Admitted, ar_tpot_s: float) -> tuple[str, ...]:
+    """The cells of verdict, speedup and pace, if only some of the requests run at once."""
+    throughput = f"{admitted.throughput_tokens_per_s:.0f}"
+    verdict = (CELLS[admitted.verdict], ratio_text(admitted.gain))
+    return (*verdict, seconds(ar_tpot_s), seconds(admitted.tpot_s), throughput)
 
 
 def _sources(answers: Sequence[WhatIf]) -> str:
@@ -152,6 +162,9 @@ def calibration(c: Calibrated) -> str:
 
 def _verdict(a: WhatIf) -> tuple[str, str]:
     """The verdict as a sentence, and its reason."""
+    if a.admitted is not None:
+        _, _, why = a.reason.partition("; ")
+        return f"{a.admitted.waiting(a.query.batch)}; {SENTENCES[a.admitted.verdict].lower()}", why
     if a.verdict == "does_not_fit":
         fits, _, why = a.reason.partition("; ")
         return f"{SENTENCES[a.verdict]}: {fits}", why
@@ -162,12 +175,25 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
     return f"{SENTENCES[a.verdict]}: {_gain(a)}", a.reason
 
 
+def _served(admitted: Admitted) -> str:
+    """Throughput and pace of the requests that run, beside the throughput of the baseline."""
+    interval = interval_text(admitted.gain_interval)
+    return (
+        f"{admitted.running} at once give {admitted.throughput_tokens_per_s:,.0f} tokens/s, "
+        f"{seconds(admitted.tpot_s)} per token while a request runs: {admitted.gain:.2f}x{interval} the "
+        f"{admitted.ar_throughput_tokens_per_s:,.0f} tokens/s of the baseline, which runs "
+        f"{admitted.baseline_running} at once"
+    )
+
+
 def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     m = a.memory
     query = a.query
     rows = {}
+    if a.admitted is not None:
+        rows["served"] = _served(a.admitted)
     if not m.fits and query.gamma and a.speedup is not None:
-        rows["if it fit"] = _gain(a)
+        rows["if all ran" if a.admitted else "if it fit"] = _gain(a)
     if why:
         rows["why"] = why
     rows["time"] = _time(a)
@@ -208,6 +234,9 @@ def _time(a: WhatIf) -> str:
         return f"{baseline}{_throughputs(a.ar_tpot_interval, a.query.batch)}"
     iteration = f"{seconds(a.iteration_s)} per iteration{range_text(a.iteration_interval)}"
     text = f"{iteration}; baseline {baseline}"
+    if a.typical is not None:
+        low, high = (a.ar_throughput_tokens_per_s * speedup for speedup in a.typical.speedups)
+        return f"{low:,.0f} to {high:,.0f} tokens/s with a typical draft; {text}"
     if a.tpot_s is None:
         return text
     pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"

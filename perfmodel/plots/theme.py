@@ -158,6 +158,9 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
         parts.append(f"draft on {draft.tensor_parallel}")
     own, target = (f"{p.weights.name} weights, {p.kv.name} KV" for p in (draft.precision, scenario.precision))
     parts.append(target if own == target else f"{target} (draft: {own})")
+    recurrent = scenario.target.linear_attention
+    if recurrent is not None and recurrent.state_dtype != "fp32":
+        parts.append(f"{recurrent.state_dtype} states")
     parts += [*unusual(replace(machine, tensor_parallel=1)), *unusual(replace(scenario, acceptance=None))]
     made = Calibrated.of(scenario)
     return "; ".join([*parts, f"calibration {made.name} ({made.kind})"])

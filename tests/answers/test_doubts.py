@@ -102,7 +102,8 @@ def test_constants_of_another_device(verb: str) -> None:
 @pytest.mark.parametrize("verb", [v for v in VERBS if v != "tree"])
 def test_an_option_that_changes_nothing(verb: str) -> None:
     """A tree has no n-gram draft."""
-    options = {"topk_reuse": 0.5, "state_rollback": "replay", "draft_weights": "fp8", "draft_kv_dtype": "fp8"}
+    options = {"topk_reuse": 0.5, "state_rollback": "replay", "state_dtype": "bf16"}
+    options |= {"draft_weights": "fp8", "draft_kv_dtype": "fp8"}
     said = doubts_of(verb, "ngram", **options, calibration="ideal")
     flags = [f"--{name.replace('_', '-')}" for name in options]
     assert re.findall(r"(--[\w-]+) has no effect: ", said) == flags

@@ -212,6 +212,22 @@ def test_the_head_that_an_answer_names_is_taken_as_a_draft() -> None:
 
 
 @pytest.mark.parametrize(
+    ("engine", "flag"),
+    [
+        ("vllm", "--mamba-ssm-cache-dtype bfloat16"),
+        ("sglang", "--mamba-ssm-dtype bfloat16"),
+        ("trtllm", "mamba_ssm_cache_dtype"),
+    ],
+)
+def test_a_line_states_the_format_of_recurrent_states_that_was_asked_for(engine: str, flag: str) -> None:
+    question = {"engine": engine, "weights": "nvfp4", "batch": 4, "draft": ["mtp"]}
+    asked = advise("qwen3.8-27b", "b200", state_dtype="bf16", **question).serve
+    plain = advise("qwen3.8-27b", "b200", **question).serve
+    assert flag in str(asked)
+    assert flag not in str(plain)
+
+
+@pytest.mark.parametrize(
     ("ours", "theirs"),
     [
         ("--tp 4 --ep 4", "--tensor-parallel-size 4 --expert-parallel-size 4"),

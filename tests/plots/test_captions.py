@@ -51,6 +51,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "context_std": ({}, 4000),
     "kv_page": ({}, 16),
     "topk_reuse": ({}, 0.5),
+    "state_dtype": ({"model": "qwen3-next-80b-a3b"}, "bf16"),
     "state_rollback": ({}, "replay"),
     "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
     "batch_range": ({}, (1.0, 8.0)),

@@ -11,6 +11,7 @@ from perfmodel.answers.advice.servers.base import MODEL, UNQUANTISED, longest_se
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, draft_word, published_head
 from perfmodel.answers.question.published_format import published, reads_of, stored_weights, undivided
+from perfmodel.answers.readers import STATE_FORMATS
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.specs import (
@@ -76,6 +77,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         tensor_parallel=scenario.machine.tensor_parallel,
         weights=weights if other_format else "bf16",
         kv_dtype=kv_dtype,
+        state_dtype=_state_dtype(question, scenario),
         memory_fraction=question.memory_fraction,
         vocab_size=scenario.target.vocab_size,
         expert_parallel=scenario.expert_parallel,
@@ -124,6 +126,13 @@ def _attention(scenario: Scenario) -> tuple[str | None, str]:
     if name is None or attention is None:
         return name, ""
     return name, attention.backends[name].environment
+
+
+def _state_dtype(question: CommonOptions, scenario: Scenario) -> str | None:
+    """The format of recurrent states that the question states, in the words of the engines."""
+    if question.state_dtype is None or scenario.target.linear_attention is None:
+        return None
+    return {ours: theirs for theirs, ours in STATE_FORMATS.items()}[question.state_dtype]
 
 
 def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedFile | None:

@@ -1,7 +1,6 @@
 """Puts the answer at one point together: the prediction with intervals, verdict, memory and warnings."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +18,11 @@ from perfmodel.answers.point.verdict import (
     warnings,
 )
 from perfmodel.answers.point.whatif_answer import NONE_ACCEPTED, Accepted, CostRatios, Remedy, WhatIf
-from perfmodel.answers.question import Query, of_power, resolve_costs, runs_in, with_draft
+from perfmodel.answers.question import Query, of_power, runs_in
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.specs import COVERAGE, DRIFT, engine_of
 from perfmodel.speculation import (
     ContextLengths,
-    Memory,
     Passes,
     Prediction,
     Scenario,
@@ -80,8 +78,13 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
     doubts = (
         *warnings(query, scenario, batch, context, gamma, memory),
         *of_power(scenario, batch),
-        *_of_states(query, scenario, gamma, memory),
     )
+    part = None
+    if not memory.fits:
+        from perfmodel.answers.point.admitted import admitted, of_states  # most questions fit
+
+        part = admitted(query, scenario, gamma, memory)
+        doubts += tuple(of_states(query, scenario, gamma, memory))
     ratios = CostRatios(float(prediction.draft_to_target), float(prediction.verify_to_target))
     cache = kv_cache_of(scenario, gamma, query.memory_fraction)
     best = best_batch(scenario, context, query.max_gamma, query.memory_fraction)
@@ -101,6 +104,7 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
         **_set_up(scenario, prediction, context),
         **_lengths_and_engine(query, scenario, batch, gamma),
         memory=memory,
+        admitted=part,
         kv_cache=cache,
         calibration=Calibrated.of(scenario),
         best=best,
@@ -189,20 +193,6 @@ def _remedies(query: Query, scenario: Scenario, prediction: Prediction, word: Ve
     from perfmodel.answers.point.remedies import remedies  # most drafts pay
 
     return remedies(query, scenario, float(prediction.speedup_at_gamma_optimal))
-
-
-def _of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Iterator[str]:
-    """A warning if the batch fits only with one state of the recurrent layers for each sequence."""
-    if room.fits or not gamma or not scenario.target_shard.states or query.state_rollback != "keep":
-        return
-    one_state = resolve_costs(replace(with_draft(query), state_rollback="replay"))
-    batch = float(query.batch)
-    holds = memory_of(one_state, batch, float(query.context), gamma, query.memory_fraction).single()
-    if holds.fits:
-        yield (
-            f"the prediction keeps a recurrent state for each of the {gamma + 1} verified tokens; an engine "
-            f"with one state per sequence has room for batch {holds.max_batch} (--state-rollback replay)"
-        )
 
 
 def _accepted(scenario: Scenario, prediction: Prediction, gamma: int) -> Accepted:

@@ -88,6 +88,33 @@ class Remedy:
         return f"with {self.switch} {self.speedup:.2f}x{interval} at gamma {self.gamma}"
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The part of a batch that runs at once, and what it gains over the baseline, of which more may run.
+
+    running, baseline_running: requests at once with the draft and without. most: requests that may run at
+    once if the engine keeps one recurrent state for each, where its rule was not read; else `running`.
+    throughput_tokens_per_s, ar_throughput_tokens_per_s: of those that run. gain: their ratio; the verdict is
+    about it.
+    """
+
+    running: int
+    most: int
+    baseline_running: int
+    throughput_tokens_per_s: float
+    ar_throughput_tokens_per_s: float
+    tpot_s: float
+    gain: float
+    gain_interval: tuple[float, float] | None
+    verdict: Verdict
+
+    def waiting(self, batch: int) -> str:
+        """``23 of 32 requests run at once, 9 wait``."""
+        if self.most > self.running:
+            return f"{self.running} to {self.most} of {batch} requests run at once: its rule is not known"
+        return f"{self.running} of {batch} requests run at once, {batch - self.running} wait"
+
+
 @dataclass(frozen=True, repr=False)
 class WhatIf(Answer):
     """The whole answer to one question.
@@ -99,7 +126,8 @@ class WhatIf(Answer):
     of all devices per token with speculation and of the baseline; power_w: mean draw of a device. All three
     are None where no power was measured. With an unknown acceptance
     (``unknown_acceptance``) the answer has passes, memory and `break_even_alpha`, at the draft length that
-    needs the least, and `typical`, where drafts of this kind were published for other targets.
+    needs the least, and `typical`, where drafts of this kind were published for other targets. `admitted` is
+    what a server runs at once of a batch that does not fit.
     """
 
     query: Query
@@ -139,6 +167,7 @@ class WhatIf(Answer):
     sensitivity: tuple[Move, ...] | None = None
     typical: TypicalGain | None = None
     remedies: tuple[Remedy, ...] = ()
+    admitted: Admitted | None = None
 
     @property
     def states_draft(self) -> bool:
@@ -167,5 +196,7 @@ class WhatIf(Answer):
             return f"{self.sentence}: {self.reason}"
         sure = interval_text(self.speedup_interval)
         context = context_text(q.context)
+        if self.admitted is not None:
+            return f"{self.admitted.waiting(q.batch)}; if all ran, {ratio_text(self.speedup)}{sure}"
         where = f"{q.model} on {devices(q.hardware, float(q.tp * q.pp))}, batch {q.batch}, context {context}"
         return f"{self.sentence}: {ratio_text(self.speedup)}{sure} at gamma {q.gamma}; {where}"

@@ -73,6 +73,7 @@ def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         typical=typical,
         inflection=replace(answer.inflection, break_even_context=None, inflection_context=None),
         remedies=(),
+        admitted=None,
         **UNKNOWN,
     )
 

@@ -141,6 +141,8 @@ def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]
         yield f"--topk-reuse {no_effect} {target} is not sparse"
     if question.state_rollback != "keep" and not shard.states:
         yield f"--state-rollback {no_effect} {target} is not recurrent"
+    if question.state_dtype is not None and not shard.states:
+        yield f"--state-dtype {no_effect} {target} is not recurrent"
     if question.draft_weights and not draft.passes(1.0):
         yield f"--draft-weights {no_effect} {draft.name} has no weights"
     if question.draft_kv_dtype and not draft.reads_cache:

@@ -47,7 +47,7 @@ class Named(Immutable):
         conversion = conversion_of(calibration)
         if conversion is not None and not file:
             target = target.replace(weights=conversion.default(target.weights))
-        return cls(target, gpu, calibration)
+        return cls(_with_states(question, target, calibration), gpu, calibration)
 
     def with_layers_on(self, devices: int, question: CommonOptions) -> "Named":
         """The same with the layers of a server on another number of devices than the question states."""
@@ -98,6 +98,20 @@ class Named(Immutable):
             wide_mxfp4=engine is not None and engine.wide_mxfp4,
             weight_only=engine is not None and engine.weight_only,
         )
+
+
+def _with_states(question: CommonOptions, target: ModelSpec, calibration: Calibration) -> ModelSpec:
+    """The target with recurrent states in the format of the question. An engine without a flag for it is
+    refused.
+    """
+    recurrent = target.linear_attention
+    if question.state_dtype is None or recurrent is None:
+        return target
+    engine = serving_engines().get(engine_of(calibration) or "")
+    if engine is not None and engine.states is None and question.state_dtype != recurrent.state_dtype:
+        allowed = f"{recurrent.state_dtype}, because {engine.title} has no flag for another"
+        raise refuse("--state-dtype", None, allowed, question.state_dtype)
+    return target.replace(linear_attention=recurrent.replace(state_dtype=question.state_dtype))
 
 
 def _in_turn(question: CommonOptions) -> bool:

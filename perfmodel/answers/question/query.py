@@ -6,7 +6,7 @@ from typing import Any, get_args
 from perfmodel.answers.declaration import SHARE, TINY, Question, argument, options, question
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.nodes import ALL_TO_ALLS, OVERLAPS, devices_of_nodes, parse_nodes
-from perfmodel.answers.readers import MaybeReal, MaybeWhole, Real, Whole, whole
+from perfmodel.answers.readers import MaybeReal, MaybeWhole, Real, Whole, state_format, whole
 from perfmodel.errors import InputError
 from perfmodel.parse import items
 from perfmodel.specs import ENGINES, parse_engine
@@ -126,6 +126,15 @@ class CommonOptions(Question):
         group="Engine",
         needs=("cpu_moe", "gpu_layers"),
         why="which leave the host a part",
+    )
+    state_dtype: str | None = argument(
+        "Recurrent layers: format of the states (fp32, bf16 or fp16), like vLLM's and SGLang's.",
+        "FORMAT",
+        "--mamba-ssm-dtype --mamba-ssm-cache-dtype",
+        read=state_format,
+        shown="the checkpoint's",
+        default=None,
+        group="Engine",
     )
     state_rollback: str = argument(
         "Recurrent layers: verification stores every state (keep) or one (replay).",

@@ -112,3 +112,18 @@ class PrefixBlocks(Frozen):
     keeps: str = ""
     raised: bool = False
     latent: Annotated[int, Meta(ge=1)] = 1
+
+
+class StatePool(Frozen):
+    """How the engine keeps the states of recurrent layers.
+
+    format_flag: of the server, for their format. replay_flag: with which a request keeps records in place of
+    a state for each verified token; empty without one. replay_without: kinds of draft that do not run with
+    it. unread: whether the rule by which it keeps the states of drafted tokens was not read.
+    """
+
+    format_flag: Text
+    replay_flag: str = ""
+    replay_without: tuple[str, ...] = ()
+    unread: bool = False
+    source: Text

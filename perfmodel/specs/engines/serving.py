@@ -17,6 +17,7 @@ from perfmodel.specs.engines.served_requests import (
     ReservedOutput,
     Scheduler,
     Seats,
+    StatePool,
 )
 from perfmodel.specs.engines.tuned_experts import TunedExperts
 
@@ -99,6 +100,8 @@ class ServingEngine(Stack):
     """None if a request enters with room for its prompt."""
     drafted_slots: DraftedSlots | None = None
     """None if it holds two for each drafted token."""
+    states: StatePool | None = None
+    """Its recurrent states; None if it has no flag for them."""
     prefix: PrefixBlocks
     """Blocks of its prefix cache."""
 

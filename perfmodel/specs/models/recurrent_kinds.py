@@ -21,7 +21,7 @@ class RecurrentShape(Frozen):
     key_head_dim: Size
     value_head_dim: Size
     conv_kernel: Size = 4
-    state_dtype: Literal["fp32", "bf16"] = "fp32"
+    state_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     full_rank_gate: bool = True
     gated_norm: bool = True
 

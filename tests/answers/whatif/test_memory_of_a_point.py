@@ -3,6 +3,7 @@
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
+from perfmodel.errors import InputError
 from tests.answers.whatif.questions import OPEN, ask
 
 
@@ -61,13 +62,98 @@ def test_the_chosen_length_is_one_whose_states_fit_in_memory() -> None:
     assert whatif(model="nemotron-h-56b", **point | {"batch": 31}).verdict == "does_not_fit"
 
 
-def test_where_states_of_drafted_tokens_do_not_fit_the_switch_that_saves_them_is_named() -> None:
-    question = {"weights": "nvfp4", "engine": "sglang", "draft": "dflash2", "gamma": 7}
-    kept = whatif("qwen3.8-27b", "dgx-spark", 32, 1024, **question)
-    one = whatif("qwen3.8-27b", "dgx-spark", 32, 1024, state_rollback="replay", **question)
+STATES = {"weights": "nvfp4", "engine": "sglang"}
+"""Qwen3.8-27B on one DGX Spark, whose recurrent states have a pool of their own."""
+
+
+def test_requests_that_find_no_room_wait_and_the_gain_is_that_of_those_that_run() -> None:
+    question = STATES | {"draft": "dflash2", "gamma": 7}
+    all_of_them = whatif("qwen3.8-27b", "dgx-spark", 32, 1024, **question)
+    most = all_of_them.memory.max_batch
+    running = whatif("qwen3.8-27b", "dgx-spark", most, 1024, **question)
+    part = all_of_them.admitted
+    assert running.admitted is None
+    assert part is not None
+    assert (part.running, part.most, part.baseline_running) == (most, most, 32)
+    assert part.throughput_tokens_per_s == pytest.approx(running.throughput_tokens_per_s)
+    assert part.tpot_s == pytest.approx(running.tpot_s)
+    baseline = all_of_them.ar_throughput_tokens_per_s  # all 32 fit without a draft
+    assert part.gain == pytest.approx(running.throughput_tokens_per_s / baseline)
+    assert all_of_them.headline().startswith(f"{most} of 32 requests run at once, {32 - most} wait; ")
+    assert f"{most} of 32 requests run at once, {32 - most} wait; " in str(all_of_them)
+
+
+def test_a_baseline_that_does_not_hold_all_requests_either_is_compared_with_what_it_runs() -> None:
+    answer = whatif("qwen3-8b", "h100", 80, 32_768, draft="eagle3", gamma=3)
+    assert answer.admitted is not None
+    assert answer.admitted.running < answer.admitted.baseline_running < 80
+    alone = whatif("qwen3-8b", "h100", answer.admitted.baseline_running, 32_768, gamma=0)
+    assert alone.memory.fits
+    assert answer.admitted.ar_throughput_tokens_per_s == pytest.approx(alone.ar_throughput_tokens_per_s)
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "perfmodel"])
+def test_what_no_server_admits_step_by_step_does_not_fit(engine: str) -> None:
+    """llama.cpp takes the caches of all its slots at the start."""
+    answer = whatif("qwen3-8b", "rtx-3090", 200, 8192, draft="ngram", alpha=0.6, gamma=3, engine=engine)
+    assert answer.verdict == "does_not_fit"
+    assert answer.memory.max_batch > 0
+    assert answer.admitted is None
+
+
+@pytest.mark.parametrize(
+    ("given", "bytes_of_a_value"), [("fp32", 4), ("float32", 4), ("bf16", 2), ("bfloat16", 2), ("float16", 2)]
+)
+def test_states_have_the_format_that_is_given(given: str, bytes_of_a_value: int) -> None:
+    wide = whatif("qwen3.8-27b", "dgx-spark", 8, 1024, draft="mtp", gamma=3, **STATES)
+    asked = whatif("qwen3.8-27b", "dgx-spark", 8, 1024, draft="mtp", gamma=3, state_dtype=given, **STATES)
+    same = bytes_of_a_value == 4
+    assert (asked.memory.max_batch == wide.memory.max_batch) == same
+    assert (asked.verify_step.predicted_s == wide.verify_step.predicted_s) == same
+
+
+def test_an_engine_without_a_flag_for_the_format_of_states_is_refused_another() -> None:
+    gguf = {"weights": "q4_k_m", "engine": "llamacpp", "draft": "mtp"}
+    with pytest.raises(InputError, match=r"state_dtype: must be fp32, because llama\.cpp has no flag"):
+        whatif("qwen3.8-27b", "rtx-5090", 1, 1024, state_dtype="bf16", **gguf)
+    assert whatif("qwen3.8-27b", "rtx-5090", 1, 1024, state_dtype="fp32", **gguf).memory.fits
+    with pytest.raises(InputError, match="state_dtype: must be one of fp32, bf16, fp16, given 'int8'"):
+        whatif("qwen3.8-27b", "dgx-spark", 8, 1024, draft="mtp", state_dtype="int8", **STATES)
+
+
+def test_a_full_pool_of_states_is_named_with_what_leaves_more_room() -> None:
+    """SGLang's DFlash does not run with the flag that keeps records in place of states; its MTP does."""
+    question = STATES | {"gamma": 7}
+    kept = whatif("qwen3.8-27b", "dgx-spark", 32, 1024, draft="dflash2", **question)
+    narrow = whatif("qwen3.8-27b", "dgx-spark", 32, 1024, draft="dflash2", state_dtype="bf16", **question)
     assert kept.verdict == "does_not_fit"
-    assert one.memory.fits
-    words = f"one state per sequence has room for batch {one.memory.max_batch} (--state-rollback replay)"
+    assert narrow.memory.fits
+    said = " ".join(kept.warnings)
+    assert "the pool of recurrent states is full" in said
+    assert f"{narrow.memory.max_batch} run at once (--state-dtype bf16; SGLang: --mamba-ssm-dtype)" in said
+    assert "replay" not in said
+    chain = whatif("qwen3.8-27b", "dgx-spark", 90, 1024, draft="mtp", **question)
+    one = whatif("qwen3.8-27b", "dgx-spark", 90, 1024, draft="mtp", state_rollback="replay", **question)
+    most = f"up to {one.memory.max_batch} run at once (--state-rollback replay)"
+    assert any("--enable-linear-replayssm-spec" in text and most in text for text in chain.warnings)
+    fits = whatif("qwen3.8-27b", "dgx-spark", 8, 1024, draft="dflash2", **question)
+    assert not any("state" in warning for warning in fits.warnings)
+
+
+def test_a_pool_that_long_contexts_fill_is_not_said_to_be_full_of_states() -> None:
+    question = STATES | {"gamma": 2, "draft": "mtp"}
+    answer = whatif("qwen3.8-27b", "dgx-spark", 30, 100_000, **question)
+    assert answer.verdict == "does_not_fit"
+    assert not any("pool of recurrent states" in warning for warning in answer.warnings)
+
+
+def test_an_engine_whose_rule_was_not_read_has_both_bounds() -> None:
+    question = {"weights": "nvfp4", "engine": "trtllm", "draft": "dflash2", "gamma": 7}
+    kept = whatif("qwen3.8-27b", "rtx-5090", 20, 2048, **question)
+    one = whatif("qwen3.8-27b", "rtx-5090", 20, 2048, state_rollback="replay", **question)
+    assert kept.admitted is not None
+    assert (kept.admitted.running, kept.admitted.most) == (kept.memory.max_batch, 20)
+    assert one.memory.max_batch >= 20
+    words = f"with one state per request {one.memory.max_batch} run at once (--state-rollback replay)"
     assert any(words in warning for warning in kept.warnings)
-    fits = whatif("qwen3.8-27b", "dgx-spark", 8, 1024, **question)
-    assert not any("--state-rollback" in warning for warning in (*one.warnings, *fits.warnings))
+    assert kept.headline().startswith(f"{kept.memory.max_batch} to 20 of 20 requests run at once")

@@ -56,6 +56,8 @@ class ServedTarget:
     """All devices of a server, over which data-parallel attention groups are formed."""
     weights: str = "bf16"
     kv_dtype: str = "bf16"
+    state_dtype: str | None = None
+    """Format of recurrent states in the words of the engines; None is the checkpoint's."""
     memory_fraction: float | None = None
     """Share of the memory that the server takes; None is the engine's own choice."""
     vocab_size: int | None = None

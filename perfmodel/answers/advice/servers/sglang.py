@@ -107,6 +107,7 @@ class SGLang(Server):
         formats = {
             "--quantization": target.weights if target.on_load else None,
             "--kv-cache-dtype": cache,
+            "--mamba-ssm-dtype": target.state_dtype,
         }
         attention = {"--attention-backend": backend.word if backend else None}
         memory = {

@@ -82,7 +82,7 @@ class TensorRTLLM(Server):
             "attn_backend": backend.word if backend else None,
             "max_batch_size": -(-setup.table.ranges[-1].high // groups),
             "max_seq_len": target.sequence_tokens(setup.table),
-            "kv_cache_config": {"dtype": cache} if cache else None,
+            "kv_cache_config": _stated({"dtype": cache, "mamba_ssm_cache_dtype": target.state_dtype}) or None,
         }
         return _stated(options)
 

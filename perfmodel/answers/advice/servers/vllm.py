@@ -99,6 +99,7 @@ class VLLM(Server):
             "--dtype": "half" if half else None,
             "--quantization": target.weights if target.on_load else None,
             "--kv-cache-dtype": self._cache(target, backend, notes),
+            "--mamba-ssm-cache-dtype": target.state_dtype,
         }
         attention = {"--attention-backend": backend.word if backend else None}
         memory = {

@@ -1,0 +1,113 @@
+"""What a server does with more requests than its memory holds: some run at once, the others wait."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from perfmodel.answers.point.verdict import verdict
+from perfmodel.answers.point.whatif_answer import Admitted
+from perfmodel.answers.question import Query, resolve_costs, with_draft
+from perfmodel.specs import engine_of, serving_engines
+from perfmodel.specs.engines.serving import ServingEngine
+from perfmodel.speculation import (
+    Memory,
+    Passes,
+    Scenario,
+    Workload,
+    interval_of_speedup,
+    memory_of,
+    predict,
+    ratio_log_error,
+)
+
+SMALLEST = "bf16"
+"""The format of recurrent states that an engine's flag offers for more requests."""
+
+
+def serving_engine(scenario: Scenario) -> ServingEngine | None:
+    """The engine of a scenario, if its server lets requests wait for memory; else None."""
+    engine = serving_engines().get(engine_of(scenario.machine.calibration) or "")
+    return None if engine is None or engine.seats is None else engine
+
+
+def admitted(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Admitted | None:
+    """What runs of a batch that does not fit; None if all or nothing of it runs, or no server queues it."""
+    engine = serving_engine(scenario)
+    if room.fits or not room.max_batch or not gamma or engine is None or scenario.acceptance is None:
+        return None
+    batch = float(query.batch)
+    context = float(query.context)
+    running = float(room.max_batch)
+    alone = min(batch, float(max(room.ar_max_batch, 1)))
+    here = predict(scenario, Workload.of(running, context, gamma), gamma)
+    baseline = predict(scenario, Workload.of(alone, context, 0), 0)
+    passes = Passes(scenario, running, context, np.array([gamma]))
+    speedup = float(here.speedup)
+    error = ratio_log_error(scenario, passes, float(here.iteration_s / here.target_s))
+    interval = interval_of_speedup(scenario, gamma, float(here.tokens_per_iteration), speedup, error)
+    gain = float(here.throughput_tokens_per_s / baseline.ar_throughput_tokens_per_s)
+    if interval is not None:
+        low, high = interval
+        interval = (low * gain / speedup, high * gain / speedup)
+    return Admitted(
+        running=int(running),
+        most=_most(query, scenario, gamma, room, engine),
+        baseline_running=int(alone),
+        throughput_tokens_per_s=float(here.throughput_tokens_per_s),
+        ar_throughput_tokens_per_s=float(baseline.ar_throughput_tokens_per_s),
+        tpot_s=float(here.tpot_s),
+        gain=gain,
+        gain_interval=interval,
+        verdict=verdict(scenario, context, gain, interval, gamma),
+    )
+
+
+def _most(query: Query, scenario: Scenario, gamma: int, room: Memory[float], engine: ServingEngine) -> int:
+    """See `Admitted`."""
+    unread = engine.states is not None and engine.states.unread and scenario.target_shard.states
+    if not unread or query.state_rollback != "keep":
+        return room.max_batch
+    return min(query.batch, _holds(replace(query, state_rollback="replay"), gamma))
+
+
+def of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Iterator[str]:
+    """What recurrent states do to a batch that does not fit, and how more of it would run at once."""
+    target = scenario.target
+    if room.fits or target.linear_attention is None or not scenario.target_shard.states:
+        return
+    engine = serving_engine(scenario)
+    alike = memory_of(scenario, float(query.batch), 1.0, gamma, query.memory_fraction).single()
+    if engine is not None and alike.max_batch == room.max_batch:
+        yield "the pool of recurrent states is full: shorter contexts leave room for no more requests"
+    states = None if engine is None else engine.states
+    if engine is not None and states is not None and target.linear_attention.state_dtype == "fp32":
+        wider = _holds(replace(query, state_dtype=SMALLEST), gamma)
+        if wider > room.max_batch:
+            flags = f"--state-dtype {SMALLEST}; {engine.title}: {states.format_flag}"
+            yield f"with recurrent states in 16 bits, which round more, {wider} run at once ({flags})"
+    if not gamma or query.state_rollback != "keep":
+        return
+    most = _holds(replace(query, state_rollback="replay"), gamma)
+    if most <= room.max_batch:
+        return
+    kept = f"the prediction keeps a recurrent state for each of the {gamma + 1} verified tokens"
+    if engine is None:
+        yield f"{kept}; with one state per sequence batch {most} fits (--state-rollback replay)"
+    elif states is not None and states.unread:
+        yield (
+            f"{kept}; the rule of {engine.title} was not read: with one state per request {most} run at once "
+            "(--state-rollback replay)"
+        )
+    elif states is not None and states.replay_flag and scenario.draft.kind not in states.replay_without:
+        yield (
+            f"{kept}; with {states.replay_flag} a request keeps shorter records instead: up to {most} run at "
+            "once (--state-rollback replay), at a time that is not modelled"
+        )
+
+
+def _holds(query: Query, gamma: int) -> int:
+    """The largest batch of a question with another setting for its states."""
+    scenario = resolve_costs(with_draft(query))
+    room = memory_of(scenario, float(query.batch), float(query.context), gamma, query.memory_fraction)
+    return room.single().max_batch
