@@ -109,6 +109,8 @@ def test_a_middle_moves_both_ends_by_the_extra_time_and_never_past_the_speedup()
     np.testing.assert_allclose(high, [1.5 * math.exp(0.05), 1.5 * math.exp(0.05), 1.5])
     low, high = interval_ends(1.5, 0.1 / Z, 3.0, -1.0)
     assert (float(low), float(high)) == pytest.approx((1.5 * math.exp(-0.6), 1.5))
+    low, high = interval_ends(1.5, 0.1 / Z, 3.0, 1.0)
+    assert (float(low), float(high)) == pytest.approx((1.5, 1.5 * math.exp(0.6)))
 
 
 def test_intervals_by_hand() -> None:
