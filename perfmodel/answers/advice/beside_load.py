@@ -9,10 +9,10 @@ from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
-from perfmodel.answers.advice.other_formats import in_other_formats
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.served import Served, confirmed, estimated
 from perfmodel.answers.advice.shorter_draft import shorter_draft
+from perfmodel.answers.advice.smaller_weights import in_smaller_formats
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of
@@ -68,8 +68,7 @@ def _smaller_weights(question: AdviseQuery, chosen: Served) -> Alternative | Non
     the first format that does.
     """
     layout = chosen.candidate.layout
-    for other in in_other_formats(question):
-        flag = f"--weights {other.weights}"
+    for flag, other in in_smaller_formats(question):
         if question.gpus is None:
             fewest = fewest_gpus(other, all_reaches(other), most=layout.gpus - 1)
             if fewest is not None:

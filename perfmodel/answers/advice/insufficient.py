@@ -16,12 +16,12 @@ from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.nearest import NearestServers, nearest_servers, reaches_of
 from perfmodel.answers.advice.one_alone import OneAlone, one_alone
 from perfmodel.answers.advice.one_request import at_batch, without_load
-from perfmodel.answers.advice.other_formats import in_other_formats
 from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reach import Reach
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.shorter_draft import shorter_draft
+from perfmodel.answers.advice.smaller_weights import in_smaller_formats
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
@@ -100,15 +100,14 @@ class Insufficient:
                 yield started(enough_text(fewest), counted, fewest)
                 named.append(fewest)
             yield from _shorter(question, named)
-        yield from self._in_other_formats(layouts)
+        yield from self._in_smaller_formats(layouts)
 
-    def _in_other_formats(self, layouts: list[Layout]) -> Iterator[Alternative]:
-        """Other formats of weights with which the given devices serve the load, or much more of it; the first
-        that suffices is the last.
+    def _in_smaller_formats(self, layouts: list[Layout]) -> Iterator[Alternative]:
+        """Smaller formats of weights with which the given devices serve the load, or much more of it; the
+        first that suffices is the last.
         """
         most = 0.0 if self.nearest is None else self.nearest.load
-        for question in in_other_formats(self.search.question):
-            flag = f"--weights {question.weights}"
+        for flag, question in in_smaller_formats(self.search.question):
             if question.gpus is None:
                 fewest = fewest_gpus(question, all_reaches(question))
                 if fewest is not None:

@@ -6,9 +6,8 @@ from perfmodel.answers.load.traffic_rows import TrafficRow
 
 def limits_used(question: AdviseQuery, row: TrafficRow) -> dict[str, float]:
     """The 90th percentile as a share of each limit; infinite for a saturated server."""
-    times = {"ttft": row.ttft_s, "tpot": row.tpot_s, "e2e": row.e2e_s}
     used = {}
     for name, limit_ms in question.latency_limits_ms.items():
-        time_s = times[name]
+        time_s = row.by_limit[name]
         used[name] = float("inf") if time_s is None else time_s.p90 * 1e3 / limit_ms
     return used

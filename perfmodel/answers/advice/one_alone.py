@@ -21,12 +21,11 @@ class OneAlone:
     @property
     def text(self) -> str:
         """``one request alone exceeds the limit on TTFT: 5.0 s on TP 2``."""
-        row = self.served.row
-        times = {"ttft": row.ttft_s, "tpot": row.tpot_s, "e2e": row.e2e_s}
-        found = times[self.limit]
-        assert found is not None
+        time_s = self.served.row.by_limit[self.limit]
+        assert time_s is not None
         where = self.served.candidate.layout.label()
-        return f"one request alone exceeds the limit on {self.limit.upper()}: {seconds(found.p90)} on {where}"
+        limit = self.limit.upper()
+        return f"one request alone exceeds the limit on {limit}: {seconds(time_s.p90)} on {where}"
 
 
 def one_alone(question: AdviseQuery, candidates: Candidates) -> OneAlone | None:

@@ -1,6 +1,7 @@
-"""Smaller formats of the weights that a question leaves open: FP8, and known checkpoints of 4 bits."""
+"""Smaller formats of the weights: FP8, and known checkpoints of 4 bits."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -15,6 +16,8 @@ FOUR_BIT_FLOATS = {"NVIDIA": "nvfp4", "AMD": "mxfp4"}
 """The format of 4-bit floats that the devices of a maker multiply."""
 MOST_FOUR_BIT_BYTES = 0.7
 """Bytes of a weight with its scales, up to which a format has 4 bits."""
+LESS = 0.75
+"""Largest ratio of the bytes of FP8 to those of the question's format for which FP8 is smaller."""
 
 
 def may_be_smaller(query: AdviseQuery) -> bool:
@@ -28,22 +31,65 @@ def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
     """
     if not _leaves_weights_open(query):
         return
-    gpu = Named.of(query).gpu
-    engine = query.served_by
-    assert engine is not None
-    floats = FOUR_BIT_FLOATS.get(gpu.vendor) if "fp4" in gpu.peak else None
-    own = main_format(load_model(query.model).weights)
-    if own == floats:
+    if (repository := _four_bit_checkpoint(query)) is not None:
+        yield {"model": repository}
+
+
+def in_smaller_formats(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
+    """The flag and the question with each smaller format of weights that has a checkpoint, FP8 first, whether
+    or not the question names a format. None on engines that convert checkpoints.
+    """
+    if not _serves_as_published(query):
         return
-    has_integers = weight_format(own).base.bytes_per_value < MOST_FOUR_BIT_BYTES
-    formats = [floats] if has_integers else [floats, FOUR_BIT_GROUPS[0]]
-    served = served_id(query.model) or ""
-    known = [checkpoint(served, weights, gpu.vendor, engine.reads) for weights in formats if weights]
-    yield from [{"model": row.checkpoint} for row in known if row is not None][:1]
+    if may_be_smaller(query) or _has_smaller_fp8(query):
+        yield f"--weights {SMALLER}", replace(query, weights=SMALLER)
+    if (repository := _four_bit_checkpoint(query)) is not None:
+        yield f"--model {repository}", replace(query, model=repository, weights=None)
+
+
+def _has_smaller_fp8(query: AdviseQuery) -> bool:
+    """Whether a checkpoint in FP8 is known, and smaller than the weights of the question."""
+    used = weight_format(_format_of(query)).base
+    smaller = weight_format(SMALLER).base.bytes_per_value < LESS * used.bytes_per_value
+    return smaller and _known(query, SMALLER) is not None
+
+
+def _four_bit_checkpoint(query: AdviseQuery) -> str | None:
+    """The repository of the known checkpoint of 4 bits that the device computes best; None without one, or if
+    the weights of the question are such ones. Floats of 4 bits may replace integers, not the reverse.
+    """
+    gpu = Named.of(query).gpu
+    floats = FOUR_BIT_FLOATS.get(gpu.vendor) if "fp4" in gpu.peak else None
+    own = _format_of(query)
+    if own == floats:
+        return None
+    has_four_bits = weight_format(own).base.bytes_per_value < MOST_FOUR_BIT_BYTES
+    formats = [floats] if has_four_bits else [floats, FOUR_BIT_GROUPS[0]]
+    known = (_known(query, weights) for weights in formats if weights)
+    return next((repository for repository in known if repository is not None), None)
+
+
+def _known(query: AdviseQuery, weights: str) -> str | None:
+    """The repository of a known checkpoint of the model in a format that the engine reads."""
+    served = served_id(query.model)
+    engine = query.served_by
+    if served is None or engine is None:
+        return None
+    known = checkpoint(served, weights, Named.of(query).gpu.vendor, engine.reads)
+    return None if known is None else known.checkpoint
+
+
+def _format_of(query: AdviseQuery) -> str:
+    """The format of most weights of a question."""
+    return main_format(Named.of(query).precision(query).weights.name)
+
+
+def _serves_as_published(query: AdviseQuery) -> bool:
+    """Whether the engine of the question serves checkpoints as they are published."""
+    engine = query.served_by
+    return engine is not None and engine.conversion is None
 
 
 def _leaves_weights_open(query: AdviseQuery) -> bool:
     """Whether the question names no format, and its engine serves checkpoints as they are published."""
-    engine = query.served_by
-    named = query.weights is not None or query.model_path is not None
-    return not named and engine is not None and engine.conversion is None
+    return query.weights is None and query.model_path is None and _serves_as_published(query)

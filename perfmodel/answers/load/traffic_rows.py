@@ -99,6 +99,11 @@ class TrafficRow:
     warnings: tuple[str, ...] = ()
 
     @property
+    def by_limit(self) -> dict[str, Percentiles | None]:
+        """The time that each latency limit of an SLO is of."""
+        return {"ttft": self.ttft_s, "tpot": self.tpot_s, "e2e": self.e2e_s}
+
+    @property
     def saturated(self) -> bool:
         """Whether more requests arrive than the replica can serve, and no limit holds them back."""
         if self.request_rate is None or self.concurrency is not None:

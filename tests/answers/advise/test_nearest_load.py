@@ -87,7 +87,8 @@ def test_the_nearest_servers_have_the_note_about_a_shorter_draft() -> None:
 
 def test_a_known_nvfp4_checkpoint_is_tried_on_devices_that_multiply_it() -> None:
     answer = advised("kimi-k2.5 b200")
-    assert "nvidia/Kimi-K2.5-NVFP4" in alternative(answer, "With --weights nvfp4 these suffice: ").line
+    named = alternative(answer, "With --model nvidia/Kimi-K2.5-NVFP4 these suffice: ")
+    assert "nvidia/Kimi-K2.5-NVFP4" in named.line
 
 
 @pytest.mark.slow
