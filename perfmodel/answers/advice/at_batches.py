@@ -19,7 +19,7 @@ from perfmodel.answers.advice.ranking import Fronts, PricedPoint, best_of_each_l
 from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.advice.room_for_draft import room_for_draft
 from perfmodel.answers.advice.search import Search
-from perfmodel.answers.advice.shorter_draft import shorter_draft
+from perfmodel.answers.advice.shorter_draft import ShorterDraft, shorter_draft
 from perfmodel.answers.advice.tree_drafts import tree_drafts
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.point.whatif_answer import Remedy
@@ -44,14 +44,20 @@ def at_batches(query: AdviseQuery) -> Advice:
 def _feasible(search: Search, decision: Decision) -> Advice:
     """The answer with a choice."""
     query = search.query
-    chosen, rival = decision.chosen, decision.rival
+    chosen = decision.chosen
     seats = seats_of(query, chosen)
     tried = decision.option or decision.to_measure or decision.without_draft
+    line = serve(query, chosen, seats, undecided=decision.verdict == "unknown_acceptance")
+    line_to_try = None if tried is None else serve(query, tried, seats_of(query, tried))
+    switch = None if decision.rival is None else on_off(decision.rival, query)
+    layouts = [pick_of(point, query) for point in best_of_each_layout(decision.weighed)]
+    better_not_run = [point for point in search.not_allowed if point.value > chosen.value]
     remedies = _remedies(search, decision)
-    changes = tuple(better_changes(search, decision, remedies))
-    drafting = decision.option or chosen
+    changes = list(better_changes(search, decision, remedies))
+    with_changes = [alternative for _, alternative in changes]
+    shorter = shorter_draft(query, decision.option or chosen)
     trees, trees_skipped = tree_drafts(query, search.drafted, chosen.value)
-    better = [p for p in search.not_allowed if p.value > chosen.value]
+    warnings = (*search.candidates.left_out(query), *warnings_of(chosen, query))
     return Advice(
         query=query,
         verdict=decision.verdict,
@@ -61,12 +67,12 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         runner_up=_first(decision.others, query),
         option=_pick(decision.option, query),
         baseline=_pick(decision.baseline, query),
-        not_run=_first(better, query),
-        layouts=tuple(pick_of(p, query) for p in best_of_each_layout(decision.weighed)),
-        on_off=None if rival is None else on_off(rival, query),
-        serve=serve(query, chosen, seats, undecided=decision.verdict == "unknown_acceptance"),
-        serve_option=None if tried is None else serve(query, tried, seats_of(query, tried)),
-        alternatives=(*(alternative for _, alternative in changes), *_alternatives(query, decision)),
+        not_run=_first(better_not_run, query),
+        layouts=tuple(layouts),
+        on_off=switch,
+        serve=line,
+        serve_option=line_to_try,
+        alternatives=(*with_changes, *_alternatives(query, decision, shorter)),
         robustness=decision.robustness,
         pareto=Fronts(front(search.baseline), front(search.searched)),
         candidates=search.points,
@@ -75,9 +81,9 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         likely=decision.likely,
         remedies=remedies,
         better_changes=tuple(change for change, _ in changes),
-        shorter=shorter_draft(query, drafting),
+        shorter=shorter,
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
-        warnings=(*search.candidates.left_out(query), *warnings_of(chosen, query)),
+        warnings=warnings,
         trees=trees,
         trees_skipped=trees_skipped,
     )
@@ -91,11 +97,12 @@ def _remedies(search: Search, decision: Decision) -> tuple[Remedy, ...]:
     return room_for_draft(query, decision.chosen, search.searched)
 
 
-def _alternatives(query: AdviseQuery, decision: Decision) -> Iterator[Alternative]:
+def _alternatives(
+    query: AdviseQuery, decision: Decision, shorter: ShorterDraft | None
+) -> Iterator[Alternative]:
     """Other layouts and a shorter draft that a reader may prefer to the choice."""
     yield from layouts_beside(query, decision)
-    drafting = decision.option or decision.chosen
-    if (shorter := shorter_draft(query, drafting)) is not None:
+    if shorter is not None:
         yield with_shorter_draft(shorter)
     if decision.rival is not None and (own := own_layer(query, decision.baseline)) is not None:
         yield own

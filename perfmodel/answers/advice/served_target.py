@@ -66,7 +66,11 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     fabric = scenario.machine.fabric
     _, _, version = (question.engine or "").partition(DRIFT)
     kv_dtype = "bf16" if question.kv_dtype is None else scenario.precision.kv.name
+    named_weights = weights if other_format else "bf16"
     quantises = weights == "fp8" and checkpoint_format in UNQUANTISED
+    half = scenario.machine.gpu.architecture.startswith(no_bf16_on)
+    nodes = 1 if fabric is None else fabric.nodes
+    alone = serving is not None and serving.conversion == "mlx"
     longest = longest_of(question, scenario)
     latent = scenario.target.mla is not None
     backend, environment = _attention(scenario)
@@ -75,7 +79,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     return ServedTarget(
         model_id=model_id,
         tensor_parallel=scenario.machine.tensor_parallel,
-        weights=weights if other_format else "bf16",
+        weights=named_weights,
         kv_dtype=kv_dtype,
         state_dtype=_state_dtype(question, scenario),
         memory_fraction=question.memory_fraction,
@@ -84,15 +88,15 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         data_parallel=scenario.data_parallel,
         attention_backend=backend,
         environment=environment,
-        half=scenario.machine.gpu.architecture.startswith(no_bf16_on),
+        half=half,
         file=_file(question, model_id, scenario),
         mtp_layers=scenario.target.num_nextn_predict_layers,
         latent=latent,
         engine=engine,
-        nodes=1 if fabric is None else fabric.nodes,
+        nodes=nodes,
         dispatch=_dispatch(scenario),
         version=version,
-        alone=serving is not None and serving.conversion == "mlx",
+        alone=alone,
         on_load=quantises,
         holds_unquantised=_holds_unquantised(scenario),
         longest=longest,

@@ -55,32 +55,37 @@ def _at_its_context(question: AdviseQuery) -> AdviseQuery:
 def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> Advice:
     """The answer with a choice."""
     question = search.question
-    option, rival = decision.option, decision.rival
-    option_line = None
+    option = decision.option
+    line = serve(question, chosen.point, chosen.seats, undecided=decision.verdict == "unknown_acceptance")
+    line_to_try = None
     if (other := option or decision.without_draft) is not None:
-        option_line = serve(question, other.point, other.seats)
+        line_to_try = serve(question, other.point, other.seats)
     elif decision.to_measure is not None:
-        option_line = serve(question, decision.to_measure, chosen.seats)
+        line_to_try = serve(question, decision.to_measure, chosen.seats)
+    runner_up = decision.others[0] if decision.others else None
+    layouts = [pick_under_load(served, question) for served in decision.layouts]
+    switch = None if decision.rival is None else on_off(decision.rival.point, question)
+    warnings = (*search.candidates.left_out(question), *chosen.warnings)
     return Advice(
         query=question,
         verdict=decision.verdict,
         reason=load_reason(question, decision, chosen),
         objective=Objective.of(question),
         chosen=pick_under_load(chosen, question),
-        runner_up=pick_under_load(decision.others[0], question) if decision.others else None,
+        runner_up=_pick(runner_up, question),
         option=_pick(option, question),
         baseline=_pick(decision.baseline, question),
-        layouts=tuple(pick_under_load(s, question) for s in decision.layouts),
-        on_off=None if rival is None else on_off(rival.point, question),
-        serve=serve(question, chosen.point, chosen.seats, undecided=decision.verdict == "unknown_acceptance"),
-        serve_option=option_line,
+        layouts=tuple(layouts),
+        on_off=switch,
+        serve=line,
+        serve_option=line_to_try,
         alternatives=tuple(beside_load(question, decision, chosen)),
         likely=decision.likely,
         shorter=shorter_draft(question, (option or chosen).point),
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
-        warnings=(*search.candidates.left_out(question), *chosen.warnings),
+        warnings=warnings,
     )
 
 

@@ -89,6 +89,9 @@ class Search:
         layout = replace(best.instance.layout, count=self.gpus // best.gpus)
         each = self.load.of_each(layout.count)
         fewest = self.load.fewest_servers(servers)
+        times: dict[str, Any] = dict.fromkeys(TIMES)
+        if self.load.suffices(most):
+            times = _times_of_server(best, each)
         return PoolOption(
             servers=str(layout),
             prefill=None,
@@ -100,7 +103,7 @@ class Search:
             ratio=None,
             needed=None if fewest is None else str(fewest),
             needed_gpus=None if fewest is None else fewest.devices,
-            **(_times_of_server(best, each) if self.load.suffices(most) else dict.fromkeys(TIMES)),
+            **times,
             check=_check(best.question, best.steps.gamma, each, best.instance.layout.layout),
         )
 
