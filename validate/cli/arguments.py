@@ -1,5 +1,5 @@
 """The arguments of measuring, each declared once. Those of questions are in
-`answers/declaration.py`.
+`answers/declaration`.
 """
 
 from dataclasses import KW_ONLY

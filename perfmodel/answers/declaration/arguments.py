@@ -1,0 +1,134 @@
+"""One argument of a question: its meaning, its limits, and how its value is read."""
+
+from dataclasses import dataclass, replace
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
+
+from perfmodel.answers.readers import READERS, Parsed, Read, count, counts, whole
+from perfmodel.errors import refuse, unknown_name
+from perfmodel.parse import MAX_VALUES, items, parse_text
+
+TINY = 5e-324
+HUGE = 1.7976931348623157e308
+MAX_LISTED = 1000
+"""Most values of an argument: some ten seconds of work."""
+POSITIVE = (TINY, HUGE)
+"""Limits of an argument above 0: the smallest and the largest number, both allowed."""
+SHARE = (0.0, 1.0)
+"""Limits of a share, both allowed."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Argument:
+    """One argument: `help`, the form of its value on the command line, and flags in addition to the one of
+    its name.
+
+    read: converts the given value, or refuses it; by default by the annotation (`READERS`). many: the same
+    for commands that take lists. repeated: a flag that may be given several times. default: the default as
+    help shows it. optional: None is a value. limits, choices: the allowed values (choices are also its
+    metavar). flag: its spelling on the command line, by default ``--draft-kv`` for ``draft_kv``; a positional
+    argument (`place`) has its metavar instead. group: its heading in ``--help``. fallback: the default after
+    reading. listed: the verb that lists its names, for completion in a shell. needs: other arguments, one of
+    which must be given with this one. without: arguments that must not be given with this one. why: the
+    reason, as a clause. most: the number of values that it may have.
+    """
+
+    help: str
+    metavar: str = ""
+    also: str = ""
+    read: Read | None = None
+    many: Read | None = None
+    repeated: bool = False
+    default: str | None = None
+    optional: bool = False
+    limits: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+    place: bool = False
+    group: str = "Question"
+    fallback: Any = None
+    listed: str = ""
+    needs: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    why: str = ""
+    most: int = MAX_LISTED
+
+    @property
+    def allowed(self) -> str:
+        """The limits in words."""
+        low, high = self.limits or POSITIVE
+        noun = "whole number" if self.read in (count, counts, whole) else "number"
+        if high == HUGE:
+            noun = f"finite {noun}"
+        if low != TINY:
+            return f"a {noun} from {low:g} to {high if high % 1 else int(high)}"
+        ends = "above 0" if high == HUGE else f"above 0 and at most {high:g}"
+        return f"a {noun} {ends}"
+
+    def value(self, given: Any, name: str) -> Any:
+        """Reads and checks the given value. Raises InputError that names the flag of the parameter `name`."""
+        if (given is None and self.optional) or (given is not None and given is self.fallback):
+            return given
+        assert self.read is not None
+        value = self.read(given, self.flag)
+        if isinstance(value, tuple) and len(value) > self.most:
+            raise refuse(self.flag, None, f"at most {self.most} values", len(value))
+        if self.limits is not None:
+            within(value, self.flag, *self.limits, self.allowed)
+        if self.choices and value not in self.choices:
+            raise unknown_name(self.flag, name.replace("_", " "), value, self.choices)
+        return value
+
+    def __repr__(self) -> str:
+        return repr(self.help)
+
+
+def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
+    """Refuse (InputError) a number, or one of several, outside low ... high, both included. None passes."""
+    for each in items(given):
+        if each is not None and not low <= each <= high:
+            raise refuse(shown, None, allowed, each)
+
+
+def listed(alias: Any) -> Argument:
+    """The argument in the annotation, changed to take a list."""
+    (argument,) = get_args(alias)[1:]
+    assert isinstance(argument, Argument)
+    assert argument.many is not None
+    return replace(argument, read=argument.many, most=MAX_VALUES)
+
+
+def declared_by(name: str, hint: Any, of_field: Argument | None = None) -> Argument | None:
+    """A parameter's argument, of its field or else in its annotation (`hint`); None without one."""
+    declared = of_field
+    if declared is None:
+        notes = getattr(hint, "__metadata__", ())
+        declared = next((note for note in notes if isinstance(note, Argument)), None)
+    if declared is None:
+        return None
+    type_ = type_of_field(hint)
+    is_parsed = get_origin(_without_argument(hint)) is Parsed
+    types = get_args(type_) if isinstance(type_, UnionType) else (type_,)
+    without_none = tuple(each for each in types if each is not NoneType)
+    read = declared.read or READERS.get(without_none, parse_text)
+    is_list = without_none == (tuple[str, ...],) and not is_parsed
+    typed = declared.metavar if declared.place else declared.flag or flag(name)
+    return replace(
+        declared, flag=typed, read=read, repeated=declared.repeated or is_list, optional=NoneType in types
+    )
+
+
+def flag(name: str) -> str:
+    """The flag of a parameter in messages and on the command line: ``draft_kv`` becomes ``--draft-kv``."""
+    return "--" + name.replace("_", "-")
+
+
+def type_of_field(annotation: Any) -> Any:
+    """The type that a field has after reading, such as ``int`` where ``32k`` may be given."""
+    type_ = _without_argument(annotation)
+    return get_args(type_)[0] if get_origin(type_) is Parsed else type_
+
+
+def _without_argument(annotation: Any) -> Any:
+    """An annotation without its argument."""
+    return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation

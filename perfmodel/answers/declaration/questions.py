@@ -1,0 +1,178 @@
+"""A question: a frozen dataclass whose fields are declared arguments."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache, wraps
+from typing import Any, TypeVar, dataclass_transform, get_type_hints
+
+from perfmodel.answers.declaration.arguments import Argument, declared_by, flag, within
+from perfmodel.answers.readers import Read
+from perfmodel.errors import InputError, in_names, unknown_name
+
+
+def argument(
+    help: str = "",
+    metavar: str = "",
+    also: str = "",
+    read: Read | None = None,
+    *,
+    default: Any = MISSING,
+    shown: str | None = None,
+    **more: Any,
+) -> Any:
+    """A field of a question: its `Argument` with further settings, its default, and the form in which help
+    shows it.
+
+    Without `help`, the argument is the one in its annotation. Every default of a question is written so.
+    """
+    if not help:
+        return field(default=default)
+    return field(
+        default=default, metadata={"argument": Argument(help, metavar, also, read, default=shown, **more)}
+    )
+
+
+def same_as(asked: type, name: str) -> Any:
+    """The field of another question, with its argument and default."""
+    known = {each.name: each for each in fields(asked)}[name]
+    return field(default=known.default, metadata=known.metadata)
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(field_specifiers=(argument, same_as))
+def question(cls: type[T]) -> type[T]:
+    """Makes a frozen dataclass whose fields get the values that `Question.read` makes of the given ones."""
+    frozen: Any = dataclass(frozen=True)(cls)
+    assign = frozen.__init__
+
+    @in_names
+    @wraps(assign)
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        assign(self, **self.read(args, given))
+
+    frozen.__init__ = __init__
+    return frozen
+
+
+@dataclass_transform(field_specifiers=(argument, same_as))
+def options(cls: type[T]) -> type[T]:
+    """Makes the fields that several questions share. None is made of them alone, so it has no methods."""
+    return dataclass(frozen=True, init=False, repr=False, eq=False)(cls)
+
+
+def _arguments(cls: Any) -> dict[str, Argument]:
+    """The arguments of a question in the order of help: positional ones, its own, those of its base
+    classes.
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    classes = [vars(parent).get("__annotations__", {}) for parent in cls.__mro__]
+
+    def place(field: Field[Any]) -> int:
+        own_class = next(i for i, names in enumerate(classes, 1) if field.name in names)
+        return own_class if field.kw_only else 0
+
+    declared = {}
+    for one in sorted(fields(cls), key=place):
+        argument = declared_by(one.name, hints[one.name], one.metadata.get("argument"))
+        if argument is not None:
+            fallback = None if one.default is MISSING else argument.value(one.default, one.name)
+            declared[one.name] = replace(argument, fallback=fallback)
+    return declared
+
+
+arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
+"""Maps the names of a question's class to its arguments: positional ones first, those of all questions last.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The fields of a question: all, those that are given by position, and those that must be given."""
+
+    known: dict[str, None]
+    placed: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+def _form_of(cls: Any) -> _Form:
+    known = fields(cls)
+    return _Form(
+        dict.fromkeys(f.name for f in known),
+        tuple(f.name for f in known if not f.kw_only),
+        tuple(f.name for f in known if f.default is MISSING),
+    )
+
+
+_form: Callable[[Any], _Form] = cache(_form_of)
+
+
+@question
+class Question:
+    """A question. Making one reads its fields and checks their limits (InputError)."""
+
+    @classmethod
+    def read(cls, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Field -> value, from positional and named values.
+
+        Raises InputError for an unknown argument, a missing one, and a value that cannot be read.
+        """
+        form = _form(cls)
+        placed = form.placed
+        if len(args) > len(placed) or given.keys() & placed[: len(args)]:
+            raise TypeError(f"{cls.__name__}() takes {', '.join(placed)} by position or by name, each once")
+        for name in given.keys() - form.known:
+            raise unknown_name(f"{cls.__name__}()", "argument", name, form.known)
+        values = dict(zip(placed, args, strict=False)) | given
+        for name in form.needed:
+            if name not in values:
+                raise InputError(f"{flag(name)}: must be given")
+        read = {
+            name: argument.value(values[name], name) if name in values else argument.fallback
+            for name, argument in arguments(cls).items()
+        }
+        return cls.settled(read)
+
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values after reading, with those that follow from other values. Raises InputError."""
+        return values
+
+    @in_names
+    def __post_init__(self) -> None:
+        known = arguments(type(self))
+        stated = [name for name, argument in known.items() if getattr(self, name) != argument.fallback]
+        for name in stated:
+            argument = known[name]
+            if not argument.needs and not argument.without:
+                continue
+            why = f", {argument.why}" if argument.why else ""
+            if argument.needs and {*argument.needs}.isdisjoint(stated):
+                raise InputError(f"{argument.flag}: needs {_either(known, argument.needs)}{why}")
+            if not {*argument.without}.difference([name]).isdisjoint(stated):
+                others = [other for other in argument.without if other in known and other != name]
+                raise InputError(f"{argument.flag}: must be left out with {_either(known, others)}{why}")
+        self.check()
+
+    def check(self) -> None:
+        """Refuse (InputError) questions that have no answer."""
+
+    def within(self, name: str, low: float, high: float, allowed: str) -> None:
+        """Refuse a number outside low ... high, both included, which the rest of the question determines.
+        None passes.
+        """
+        within(getattr(self, name), flag(name), low, high, allowed)
+
+    def __dir__(self) -> list[str]:
+        return [*arguments(type(self)), "as_dict"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The question with all defaults, for the answer."""
+        return {name: getattr(self, name) for name in arguments(type(self))}
+
+
+def _either(known: dict[str, Argument], names: Sequence[str]) -> str:
+    """The flags in words: ``--a, --b or --c``."""
+    *others, last = (known[name].flag for name in names)
+    return f"{', '.join(others)} or {last}" if others else last
