@@ -24,6 +24,11 @@ class ReplayedRequests:
     hit_rate: float | None = None
 
     @property
+    def by_limit(self) -> dict[str, Array]:
+        """The times that each latency limit of an SLO is of."""
+        return {"ttft": self.ttft_s, "tpot": self.tpot_s, "e2e": self.e2e_s}
+
+    @property
     def mean_tpot_s(self) -> float:
         """Mean over the requests with two tokens or more; 0 without any."""
         several = self.tpot_s[self.output_tokens > 1]

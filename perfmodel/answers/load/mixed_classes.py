@@ -138,7 +138,7 @@ def _row(
     choice: Choice,
     where: dict[str, Any],
 ) -> ClassRow:
-    times_s = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
+    times_s = met.by_limit
     slo_ms = {name: getattr(one.slo, name) for name in times_s}
     limits_s = {name: ms / 1e3 for name, ms in slo_ms.items() if ms is not None} or question.limits_s
     within = [times_s[name][mine] <= limit for name, limit in limits_s.items()]

@@ -152,6 +152,5 @@ def _known(pickled: bytes) -> ReplayedRequests:
 
 def _share(question: TrafficQuery, met: ReplayedRequests) -> float:
     """Share of the requests within every limit of the SLO."""
-    times_s = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
-    within = [times_s[name] <= limit for name, limit in question.limits_s.items()]
+    within = [met.by_limit[name] <= limit for name, limit in question.limits_s.items()]
     return float(np.all(within, axis=0).mean())
