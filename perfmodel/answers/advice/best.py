@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.operations import Array
-from perfmodel.speculation import Passes, Prediction, Scenario, Workload, memory_of, predict
+from perfmodel.speculation import Passes, Scenario, memory_of
 
 LARGEST = 256
 """The largest batch that is tried, even where memory would hold more."""
@@ -20,19 +19,6 @@ class Best:
     speedup: float
     throughput_tokens_per_s: float
     looked_to: int
-
-
-def throughputs(
-    scenario: Scenario, most: int, context: float, max_gamma: int, fraction: float | None
-) -> tuple[Array, Prediction]:
-    """Tokens per second, ``[batch, gamma]``, for batches 1 to `most` and gamma from 0; 0 where memory is too
-    small.
-    """
-    batches = np.arange(1.0, most + 1)[:, None]
-    gammas = np.arange(scenario.longest(max_gamma) + 1)
-    p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
-    fits = memory_of(scenario, batches, context, gammas.astype(float), fraction).fits
-    return np.where(fits, p.throughput_tokens_per_s, 0.0), p
 
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float | None) -> Best | None:

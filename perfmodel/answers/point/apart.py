@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.advice.best import throughputs
+from perfmodel.answers.point.throughputs import throughputs
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.operations import Array
@@ -77,26 +77,27 @@ def drafter_apart(
     draft's times and memory. most: the largest batch. Raises InputError as `check_apart` does.
     """
     check_apart(near.draft)
-    more = far.draft.tensor_parallel
-    replicas = 1.0 + more / near.machine.tensor_parallel
-    rates, p = throughputs(near, most, context, max_gamma, fraction)
+    draft_devices = far.draft.tensor_parallel
+    replicas = 1.0 + draft_devices / near.machine.tensor_parallel
+    rates, prediction = throughputs(near, most, context, max_gamma, fraction)
     batches = np.arange(1.0, most + 1)[:, None]
     gammas = np.arange(float(rates.shape[1]))
     query = far.draft.query(np.maximum(gammas, 1.0)) * outcomes
     draft_s = far.draft.passes(gammas) * far.draft_pass_s(batches, context, query)
-    verify_s = p.verify_s + p.overhead_s
+    verify_s = prediction.verify_s + prediction.overhead_s
     memory = memory_of(near, batches, context, gammas, fraction)
     apart = memory_of(far, batches, context, gammas, fraction)
     target_fits = memory.weight_bytes + memory.kv_bytes <= memory.available_bytes
     draft_fits = apart.draft_weight_bytes + apart.draft_kv_bytes <= apart.available_bytes
     fits = target_fits & draft_fits
     one_after_other = draft_s + verify_s
-    sped = None
+    overlapped_s = None
     if hit is not None:
-        sped = hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
+        overlapped_s = hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
 
     def best_use(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> DeviceUse | None:
-        rate = np.where(usable, batches * p.tokens_per_iteration / iteration_s, 0.0)
+        """The use with the most tokens per second; None where nothing usable remains. copies: replicas."""
+        rate = np.where(usable, batches * prediction.tokens_per_iteration / iteration_s, 0.0)
         at, gamma = divmod(int(rate.argmax()), rate.shape[1])
         if not rate[at, gamma]:
             return None
@@ -106,10 +107,10 @@ def drafter_apart(
     drafting = gammas > 0
     serves = rates > 0
     return Apart(
-        far.machine.gpu.name,
-        more,
-        best_use(serves & ~drafting, p.iteration_s, replicas),
-        best_use(serves & drafting, p.iteration_s, replicas),
-        best_use(fits & drafting, one_after_other),
-        None if sped is None else best_use(fits & drafting, sped),
+        draft_hardware=far.machine.gpu.name,
+        draft_devices=draft_devices,
+        replicas=best_use(serves & ~drafting, prediction.iteration_s, replicas),
+        together=best_use(serves & drafting, prediction.iteration_s, replicas),
+        before=best_use(fits & drafting, one_after_other),
+        while_verifying=None if overlapped_s is None else best_use(fits & drafting, overlapped_s),
     )
