@@ -48,6 +48,9 @@ def closed_rows(
 def _rows(
     question: TrafficQuery, loop: Loop, choice: Choice, log_off: float | None, loads: Array, bounds: bool
 ) -> list[TrafficRow]:
+    """The rows of a choice in one loop. loads: requests per second, or clients. log_off, bounds: as for
+    `closed_rows`.
+    """
     gamma = choice.gamma
     steps = choice.steps
     if not steps.seats:
@@ -56,46 +59,41 @@ def _rows(
     served = serve(steps, load, question.limits, question.spread)
     interval = None if log_off is None else tpot_interval(log_off, steps, served, load, question.limits)
     shares = falling_slo_share(question, loop, steps, loads) if question.limits_s else None
-    hit_rate = None if steps.cached is None else steps.cached.found(served.share)
+    hit_rates = None if steps.cached is None else steps.cached.found(served.share)
     doubted = doubts(question, loop, steps, served, loads)
     tpot_s = _percentiles(served.tpot)
     ttft_s = _percentiles(served.ttft)
     e2e_s = _percentiles(served.e2e)
     gained = served.gained(steps)
     rows = []
-    for i, value in enumerate(loads.tolist()):
-        saturated = bool(served.saturated[i])
-        requests_per_s = float(served.requests_per_s[i])
-        running = float(served.running[i])
-        found = None if hit_rate is None else float(hit_rate[i])
+    for at, value in enumerate(loads.tolist()):
+        saturated = bool(served.saturated[at])
+        requests_per_s = float(served.requests_per_s[at])
+        running = float(served.running[at])
         slo_share = None
         if shares is not None:
-            slo_share = 0.0 if saturated else float(shares[i])
+            slo_share = 0.0 if saturated else float(shares[at])
         replicas = None if bounds else replicas_of(question, loop, steps, served, value, slo_share)
-        tpot_interval_s = None
-        if interval is not None:
-            low_s, high_s = interval
-            tpot_interval_s = float(low_s[i]), float(high_s[i])
         output_tokens_per_s = requests_per_s * loop.lengths.output_mean
         rows.append(
             TrafficRow(
                 **loop.named(value),
                 gamma=gamma,
                 running_mean=running,
-                tpot_s=tpot_s[i],
-                ttft_s=None if saturated else ttft_s[i],
-                e2e_s=None if saturated else e2e_s[i],
+                tpot_s=tpot_s[at],
+                ttft_s=None if saturated else ttft_s[at],
+                e2e_s=None if saturated else e2e_s[at],
                 output_tokens_per_s=output_tokens_per_s,
                 requests_per_s=requests_per_s,
                 saturation_rate=served.saturation_rate,
                 slo_share=slo_share,
                 kv_share=min(running * steps.kv_share, 1.0),
-                prefix_hit_rate=found,
+                prefix_hit_rate=None if hit_rates is None else float(hit_rates[at]),
                 replicas=replicas,
-                tpot_interval=tpot_interval_s,
-                tokens_per_iteration=float(gained[i]),
-                doubts=doubted[i],
-                warnings=() if bounds else _warnings(question, loop, served, i, replicas),
+                tpot_interval=None if interval is None else interval.at(at),
+                tokens_per_iteration=float(gained[at]),
+                doubts=doubted[at],
+                warnings=() if bounds else _warnings(question, loop, served, at, replicas),
             )
         )
     return rows

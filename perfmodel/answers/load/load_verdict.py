@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
@@ -36,28 +37,37 @@ def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) 
     """The verdict from the rows of one load, the baseline first. known: whether the draft's acceptance is."""
     baseline = rows[0]
     served = [row for row in rows if not row.saturated] or rows
-    best = max(served, key=lambda row: _worth(question, row))
+    best = max(served, key=_worth)
     speedup = baseline.tpot_s.mean / best.tpot_s.mean if best.tpot_s.mean else 1.0
     return TrafficVerdict(
-        best.request_rate,
-        best.concurrency,
-        best.gamma,
-        speedup,
-        best.replicas,
-        _dollars(question, best),
-        _reason(best, speedup, known),
+        request_rate=best.request_rate,
+        concurrency=best.concurrency,
+        gamma=best.gamma,
+        speedup=speedup,
+        replicas=best.replicas,
+        dollars_per_million_tokens=_dollars(question, best),
+        reason=_reason(best, speedup, known),
     )
 
 
-def _worth(question: TrafficQuery, row: TrafficRow) -> tuple[float, float, float]:
-    """Requests within the SLO, then requests of a saturated server, then the shorter time."""
+class Worth(NamedTuple):
+    """What a row is chosen by, the first figure before the second: requests per second within the SLO,
+    requests per second of a saturated server, and the time of a request, negated.
+    """
+
+    within_slo_per_s: float
+    saturated_per_s: float
+    minus_time_s: float
+
+
+def _worth(row: TrafficRow) -> Worth:
     share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
-    served = round(row.requests_per_s, RATE_DIGITS) if row.saturated else 0.0
+    saturated_per_s = round(row.requests_per_s, RATE_DIGITS) if row.saturated else 0.0
     time_s = row.e2e_s or row.tpot_s
     rate = row.requests_per_s
     if row.request_rate and not row.saturated:
         rate = row.request_rate
-    return share * rate, served, -time_s.mean
+    return Worth(share * rate, saturated_per_s, -time_s.mean)
 
 
 def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:

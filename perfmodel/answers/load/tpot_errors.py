@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,9 +57,20 @@ def served_log_errors(
     return dict(zip(gammas, np.ravel(each).tolist(), strict=True))
 
 
+class TpotInterval(NamedTuple):
+    """Ends of the 90 % interval of a mean TPOT at each load, in seconds."""
+
+    low_s: Array
+    high_s: Array
+
+    def at(self, load: int) -> tuple[float, float]:
+        """Both ends at one load."""
+        return float(self.low_s[load]), float(self.high_s[load])
+
+
 def tpot_interval(
     log_off: float, steps: StepTimes, served: ServedLoad, load: Load, limits: Limits
-) -> tuple[Array, Array]:
+) -> TpotInterval:
     """Ends of the mean TPOT's interval: the server is solved again with steps that are faster and slower by
     the error. At a rate, that is the same server on another clock.
     """
@@ -69,4 +81,4 @@ def tpot_interval(
     else:
         slowed = [steps.slowed(factor) for factor in factors.ravel().tolist()]
         ends = np.stack([mean_tpot_s(each, load, limits) for each in slowed])
-    return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
+    return TpotInterval(np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean))
