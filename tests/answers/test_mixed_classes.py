@@ -9,6 +9,7 @@ from tests.refusals import refused
 
 CHAT = "{share: 3, input_len: 500, output_len: 300, alpha: 0.5, slo: {tpot: 12}}"
 CODE = "{share: 1, input_len: 4000, output_len: 700, alpha: 0.8, slo: {ttft: 1}}"
+OPEN = "{share: 1, input_len: 500, output_len: 50}"
 ASKED = {"model": "qwen3-8b", "hardware": "h100", "draft": "eagle3", "gamma": 3}
 
 
@@ -49,6 +50,23 @@ def test_one_class_is_the_server_alone(tmp_path: Path) -> None:
     for row, whole in zip(answer.classes, answer.replay, strict=True):
         assert row.tpot_s.mean == pytest.approx(whole.tpot_s.mean, rel=0.02)
         assert row.slo_share == pytest.approx(whole.slo_share, abs=0.03)
+
+
+def test_a_class_without_an_slo_has_that_of_the_question(tmp_path: Path) -> None:
+    """No server decodes a token in 0.1 ms, and every one does within 10 s."""
+    path = mix(tmp_path, asked="{share: 1, input_len: 500, output_len: 50, slo: {tpot: 10000}}", open=OPEN)
+    answer = traffic(mix=path, request_rate=1, num_prompts=100, slo="tpot:0.1", **(ASKED | {"gamma": 0}))
+    assert answer.classes is not None
+    assert [(row.name, row.slo_share) for row in answer.classes] == [("asked", 1), ("open", 0)]
+    assert answer.classes[1].goodput == 0
+
+
+def test_outputs_of_one_token_have_no_time_per_token(tmp_path: Path) -> None:
+    """Outputs of 2 tokens on average are of 1 to 4; those of 1 would make the mean a third shorter."""
+    path = mix(tmp_path, only="{share: 1, input_len: 100, output_len: 2, output_std: 1.1}")
+    answer = traffic(mix=path, request_rate=1, num_prompts=200, **(ASKED | {"gamma": 0}))
+    assert answer.classes is not None
+    assert answer.classes[0].tpot_s.mean == pytest.approx(answer.rows[0].tpot_s.mean, rel=0.05)
 
 
 @pytest.mark.parametrize(

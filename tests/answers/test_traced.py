@@ -141,3 +141,29 @@ def test_a_trace_comes_at_its_own_times_or_at_a_rate_that_is_asked_for(tmp_path:
     assert clients.concurrency == 2
     assert clients.made_by == "replay"
     assert 1 < clients.running_mean <= 2
+
+
+def test_a_request_of_one_token_has_no_time_per_token(tmp_path: Path) -> None:
+    several = [(2 * i, 100, 50) for i in range(20)]
+    single = [(2 * i + 1, 100, 1) for i in range(20)]
+    (alone,) = traffic(trace=trace(tmp_path, *several), request_rate=0.5, **ASKED).rows
+    (mixed,) = traffic(trace=trace(tmp_path, *sorted(several + single)), request_rate=1, **ASKED).rows
+    assert mixed.tpot_s.mean == pytest.approx(alone.tpot_s.mean, rel=0.05)
+    assert mixed.tpot_s.p50 > 0
+
+
+def test_the_interval_is_around_the_mean_of_all_requests_not_of_the_first_ones(tmp_path: Path) -> None:
+    """After 500 requests that meet nobody, 300 come close together and decode in large batches."""
+    calm = [(i, 100, 20) for i in range(500)]
+    busy = [(500 + i / 40, 4000, 200) for i in range(300)]
+    (row,) = traffic(trace=trace(tmp_path, *calm, *busy), **ASKED).rows
+    assert row.tpot_interval is not None
+    low_s, high_s = row.tpot_interval
+    assert low_s < row.tpot_s.mean < high_s
+
+
+def test_a_replayed_request_is_in_time_if_it_keeps_every_limit() -> None:
+    ask = ASKED | {"input_len": 1000, "output_len": 100, "request_rate": 1, "num_prompts": 100}
+    for slo, share in (("ttft:100000,tpot:0.1", 0), ("ttft:0.1,tpot:1000", 0), ("ttft:100000,tpot:1000", 1)):
+        (row,) = traffic(**ask, slo=slo, replay=True).rows
+        assert row.slo_share == share

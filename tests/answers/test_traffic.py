@@ -353,6 +353,34 @@ def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) ->
     assert replayed.running_mean <= clients
 
 
+def test_where_the_cap_binds_the_times_are_of_its_clients_and_the_replicas_of_the_rate() -> None:
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 300, "gamma": 0}
+    ask |= {"closed_form": True, "slo": "tpot:100"}
+    low, high = pm.traffic(**ask, request_rate="1,60", max_concurrency=16).rows
+    low_alone, high_alone = pm.traffic(**ask, request_rate="1,60").rows
+    (clients,) = pm.traffic(**ask, max_concurrency=16).rows
+    assert (low.replicas, high.replicas) == (low_alone.replicas, high_alone.replicas)
+    assert high.replicas > 1
+    assert high.tpot_s == clients.tpot_s
+    assert high.requests_per_s == clients.requests_per_s
+    assert low.requests_per_s == pytest.approx(1)
+    assert low.tpot_s.mean < high.tpot_s.mean
+    assert set(low.doubts) >= set(low_alone.doubts)
+
+
+def test_a_saturated_row_and_one_without_room_keep_no_request_within_the_slo() -> None:
+    ask = {"model": "llama-3.1-70b", "input_len": 1000, "output_len": 300, "gamma": 0, "request_rate": 500}
+    ask |= {"closed_form": True, "slo": "tpot:1000"}
+    (saturated,) = pm.traffic(**ask, hardware="h100", tp=8).rows
+    assert saturated.saturated
+    assert saturated.slo_share == 0.0
+    assert saturated.ttft_s is None
+    (no_room,) = pm.traffic(**ask, hardware="rtx-3060").rows
+    assert no_room.slo_share == 0.0
+    assert no_room.requests_per_s == 0.0
+    assert "no request fits in memory" in no_room.warnings[0]
+
+
 def test_llama_cpp_states_no_interval_of_a_ttft_that_was_never_fitted(capsys) -> None:
     ask = {"input_len": 8024, "output_len": 256, "max_concurrency": 1, "gamma": 0}
     answer = pm.traffic("qwen3.6-27b", "rtx-3090", weights="q4_k_m", **ask)
@@ -375,3 +403,19 @@ def test_prompts_through_host_memory_come_with_the_switch_that_helps() -> None:
     assert notes["rtx-5090"][0].startswith("2 x rtx-5090-32gb: long prompts wait")
     warnings = pm.traffic("qwen3-32b", "rtx-5090", tp=2, **load).warnings
     assert any("host memory are taken as 1.9 GB/s, one reading (RTX 5070 Ti" in each for each in warnings)
+
+
+def test_a_draft_that_is_not_advised_still_has_its_memory_in_the_answer() -> None:
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 300}
+    ask |= {"request_rate": 1, "closed_form": True}
+    plain = pm.traffic(**ask, gamma=0)
+    useless = pm.traffic(**ask, gamma=4, draft="llama-3.2-1b", alpha=0.01)
+    assert useless.verdict == plain.verdict == "do_not_speculate"
+    assert useless.kv_cache.kv_tokens < plain.kv_cache.kv_tokens
+
+
+def test_a_draft_of_unknown_acceptance_has_no_verdict() -> None:
+    ask = {"model": "qwen3-14b", "hardware": "h100", "input_len": 1000, "output_len": 300, "request_rate": 1}
+    answer = pm.traffic(**ask, draft="medusa")
+    assert (answer.verdict, answer.acceptance_source) == ("unknown_acceptance", "unknown")
+    assert {row.gamma for row in answer.rows} == {0}
