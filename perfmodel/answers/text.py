@@ -123,7 +123,7 @@ def kv_cache_text(cache: KVCapacity) -> str:
     each = ""
     if cache.groups > 1:
         each = f" ({cache.kv_tokens // cache.groups:,} in each of {cache.groups} groups)"
-    sequences = f"{cache.max_concurrency:.2f}x sequences of {cache.max_model_len:,}"
+    sequences = f"{cache.max_concurrency:.2f}x sequences of the maximum length {cache.max_model_len:,}"
     text = f"{cache.kv_tokens:,} tokens{each}, {sequences}"
     if cache.kv_tokens == cache.baseline_kv_tokens:
         return text

@@ -38,7 +38,13 @@ def _cells(row: OpRow) -> tuple[str, ...]:
     work = (f"{row.kernels:.0f}", count(row.flops))
     moved = (_bytes(row.weight_bytes), _bytes(row.kv_bytes), other)
     times = (seconds(row.lower_s), seconds(row.predicted_s))
-    return (row.name, *work, *moved, intensity, *times, limiter(row.limiter))
+    return (row.name, *work, *moved, intensity, *times, _limiter(row))
+
+
+def _limiter(row: OpRow) -> str:
+    """What limits a row, in a word; logits are gathered and not summed."""
+    gathers = row.name == "logits" and row.limiter == "comm"
+    return "all-gather" if gathers else limiter(row.limiter)
 
 
 def _bytes(moved_bytes: float) -> str:

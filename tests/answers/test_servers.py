@@ -159,6 +159,17 @@ def test_a_module_of_the_target_is_quantised_with_it() -> None:
     assert "--speculative-draft-model-quantization" not in line
 
 
+def test_the_version_is_that_of_the_newest_flag_of_the_line() -> None:
+    """MTP runs since 0.4.6, but ``--attn-dp-size`` is of 0.5.22; a named older version has the older flag."""
+    layout = {"model": "deepseek-r1", "hardware": "h200", "tp": 8, "ep": 8, "batch": 64}
+    groups, alone = (advise(**layout, dp=dp, engine="sglang") for dp in (8, 1))
+    assert "--attn-dp-size 8" in groups.serve.lines["sglang"]
+    drafted = [p for p in (groups.chosen, groups.option) if p is not None and p.runs_in]
+    assert [p.runs_in for p in drafted] == ["SGLang >= 0.5.22"]
+    drafted = [p for p in (alone.chosen, alone.option) if p is not None and p.runs_in]
+    assert [p.runs_in for p in drafted] == ["SGLang >= 0.4.6"]
+
+
 @pytest.mark.parametrize(
     ("word", "words"),
     [
@@ -346,7 +357,9 @@ def test_no_line_measures_a_draft_whose_head_nobody_named() -> None:
     question = {"engine": "llamacpp", "weights": "q4_k_m", "context": 16384}
     unknown = advise("devstral-small-2-24b", "rtx-5090", **question)
     assert unknown.likely[0].worth_measuring
-    assert unknown.serve_option is None
+    measures = unknown.serve_option.lines["llamacpp"]
+    assert "--spec-type ngram-simple" in measures
+    assert "-md" not in measures
     named = advise("devstral-small-2-24b", "rtx-5090", draft_path="head.gguf", **question)
     assert "-md head.gguf" in named.serve_option.lines["llamacpp"]
 

@@ -56,10 +56,13 @@ def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
     return served
 
 
-def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:
+def runs_in(
+    engine: str | None, draft: Draft, named_engine: str | None, attention_groups: int = 1
+) -> RunsIn | None:
     """Whether and where the draft runs; None for a stack that is not a serving engine.
 
     named_engine: the value of ``--engine``. A draft that is newer than the named version does not run there.
+    attention_groups: of a server; without a named version its line has the newest flag for them.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
@@ -69,6 +72,8 @@ def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsI
         version = (named_engine or "").partition(DRIFT)[2]
         if version and release(version) < release(since):
             return RunsIn(False, f"{own.title} >= {since}, not in {version}")
+        if attention_groups > 1 and not version and own.attention_groups:
+            since = max(since, own.attention_groups, key=release)
         return RunsIn(True, f"{own.title} >= {since}")
     others = {e.title: _first_version(served_draft(e, draft), draft) for e in engines.values()}
     elsewhere = " or ".join(f"{title} >= {since}" for title, since in others.items() if since)
