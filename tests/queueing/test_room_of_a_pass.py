@@ -1,0 +1,92 @@
+"""How many requests and prompts a pass has room for, by hand on both sides of each limit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.question import resolve
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.occupancy import capacity, occupancy, prompts_per_pass
+from perfmodel.queueing.prefix import Reuse
+from perfmodel.queueing.pricing import step_times
+from perfmodel.queueing.steps import StepTimes
+from perfmodel.specs.engines.request_costs import EngineRequests
+from tests.plots.figures import ASK
+
+LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
+SELF = resolve(ASK)
+DRAFT_MODEL = resolve(replace(ASK, draft="llama-3.2-1b", draft_kv="full"))
+
+
+def single_seat(pass_s: float) -> StepTimes:
+    return StepTimes(0, 1.0, np.array([pass_s]), np.zeros(1), 1, 0.01)
+
+
+@pytest.mark.parametrize(("budget", "seats"), [(40, 9), (41, 10), (45, 11)])
+def test_a_pass_verifies_four_tokens_a_request_and_keeps_one_for_a_prompt(budget: int, seats: int) -> None:
+    (steps,) = step_times(SELF, LENGTHS, Limits(max_num_batched_tokens=budget), [3])
+    assert steps.seats == seats
+
+
+def test_a_server_that_drafts_has_seats_of_its_own() -> None:
+    limits = Limits(max_num_seqs=32, drafting_seats=8)
+    plain, drafting = step_times(SELF, LENGTHS, limits, [0, 3])
+    assert (plain.seats, drafting.seats) == (32, 8)
+
+
+def test_the_host_of_a_draft_model_hands_over_no_pass_ahead() -> None:
+    own = EngineRequests(passes_ahead=1.0)
+    for scenario, ahead in ((SELF, [1.0, 1.0]), (DRAFT_MODEL, [1.0, 0.0])):
+        steps = step_times(scenario, LENGTHS, Limits(), [0, 3], own)
+        assert [each.passes_ahead for each in steps] == ahead
+
+
+def test_an_engine_takes_time_for_each_request_and_each_token_of_its_prompt() -> None:
+    """2 ms, and 1,000 tokens of 1 us."""
+    own = EngineRequests(request_s=0.002, prompt_token_s=1e-6)
+    (steps,) = step_times(SELF, LENGTHS, Limits(), [0], own)
+    assert steps.own_s == pytest.approx(0.003)
+
+
+def test_prompts_take_what_decoding_leaves_of_a_pass() -> None:
+    """96 requests decode 2 tokens each: 8,000 of 8,192 are left for prompts of 1,000. At least one is."""
+    steps = StepTimes(1, 1.0, np.full(8192, 0.01), np.zeros(8192), 8192, 0.01)
+    prompts = prompts_per_pass(steps, LENGTHS, Limits(), np.array([96.0, 4095.0, 4096.0, 8000.0]))
+    assert prompts == pytest.approx([8.0, 0.002, 0.001, 0.001])
+
+
+def test_a_batch_that_ends_exactly_as_many_requests_as_prompts_fit_is_served() -> None:
+    """One token after each prompt: n requests end in a pass, in which (budget - n) / 1,000 prompts fit.
+
+    With 2,002 tokens that is 2 at a batch of 2, and less than 3 at one of 3.
+    """
+    steps = StepTimes(0, 1.0, np.full(3, 0.01), np.full(3, 0.05), 3, 0.01)
+    most = capacity(steps, Lengths(1000.0, 2.0), Limits(max_num_batched_tokens=2002))
+    assert most == pytest.approx((1 / (0.01 / 2 + 0.05), 2))
+
+
+def test_one_seat_is_a_queue_with_one_server() -> None:
+    """A request decodes 100 tokens in 1 s. At 0.5 per second the seat is taken half of the time, and 0.5
+    squared / (1 - 0.5) requests wait (M/M/1). A saturated server states no mean queue.
+    """
+    o = occupancy(single_seat(0.01), LENGTHS, np.array([0.5, 1.0]), 1.0, 1.0)
+    queue = o.queue()
+    assert o.share[0] == pytest.approx([0.5, 0.5])
+    assert queue.full[0] == pytest.approx(0.5)
+    assert queue.requests == pytest.approx([0.5, 0.0])
+    assert o.saturated.tolist() == [False, True]
+
+
+def test_a_server_that_leaves_fewer_with_all_seats_taken_is_metastable() -> None:
+    """100 tokens in passes of 10 ms and, for two, 50 ms: one request leaves per second, or 0.4."""
+    steps = StepTimes(0, 1.0, np.array([0.01, 0.05]), np.zeros(2), 2, 0.01)
+    o = occupancy(steps, LENGTHS, np.array([0.39, 0.41, 0.99, 1.0]), 1.0, 1.0)
+    assert o.metastable.tolist() == [False, True, True, False]
+    assert o.load[0] == pytest.approx([0.39, 0.39 / 0.4])
+
+
+@pytest.mark.parametrize(("turns", "seconds"), [(1, 0.0), (3, 4.0)])
+def test_a_session_thinks_between_its_requests_alone(turns: int, seconds: float) -> None:
+    """Three requests with two pauses of 6 s: 4 s for each request."""
+    assert Reuse(LENGTHS, turns=turns, think_s=6.0).think_of_all_s == seconds
