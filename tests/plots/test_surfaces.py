@@ -40,3 +40,13 @@ def test_what_does_not_fit_is_hatched_and_named() -> None:
     for batch, context in ((1.2, 1100.0), (250.0, 130000.0)):
         fits = bool(capacity.memory_of(SCENARIO, batch, context, 2.0, 0.92).fits)
         assert patch.contains_point((context, batch)) is not fits
+
+
+@pytest.mark.parametrize(
+    ("batch", "context", "drawn"),
+    [(256, 131072, True), (1, 1024, True), (128, 1023, False), (128, 131073, False), (257, 8000, False)],
+)
+def test_a_measured_dot_outside_of_one_axis_is_left_out(batch: int, context: int, drawn: bool) -> None:
+    surface = plots.surface(SCENARIO, gamma=2, points=9, measured=[(batch, context, 1.5)])
+    dots = [line for line in surface.axes[0].lines if str(line.get_label()).startswith("measured")]
+    assert bool(dots) is drawn
