@@ -195,12 +195,11 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     inflections = [inflection_context(scenario, gamma, query.batch_range) for gamma in range(last + 1)]
     published = [_published(scenario, float(length)) for length in grid.axis("context")]
     max_batch = np.where(gammas > 0, room.max_batch, room.ar_max_batch)
-    return {
-        **_subject(query, scenario),
+    iteration = _iteration(pool, scenario, batch, context, gammas)
+    figures = {
         "kv_budget": scenario.draft.kv.budget,
         "available_bytes": available if np.isfinite(available) else None,
         "last_gamma": last,
-        **_iteration(pool, scenario, batch, context, gammas),
         "max_batch": pool.add(max_batch),
         "log_error": None if error is None else pool.add(error),
         "log_middle": log_middle(scenario),
@@ -209,6 +208,7 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         "measured": measured_speedups(scenario),
         "is_measured": is_measured(scenario),
     }
+    return _subject(query, scenario) | iteration | figures
 
 
 def _iteration(pool: Pool, scenario: Scenario, batch: Array, context: Array, gammas: Array) -> dict[str, Any]:
