@@ -1,0 +1,46 @@
+"""Devices that run in turn: layers in proportion to memory, and the mean time, by hand."""
+
+import pytest
+
+from perfmodel.specs import load_gpu
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.devices.in_turn import combined, parts_of
+from tests.refusals import refused
+
+SMALL = load_gpu("rtx-3090")
+LARGE = load_gpu("h100-sxm-80gb")
+
+
+def test_layers_are_shared_by_memory_and_times_add_up() -> None:
+    both = combined([SMALL, LARGE])
+    whole = SMALL.memory_bytes + LARGE.memory_bytes
+    first = SMALL.memory_bytes / whole
+    seconds = first / SMALL.memory_bandwidth.si + (1 - first) / LARGE.memory_bandwidth.si
+    assert both.memory_bytes == whole
+    assert both.memory_bandwidth.si == pytest.approx(1 / seconds)
+    assert both.memory_bandwidth.unit == SMALL.memory_bandwidth.unit
+
+
+def test_only_what_every_device_computes_is_computed() -> None:
+    """The larger device gives the figures that are not added up; the smaller one has no fp8 peak."""
+    for parts in ([SMALL, LARGE], [LARGE, SMALL]):
+        both = combined(parts)
+        assert "fp8" in LARGE.peak
+        assert set(both.peak) == set(SMALL.peak) & set(LARGE.peak)
+        assert both.architecture == LARGE.architecture
+        assert both.link is None
+        assert both.in_turn == tuple(part.name for part in parts)
+
+
+def test_a_plus_in_a_name_of_one_device_cuts_nothing() -> None:
+    def load(name: str, flag: str) -> GPUSpec:
+        return load_gpu(name)
+
+    assert [part.name for part in parts_of("rtx-3090 + h100", load, "--hardware")] == [SMALL.name, LARGE.name]
+    assert parts_of("rtx-3090", load, "--hardware") == []
+    assert parts_of("ryzen ai max+ 395 (Strix Halo)", load, "--hardware") == []
+    assert parts_of("rtx-3090+nothing", load, "--hardware") == []
+
+
+def test_devices_of_two_makers_are_refused_by_name() -> None:
+    refused("devices of one maker", combined, [SMALL, load_gpu("mi300x")])
