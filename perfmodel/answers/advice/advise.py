@@ -8,7 +8,12 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.other_kinds import cost_of, of_one_kind, with_smaller_weights_on_all
+from perfmodel.answers.advice.other_kinds import (
+    cost_of,
+    nearest_kind,
+    of_one_kind,
+    with_smaller_weights_on_all,
+)
 from perfmodel.answers.declaration import asks
 
 
@@ -22,8 +27,10 @@ def advise(question: AdviseQuery) -> Advice:
     kinds = question.by_kind
     answers = [of_one_kind(each) for each in kinds]
     feasible = [a for a in answers if a.chosen is not None]
-    if not feasible or len(answers) == 1:
+    if len(answers) == 1:
         return answers[0]
+    if not feasible:
+        return nearest_kind(answers)
     feasible.sort(key=cost_of)
     best = feasible[0]
     picks = tuple(a.chosen for a in feasible if a.chosen is not None)

@@ -1,5 +1,6 @@
 """The choice among several kinds of device, and FP8 weights on each of them."""
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +12,7 @@ from perfmodel.answers.advice.at_batches import at_batches
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.smaller_weights import SMALLER, may_be_smaller
 from perfmodel.answers.advice.under_load import under_load
+from perfmodel.answers.text import Note
 from perfmodel.errors import InputError
 
 
@@ -20,14 +22,26 @@ def of_one_kind(question: AdviseQuery) -> Advice:
 
 
 def cost_of(answer: Advice) -> float:
-    """Sorts the answers for several kinds of device, the best first: by price, else by the objective."""
-    p = answer.chosen
-    assert p is not None
+    """Sorts the answers for several kinds of device, the best first: by price, else by the objective. Of the
+    choice, or of the nearest servers; the last without either.
+    """
+    p = answer.chosen or (None if answer.nearest is None else answer.nearest.pick)
+    if p is None:
+        return math.inf
     if answer.objective.name == "latency":
         return p.tpot_s
     if p.cost_per_million_tokens is not None:
         return p.cost_per_million_tokens
     return 1.0 / p.throughput_tokens_per_s_per_device
+
+
+def nearest_kind(answers: Sequence[Advice]) -> Advice:
+    """Of kinds of device of which none is feasible, the best one of those that serve a part of the load, or
+    else the first, with the reason of each other kind.
+    """
+    best = min(answers, key=cost_of)
+    others = (Note(f"on {a.query.hardware}: {a.reason}") for a in answers if a is not best)
+    return replace(best, warnings=(*best.warnings, *others))
 
 
 def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: Advice) -> tuple[Alternative, ...]:

@@ -105,3 +105,14 @@ def test_the_fewest_gpus_are_confirmed_and_one_server_less_does_not_suffice() ->
     gpus = int(enough.text.split()[0])
     assert advise("llama-3.3-70b", f"{gpus}xh100", **asked).chosen is not None
     assert advise("llama-3.3-70b", f"{gpus - 2}xh100", **asked).chosen is None
+
+
+def test_of_two_kinds_that_do_not_suffice_the_nearer_one_answers() -> None:
+    """The first kind was answered whatever it serves, and of the other nothing was said."""
+    load = {"gpus": 4, "clients": 96, "input_len": 20480, "output_len": 600, "slo": "ttft:8000,tpot:50"}
+    both = advise(model="qwen3-32b", hardware="h100,h200", draft=["eagle3"], **load)
+    assert both.verdict == "infeasible"
+    assert both.query.hardware == "h200"
+    priced = advise(model="qwen3-32b", hardware="h200,h100", price=[3.1, 2.2], draft=["eagle3"], **load)
+    assert priced.query.hardware == "h100"
+    assert any(note.startswith("on h100: 4 GPUs do not serve 96 clients") for note in both.warnings)
