@@ -116,11 +116,6 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     log_off = log_errors(question, scenario, list({c.steps.gamma: c.steps for c in choices}.values()))
     by_load, classes = priced.rows(log_off)
     verdicts = tuple(verdict_of(question, priced.advisable(rows), known) for rows in by_load)
-    verdict = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
-    acceptance_source = scenario.acceptance_source
-    if not known:
-        verdict = "unknown_acceptance"
-        acceptance_source = "unknown"
     rows = tuple(row for rows in by_load for row in rows)
     longest = scenario.target.max_position_embeddings
     rolled_out = None
@@ -133,10 +128,12 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     if known and question.reuse is not None:
         prefix = prefix_verdicts(question, replica, choices, by_load)
     longest_draft = _longest_advised(verdicts) or max(replica.passes)
-    warnings = _warnings(priced, replace(priced.query, draft=draft), longest_draft)
-    warnings += tuple(of_seats(replica.passes[0], question.lengths, question.most_at_once))
-    warnings += tuple(of_default(question.limits, longest_draft > 0, question.most_at_once))
-    warnings += tuple(_may_be_shorter(question, choices))
+    warnings = (
+        *_warnings(priced, replace(priced.query, draft=draft), longest_draft),
+        *of_seats(replica.passes[0], question.lengths, question.most_at_once),
+        *of_default(question.limits, longest_draft > 0, question.most_at_once),
+        *_may_be_shorter(question, choices),
+    )
     limits = [draft_limits(replica, choice) for choice in choices[1:]]
     cache = kv_cache_of(scenario, longest_draft, question.memory_fraction)
     offload = None
@@ -144,7 +141,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         offload = offload_of(question, scenario, longest_draft)
     return Traffic(
         rows=rows,
-        verdict=verdict,
+        verdict=_word(verdicts, known),
         verdicts=verdicts,
         drafts=tuple(limits),
         prefix=prefix,
@@ -156,7 +153,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         tp=question.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
-        acceptance_source=acceptance_source,
+        acceptance_source=scenario.acceptance_source if known else "unknown",
         acceptance_std=question.spread,
         acceptance_std_source=priced.spread_source,
         calibration=Calibrated.of(scenario),
@@ -164,6 +161,13 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         warnings=warnings,
         offload=offload,
     )
+
+
+def _word(verdicts: Sequence[TrafficVerdict], known: bool) -> str:
+    """The verdict of all loads together. known: whether the draft's acceptance is."""
+    if not known:
+        return "unknown_acceptance"
+    return "speculate" if any(verdict.gamma for verdict in verdicts) else "do_not_speculate"
 
 
 def _longest_advised(verdicts: Sequence[TrafficVerdict]) -> int:
