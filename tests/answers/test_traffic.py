@@ -365,7 +365,14 @@ def test_where_the_cap_binds_the_times_are_of_its_clients_and_the_replicas_of_th
     assert high.requests_per_s == clients.requests_per_s
     assert low.requests_per_s == pytest.approx(1)
     assert low.tpot_s.mean < high.tpot_s.mean
-    assert set(low.doubts) >= set(low_alone.doubts)
+
+
+def test_a_capped_rate_has_the_doubts_of_its_clients_too() -> None:
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 300, "gamma": 0}
+    (open_loop,) = pm.traffic(**ask, request_rate=0.5, closed_form=True).rows
+    (capped,) = pm.traffic(**ask, request_rate=0.5, max_concurrency=4, closed_form=True).rows
+    assert open_loop.doubts == ()
+    assert capped.doubts == (Doubt.LOCKSTEP,)
 
 
 def test_a_saturated_row_and_one_without_room_keep_no_request_within_the_slo() -> None:
