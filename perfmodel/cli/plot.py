@@ -31,7 +31,7 @@ from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import MAX_VALUES
 from perfmodel.plots.theme import Figure
-from perfmodel.speculation import DEFAULT_BATCH_RANGE, Scenario, Workload, predict
+from perfmodel.speculation import DEFAULT_BATCH_RANGE, Acceptance, Scenario, Workload, predict
 
 app = App("Pictures of the answers as .png, .svg or .pdf.")
 MAX_LINES = 8
@@ -92,20 +92,21 @@ class Points(Options):
         return self.query(batch=self.values("batch")[0], context=self.values("context")[0])
 
     def scenario(self) -> Scenario:
-        """The scenario at every context. Raises InputError where the acceptance that is looked up depends on
-        the context.
+        """The scenario at every context, with the acceptance of the longest, which is least certain. Raises
+        InputError where the acceptance that is looked up depends on the context.
         """
         scenario = resolve(self.first())
         if acceptances_of(self):
             return scenario
         first, *others = self.values("context")
         for context in others:
-            if resolve(replace(self.first(), context=context)).acceptance != scenario.acceptance:
+            there = resolve(replace(self.first(), context=context))
+            if _as_certain(there.acceptance) != _as_certain(scenario.acceptance):
                 raise InputError(
                     f"--alpha: must be given here: the measured acceptance at context {context} is not that "
                     f"at context {first}"
                 )
-        return scenario
+        return resolve(replace(self.first(), context=max(self.values("context"))))
 
     def values(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``."""
@@ -250,6 +251,11 @@ def latency(question: TrafficQuery, output: Output) -> None:
     given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
     answer = traffic(replace(question, **given))
     _save(plots.traffic(answer, slo=question.slo), output, answer.warnings)
+
+
+def _as_certain(acceptance: Acceptance | None) -> Acceptance | None:
+    """An acceptance as if it were exact, to compare two."""
+    return None if acceptance is None else acceptance.replace(spread=0.0)
 
 
 def _save(figure: Figure, output: Path, notes: Iterable[str]) -> None:

@@ -129,7 +129,7 @@ def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None
         whatif(**point, draft="eagle3", task="poetry")
     for draft in ("self", "eagle3"):  # a sparse view, or the target itself, is not in the library
         s = resolve(Query("qwen3-32b", "h100", 1, 4096, draft=draft, draft_kv="streamingllm:512", alpha=0.5))
-        assert published_acceptance("qwen3-32b", s.draft) is None
+        assert published_acceptance("qwen3-32b", s.draft, context=4096.0) is None
 
 
 def test_chat_at_one_drafted_token_comes_after_mixed_text_with_longer_drafts() -> None:
