@@ -8,7 +8,7 @@ SAMPLING = (
 )
 ASSUMED = "assumed to be on; `validate engine --watch LOG` names it where a log says that it is off"
 EARLY = (
-    "drafts that stop early have a mean length: give it as --gamma, drafted over iterations, with the "
+    "drafts that stop early have a mean length: round it (drafted over iterations) for --gamma, and give the "
     "printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
 )
 ENGINE_FLAGS = {

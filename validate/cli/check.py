@@ -26,7 +26,7 @@ def check(
     max_error: Annotated[
         float | None,
         Argument(
-            "Largest mean error of a figure, such as 10%.",
+            "Largest allowed mean error of a figure, such as 10%.",
             "SHARE",
             limits=SHARES,
             default="10% without --baseline",
@@ -39,7 +39,7 @@ def check(
     max_drift: Annotated[
         float | None,
         Argument(
-            "Largest mean change of a figure's measurements since --baseline.",
+            "Largest allowed mean change of a figure's measurements since --baseline.",
             "SHARE",
             limits=SHARES,
             default="3%",

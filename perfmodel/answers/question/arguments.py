@@ -144,7 +144,7 @@ PrefixHits = Annotated[
         why="the tokens that requests share",
     ),
 ]
-WHO_DRAFTS = "Draft: the target itself (self), a kind, or a model."
+WHO_DRAFTS = "Draft: the target itself (self), a kind such as eagle3, or a model."
 Draft = Annotated[
     str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model --speculative-algorithm", group="Draft")
 ]
