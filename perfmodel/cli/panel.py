@@ -177,10 +177,10 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
 
 def _served(admitted: Admitted) -> str:
     """Throughput and pace of the requests that run, beside the throughput of the baseline."""
-    interval = interval_text(admitted.gain_interval)
+    gain = f"{ratio_text(admitted.gain)}{interval_text(admitted.gain_interval)}"
     return (
         f"{admitted.running} at once give {admitted.throughput_tokens_per_s:,.0f} tokens/s, "
-        f"{seconds(admitted.tpot_s)} per token while a request runs: {admitted.gain:.2f}x{interval} the "
+        f"{seconds(admitted.tpot_s)} per token while a request runs: {gain} the "
         f"{admitted.ar_throughput_tokens_per_s:,.0f} tokens/s of the baseline, which runs "
         f"{admitted.baseline_running} at once"
     )

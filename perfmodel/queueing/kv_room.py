@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Limits
-from perfmodel.specs.calibrations.engine_words import engine_of
-from perfmodel.specs.engines.stacks import serving_engines
+from perfmodel.specs.calibrations.engine_words import serving_engine_of
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -43,7 +42,7 @@ def _unused_tokens(scenario: Scenario, drafted: NDArray[np.int64]) -> Array:
     ``[draft length]``.
     """
     calibration = scenario.machine.calibration
-    engine = serving_engines().get(engine_of(calibration) or "")
+    engine = serving_engine_of(calibration)
     if engine is None:
         return np.zeros(drafted.shape)
     slots = engine.drafted_slots.of(calibration.version) if engine.drafted_slots else 2

@@ -14,11 +14,10 @@ from perfmodel.costs.operation import Op
 from perfmodel.costs.shards import Shard
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats
-from perfmodel.specs.calibrations.engine_words import engine_of
+from perfmodel.specs.calibrations.engine_words import engine_of, serving_engine_of
 from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.specs.engines.served_requests import PassOrder
-from perfmodel.specs.engines.stacks import serving_engines
 from perfmodel.speculation.scenario import Scenario
 
 
@@ -31,7 +30,7 @@ def engine_requests(scenario: Scenario) -> EngineRequests:
 def pass_order(scenario: Scenario, of_engine: EngineRequests) -> PassOrder:
     """How prompts and decoding share passes: as the version states it, or as its costs were fitted."""
     calibration = scenario.machine.calibration
-    engine = serving_engines().get(engine_of(calibration) or "")
+    engine = serving_engine_of(calibration)
     if engine is not None and engine.scheduler is not None:
         return engine.scheduler.order(calibration.version)
     return PassOrder.ALTERNATING if of_engine.prompts_alone else PassOrder.MIXED
@@ -112,7 +111,7 @@ def _graph_tokens(scenario: Scenario, drafts: bool) -> float:
     data-parallel attention.
     """
     calibration = scenario.machine.calibration
-    engine = serving_engines().get(engine_of(calibration) or "")
+    engine = serving_engine_of(calibration)
     shard = scenario.target_shard
     if engine is None or engine.prompt_graphs is None or shard.groups > 1:
         return 0.0

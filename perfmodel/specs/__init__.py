@@ -11,7 +11,14 @@ from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
 from perfmodel.specs.calibrations.by_engine import calibration_of, devices_of
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Constant, Work, interpolated
-from perfmodel.specs.calibrations.engine_words import ENGINES, LLAMACPP, MLX, engine_of, parse_engine
+from perfmodel.specs.calibrations.engine_words import (
+    ENGINES,
+    LLAMACPP,
+    MLX,
+    engine_of,
+    parse_engine,
+    serving_engine_of,
+)
 from perfmodel.specs.calibrations.fit_errors import (
     COVERAGE,
     MAX_LOG_RMS,
@@ -124,6 +131,7 @@ __all__ = [
     "read_kernels",
     "release",
     "served_id",
+    "serving_engine_of",
     "serving_engines",
     "short_name",
     "square",

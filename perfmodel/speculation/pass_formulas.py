@@ -10,7 +10,7 @@ from perfmodel.costs.formulas import Formula, Runs
 from perfmodel.costs.operation import Op
 from perfmodel.kv.full import Full
 from perfmodel.operations import Floats
-from perfmodel.specs import engine_of, serving_engines
+from perfmodel.specs import serving_engine_of, serving_engines
 from perfmodel.speculation.counted import CountedScenario
 from perfmodel.speculation.programs import PassFormulas
 
@@ -77,7 +77,7 @@ def outside_passes_s(scenario: CountedScenario, batch: Floats, context: Floats) 
     c = scenario.machine.calibration
     end = end_s(scenario, batch)
     own_cache = not (scenario.draft.views_target_cache or scenario.draft.model.shared_kv_layers)
-    engine = serving_engines().get(engine_of(c) or "")
+    engine = serving_engine_of(c)
     reads_verified = engine is not None and engine.drafts_read_verified
     if reads_verified and own_cache and not scenario.draft.in_one_pass:
         end = end + scenario.draft_machine.predicted_s(_reading_verified(scenario, batch, context), batch)

@@ -11,7 +11,7 @@ def test_a_batch_that_a_smaller_one_beats_says_so() -> None:
     (note,) = [each for each in nine.warnings if "a batch of" in each]
     assert note.startswith("a batch of 8 serves more without a draft than 9")
     assert note.endswith(
-        "a step takes longer where the next size of CUDA graph or another block of a kernel begins"
+        "a step can take longer where the next size of CUDA graph or another block of a kernel begins"
     )
     assert not any("a batch of" in each for each in eight.warnings)
 

@@ -33,7 +33,7 @@ from perfmodel.answers.readers import (
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_names
-from perfmodel.specs import engine_of, serving_engines
+from perfmodel.specs import serving_engine_of
 from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
@@ -305,7 +305,7 @@ class AdviseQuery(CommonOptions):
     @property
     def served_by(self) -> ServingEngine | None:
         """The serving engine of the answer; None for a research stack."""
-        return serving_engines().get(engine_of(Named.of(self).calibration) or "")
+        return serving_engine_of(Named.of(self).calibration)
 
     def batches(self, layout: Layout) -> Array:
         """Distinct batch sizes of one server of a layout, in rising order."""

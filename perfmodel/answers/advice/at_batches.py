@@ -58,7 +58,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     shorter = shorter_draft(query, decision.option or chosen)
     trees, trees_skipped = tree_drafts(query, search.drafted, chosen.value)
     warnings = (*search.candidates.left_out(query), *warnings_of(chosen, query))
-    return Advice(
+    choice = Advice(
         query=query,
         verdict=decision.verdict,
         reason=reason_of(query, decision, search.drafted),
@@ -72,6 +72,11 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         on_off=switch,
         serve=line,
         serve_option=line_to_try,
+        calibration=Calibrated.of(search.candidates.baselines[0].scenario),
+        warnings=warnings,
+    )
+    return replace(
+        choice,
         alternatives=(*with_changes, *_alternatives(query, decision, shorter)),
         robustness=decision.robustness,
         pareto=Fronts(front(search.baseline), front(search.searched)),
@@ -82,8 +87,6 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         remedies=remedies,
         better_changes=tuple(change for change, _ in changes),
         shorter=shorter,
-        calibration=Calibrated.of(search.candidates.baselines[0].scenario),
-        warnings=warnings,
         trees=trees,
         trees_skipped=trees_skipped,
     )

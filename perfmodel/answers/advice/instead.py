@@ -37,7 +37,7 @@ def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternativ
     """The choice after each change; none where the reader must add a value. If no draft of them has a known
     acceptance, that one may be measured.
     """
-    drafts = {True: 0, False: 0}
+    points = []
     for way in ways:
         if way.changes is None:
             continue
@@ -46,8 +46,8 @@ def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternativ
         if point is not None:
             text = f"{way.text[0].upper()}{way.text[1:]}: {_with_pace(point)}"
             yield Alternative.of(text, changed, point, seats_of(changed, point))
-            drafts[point.gamma > 0] += 1
-    if drafts[False] and not drafts[True] and without_acceptance(query):
+            points.append(point)
+    if points and not any(point.gamma for point in points) and without_acceptance(query):
         known = f"No draft of {query.model} has a known acceptance and gains here"
         yield Alternative(f"{known}; with any of these changes, advise names one to measure", 1, None)
 

@@ -66,7 +66,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     layouts = [pick_under_load(served, question) for served in decision.layouts]
     switch = None if decision.rival is None else on_off(decision.rival.point, question)
     warnings = (*search.candidates.left_out(question), *chosen.warnings)
-    return Advice(
+    choice = Advice(
         query=question,
         verdict=decision.verdict,
         reason=load_reason(question, decision, chosen),
@@ -79,13 +79,16 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         on_off=switch,
         serve=line,
         serve_option=line_to_try,
+        calibration=Calibrated.of(search.candidates.baselines[0].scenario),
+        warnings=warnings,
+    )
+    return replace(
+        choice,
         alternatives=tuple(beside_load(question, decision, chosen)),
         likely=decision.likely,
         shorter=shorter_draft(question, (option or chosen).point),
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
-        calibration=Calibrated.of(search.candidates.baselines[0].scenario),
-        warnings=warnings,
     )
 
 

@@ -15,7 +15,7 @@ from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.point.remedies import switch_text
 from perfmodel.answers.question import resolve_costs
 from perfmodel.errors import InputError
-from perfmodel.specs import GPUSpec, engine_of, load_gpu, serving_engines
+from perfmodel.specs import GPUSpec, engine_of, load_gpu, serving_engine_of
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.ggml import CONVERTED
 from perfmodel.speculation import memory_of
@@ -144,7 +144,7 @@ def _on_host(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[W
 
 def _conversion(largest: Candidate) -> str | None:
     """The kind of file to which the engine of a candidate converts checkpoints."""
-    engine = serving_engines().get(engine_of(largest.scenario.machine.calibration) or "")
+    engine = serving_engine_of(largest.scenario.machine.calibration)
     return None if engine is None else engine.conversion
 
 

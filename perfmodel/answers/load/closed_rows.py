@@ -74,6 +74,9 @@ def _rows(
         if shares is not None:
             slo_share = 0.0 if saturated else float(shares[at])
         replicas = None if bounds else replicas_of(question, loop, steps, served, value, slo_share)
+        prefix_hit_rate = None if hit_rates is None else float(hit_rates[at])
+        ends = None if interval is None else interval.at(at)
+        warnings = () if bounds else _warnings(question, loop, served, at, replicas)
         output_tokens_per_s = requests_per_s * loop.lengths.output_mean
         rows.append(
             TrafficRow(
@@ -88,12 +91,12 @@ def _rows(
                 saturation_rate=served.saturation_rate,
                 slo_share=slo_share,
                 kv_share=min(running * steps.kv_share, 1.0),
-                prefix_hit_rate=None if hit_rates is None else float(hit_rates[at]),
+                prefix_hit_rate=prefix_hit_rate,
                 replicas=replicas,
-                tpot_interval=None if interval is None else interval.at(at),
+                tpot_interval=ends,
                 tokens_per_iteration=float(gained[at]),
                 doubts=doubted[at],
-                warnings=() if bounds else _warnings(question, loop, served, at, replicas),
+                warnings=warnings,
             )
         )
     return rows

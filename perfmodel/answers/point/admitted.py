@@ -8,7 +8,7 @@ import numpy as np
 from perfmodel.answers.point.verdict import verdict
 from perfmodel.answers.point.whatif_answer import Admitted
 from perfmodel.answers.question import Query, resolve_costs, with_draft
-from perfmodel.specs import engine_of, serving_engines
+from perfmodel.specs import serving_engine_of
 from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.speculation import (
     Memory,
@@ -27,7 +27,7 @@ SMALLEST = "bf16"
 
 def serving_engine(scenario: Scenario) -> ServingEngine | None:
     """The engine of a scenario, if its server lets requests wait for memory; else None."""
-    engine = serving_engines().get(engine_of(scenario.machine.calibration) or "")
+    engine = serving_engine_of(scenario.machine.calibration)
     return None if engine is None or engine.seats is None else engine
 
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.point.throughputs import throughputs
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.operations import Array
-from perfmodel.speculation import Scenario, memory_of
+from perfmodel.speculation import Scenario, Workload, memory_of, predict
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +78,9 @@ def drafter_apart(
     check_apart(near.draft)
     draft_devices = far.draft.tensor_parallel
     replicas = 1.0 + draft_devices / near.machine.tensor_parallel
-    rates, prediction = throughputs(near, most, context, max_gamma, fraction)
     batches = np.arange(1.0, most + 1)[:, None]
-    gammas = np.arange(float(rates.shape[1]))
+    gammas = np.arange(near.longest(max_gamma) + 1.0)
+    prediction = predict(near, Workload.of(batches, context, gammas), max_gamma)
     query = far.draft.query(np.maximum(gammas, 1.0)) * outcomes
     draft_s = far.draft.passes(gammas) * far.draft_pass_s(batches, context, query)
     verify_s = prediction.verify_s + prediction.overhead_s
@@ -105,12 +104,11 @@ def drafter_apart(
         return DeviceUse(copies * one, (at + 1) / one, at + 1, gamma)
 
     drafting = gammas > 0
-    serves = rates > 0
     return Apart(
         draft_hardware=far.machine.gpu.name,
         draft_devices=draft_devices,
-        replicas=best_use(serves & ~drafting, prediction.iteration_s, replicas),
-        together=best_use(serves & drafting, prediction.iteration_s, replicas),
+        replicas=best_use(memory.fits & ~drafting, prediction.iteration_s, replicas),
+        together=best_use(memory.fits & drafting, prediction.iteration_s, replicas),
         before=best_use(fits & drafting, one_after_other),
         while_verifying=None if overlapped_s is None else best_use(fits & drafting, overlapped_s),
     )

@@ -1,7 +1,7 @@
 """The known defects of an engine that affect a draft."""
 
 from perfmodel.answers.question.engine_support import draft_word
-from perfmodel.specs import Defect, engine_of, serving_engines
+from perfmodel.specs import Defect, serving_engine_of
 from perfmodel.speculation import Scenario
 
 
@@ -11,7 +11,7 @@ def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[D
     """
     calibration = scenario.machine.calibration
     target = scenario.target
-    engine = serving_engines().get(engine_of(calibration) or "")
+    engine = serving_engine_of(calibration)
     if engine is None:
         return ()
     word = draft_word(scenario.draft)

@@ -16,6 +16,7 @@ from perfmodel.specs import (
     load_gpu,
     load_model,
     precision_of,
+    serving_engine_of,
     serving_engines,
 )
 from perfmodel.specs.calibrations.engine_words import usual_engine
@@ -74,7 +75,7 @@ class Named(Immutable):
         formats, or always (`Conversion.drafts_too`).
         """
         target_named = self.stated_weights(question) is not None
-        engine = serving_engines().get(engine_of(self.calibration) or "")
+        engine = serving_engine_of(self.calibration)
         if engine is None:
             return not target_named
         if engine.conversion is None:
@@ -107,7 +108,7 @@ def _with_states(question: CommonOptions, target: ModelSpec, calibration: Calibr
     recurrent = target.linear_attention
     if question.state_dtype is None or recurrent is None:
         return target
-    engine = serving_engines().get(engine_of(calibration) or "")
+    engine = serving_engine_of(calibration)
     if engine is not None and engine.states is None and question.state_dtype != recurrent.state_dtype:
         allowed = f"{recurrent.state_dtype}, because {engine.title} has no flag for another"
         raise refuse("--state-dtype", None, allowed, question.state_dtype)

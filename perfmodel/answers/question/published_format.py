@@ -2,7 +2,7 @@
 
 from perfmodel.answers.question.placement import check_blocks
 from perfmodel.errors import InputError
-from perfmodel.specs import engine_of, serving_engines, weight_format
+from perfmodel.specs import serving_engine_of, weight_format
 from perfmodel.specs.models.checkpoint_rows import Checkpoint
 from perfmodel.specs.models.checkpoints import Reads, alike, checkpoint, main_format, read_by_all
 from perfmodel.speculation import Scenario
@@ -15,7 +15,7 @@ def stored_weights(scenario: Scenario) -> str:
 
 def reads_of(scenario: Scenario) -> Reads:
     """Which checkpoints the engine of a scenario loads."""
-    engine = serving_engines().get(engine_of(scenario.machine.calibration) or "")
+    engine = serving_engine_of(scenario.machine.calibration)
     return read_by_all if engine is None else engine.reads
 
 

@@ -36,7 +36,7 @@ from perfmodel.specs import (
     engine_of,
     kv_format,
     modelled_power_limit,
-    serving_engines,
+    serving_engine_of,
 )
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from perfmodel.specs.boundary.files import looks_like_path
@@ -230,7 +230,7 @@ def _machine(query: Query, named: Named, placed: Placed) -> Machine:
     if query.gpu_layers is not None:
         layers = named.target.num_hidden_layers + 1  # the output counts as one, as in llama.cpp
         host_layers = max(0.0, 1.0 - query.gpu_layers / layers)
-    engine = serving_engines().get(engine_of(named.calibration) or "")
+    engine = serving_engine_of(named.calibration)
     return Machine(
         named.gpu,
         named.calibration,

@@ -36,6 +36,6 @@ def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
     if most > asked * (1.0 + LEAST_GAIN):
         yield (
             f"a batch of {batches[best]:g} serves more without a draft than {batches[-1]:g} "
-            f"({most / asked - 1.0:.1%} more tokens/s): a step takes longer where the next size of CUDA "
-            "graph or another block of a kernel begins"
+            f"({most / asked - 1.0:.1%} more tokens/s): a step can take longer where the next size of "
+            "CUDA graph or another block of a kernel begins"
         )

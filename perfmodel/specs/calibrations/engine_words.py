@@ -11,6 +11,7 @@ from perfmodel.specs.boundary.files import spelling
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.engines import BUILD, DRIFT, engines, release
+from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.specs.engines.stacks import programs, serving_engines, stack_titles
 
 ENGINES = stack_titles()
@@ -82,3 +83,8 @@ def engine_of(calibration: Calibration) -> str | None:
     if calibration.stack in ENGINES:
         return calibration.stack
     return first if first in ENGINES else by_title.get(first)
+
+
+def serving_engine_of(calibration: Calibration) -> ServingEngine | None:
+    """What is known of the serving engine of a calibration; None for a research stack or for kernels."""
+    return serving_engines().get(engine_of(calibration) or "")
