@@ -1,0 +1,38 @@
+"""Requests of ``traffic`` within the SLO, and the replicas that they need."""
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.answers.load import slo as within_slo
+from tests.answers.traffic.questions import rows
+
+
+def test_replicas_meet_the_slo_and_one_fewer_does_not(monkeypatch):
+    slo = "ttft:2000,tpot:30"
+    needed = rows(request_rate=6, gamma=0, slo=slo)[0].replicas
+    (fewer,) = rows(request_rate=6 / (needed - 1), gamma=0, slo=slo)
+    (enough,) = rows(request_rate=6 / needed, gamma=0, slo=slo)
+    assert fewer.slo_share < 0.9 <= enough.slo_share
+    none = rows(request_rate=1, gamma=0, slo="tpot:1")[0]
+    assert none.slo_share == pytest.approx(0, abs=1e-3)
+    assert none.replicas is None
+    assert any("no number of replicas" in note for note in none.warnings)
+    alone, beside = (rows(request_rate=rate, gamma="1", slo=slo) for rate in ("1", "1,4"))
+    assert alone[1].slo_share == pytest.approx(beside[1].slo_share, abs=1e-3)
+    monkeypatch.setattr(within_slo, "slo_share", lambda _, at: np.where(at.requests_per_s < 0.2, 0.5, 0.9))
+    for load in ({"request_rate": "0.6,0.3"}, {"max_concurrency": "64,16"}):
+        assert [row.slo_share for row in rows(**load, gamma=0, slo=slo)] == [0.5, 0.5], "as at a lower load"
+
+
+def test_a_saturated_row_and_one_without_room_keep_no_request_within_the_slo() -> None:
+    ask = {"model": "llama-3.1-70b", "input_len": 1000, "output_len": 300, "gamma": 0, "request_rate": 500}
+    ask |= {"closed_form": True, "slo": "tpot:1000"}
+    (saturated,) = pm.traffic(**ask, hardware="h100", tp=8).rows
+    assert saturated.saturated
+    assert saturated.slo_share == 0.0
+    assert saturated.ttft_s is None
+    (no_room,) = pm.traffic(**ask, hardware="rtx-3060").rows
+    assert no_room.slo_share == 0.0
+    assert no_room.requests_per_s == 0.0
+    assert "no request fits in memory" in no_room.warnings[0]

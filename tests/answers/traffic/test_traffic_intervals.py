@@ -1,0 +1,72 @@
+"""Intervals of ``traffic``: of TPOT by its fit, and of TTFT and throughput by that of TPOT."""
+
+import math
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.answers.load import tpot_errors
+from perfmodel.answers.load.intervals import with_intervals
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
+from perfmodel.answers.question import Query, resolve
+from perfmodel.specs import Z
+from perfmodel.speculation import Acceptance
+
+
+@pytest.mark.parametrize(
+    ("rate", "clients", "factor", "ttft", "tokens"),
+    [  # requests of 1 s and 2 s, with passes up to twice as slow and as fast; at most 2 requests/s
+        (None, 8, 2.0, (0.5, 2.0), (300 / 6, 300 / 1.5)),
+        (0.5, None, 2.0, (0.5, 2.0), (100, 100)),
+        (1.5, None, 2.0, None, (100 / 1.5, 100)),
+        (3.0, None, 2.0, None, (50, 150)),
+        (1.5, 8, 1.0, (math.exp(-Z * 0.22), math.exp(Z * 0.22)), (300 / 3.4360, 300 / 2.6964)),  # vLLM's own
+    ],
+)
+def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients, factor, ttft, tokens):
+    tpot, *more = (Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0))
+    first, whole = more if rate != 3.0 else (None, None)
+    row = TrafficRow(
+        request_rate=rate,
+        concurrency=clients,
+        gamma=0,
+        running_mean=1.0,
+        tpot_s=tpot,
+        ttft_s=first,
+        e2e_s=whole,
+        output_tokens_per_s=100.0,
+        requests_per_s=1.0,
+        saturation_rate=2.0,
+        kv_share=0.1,
+        tpot_interval=(0.01 / factor, 0.01 * factor),
+        tokens_per_iteration=1.0,
+    )
+    scenario = resolve(Query(model="llama-3.1-8b", hardware="h100", batch=1, context=1000, gamma=0))
+    widened = with_intervals(row, math.log(factor) / Z, scenario)
+    assert widened.ttft_interval == (ttft and pytest.approx(ttft))
+    assert widened.throughput_interval == pytest.approx(tokens, rel=1e-3)
+
+
+def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeypatch) -> None:
+    """With the 2.1 % of vLLM's requests: a step of 4 %, and ratios whose rows err by 3 and 7.2 %."""
+    ratios = np.array([0.0, 0.03, 0.072]) * 2**0.5
+    monkeypatch.setattr(tpot_errors, "step_log_error", lambda *_: 0.04)
+    monkeypatch.setattr(tpot_errors, "log_error", lambda *_: ratios)
+    question = TrafficQuery("llama-3.1-8b", "h100", 1000, 100, request_rate=1)
+    scenario = resolve(question.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
+    stated = tpot_errors.served_log_errors(scenario, 1, 1000, [0, 1, 2])
+    assert stated == pytest.approx({0: 0.0452, 1: 0.0452, 2: 0.0750}, abs=1e-4)
+
+
+def test_llama_cpp_states_no_interval_of_a_ttft_that_was_never_fitted(capsys) -> None:
+    ask = {"input_len": 8024, "output_len": 256, "max_concurrency": 1, "gamma": 0}
+    answer = pm.traffic("qwen3.6-27b", "rtx-3090", weights="q4_k_m", **ask)
+    (row,) = answer.rows
+    assert row.tpot_interval is not None
+    assert row.ttft_interval is None
+    assert row.throughput_interval is None
+    assert any("TTFT is a rough guide without an interval" in warning for warning in answer.warnings)
+    (served,) = pm.traffic("qwen3-8b", "h100", **ask).rows
+    assert served.ttft_interval is not None
