@@ -8,7 +8,6 @@ import pytest
 from perfmodel.answers.question import resolve
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.occupancy import capacity, occupancy, prompts_per_pass
-from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.request_costs import EngineRequests
@@ -84,9 +83,3 @@ def test_a_server_that_leaves_fewer_with_all_seats_taken_is_metastable() -> None
     o = occupancy(steps, LENGTHS, np.array([0.39, 0.41, 0.99, 1.0]), 1.0, 1.0)
     assert o.metastable.tolist() == [False, True, True, False]
     assert o.load[0] == pytest.approx([0.39, 0.39 / 0.4])
-
-
-@pytest.mark.parametrize(("turns", "seconds"), [(1, 0.0), (3, 4.0)])
-def test_a_session_thinks_between_its_requests_alone(turns: int, seconds: float) -> None:
-    """Three requests with two pauses of 6 s: 4 s for each request."""
-    assert Reuse(LENGTHS, turns=turns, think_s=6.0).think_of_all_s == seconds
