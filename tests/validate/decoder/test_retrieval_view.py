@@ -8,9 +8,8 @@ from tests.validate.decoder.views import (
     GROWTH,
     LAYERS,
     LENGTHS,
-    attended,
+    assert_attends_to,
     best_pages,
-    by_selection,
     cache,
     grow,
     observed,
@@ -45,7 +44,7 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     whole_pages = slice(0, -1)
     torch.testing.assert_close(draft_view.sums[:, :, :, whole_pages], fresh.sums[:, :, :, whole_pages])
     assert draft_view.lengths.tolist() == [20, 20, 17]
-    torch.testing.assert_close(attended(draft_view), by_selection(source, by_means))
+    assert_attends_to(draft_view, source, by_means)
 
 
 def test_new_tokens_of_retrieval_replace_the_worst_chunks_and_leave_the_best() -> None:

@@ -14,9 +14,9 @@ from tests.validate.decoder.views import (
     GROWTH,
     LENGTHS,
     D,
+    assert_attends_to,
     attended,
     best_pages,
-    by_selection,
     cache,
     grow,
     observed,
@@ -84,13 +84,12 @@ def test_a_view_is_its_definition(
     draft_view = view(method, source)
     for growth in ([], GROWTH * times):
         grow(source, draft_view, growth)
-        torch.testing.assert_close(attended(draft_view), by_selection(source, chosen), rtol=1e-12, atol=1e-12)
+        assert_attends_to(draft_view, source, chosen)
 
 
 def test_pages_of_a_full_cache_whose_last_is_not_full() -> None:
     source = cache([255, 9, 256])
-    wanted = by_selection(source, partial(by_bounds, page=5))
-    torch.testing.assert_close(attended(view("quest:25,page=5", source)), wanted, rtol=1e-12, atol=1e-12)
+    assert_attends_to(view("quest:25,page=5", source), source, partial(by_bounds, page=5))
 
 
 SPARSE = [

@@ -72,6 +72,14 @@ def by_selection(source: KVCache, chosen: Callable[[KVCache, int, int], list[int
     return out.transpose(1, 2).flatten(2)
 
 
+def assert_attends_to(
+    draft_view: kv.View, source: KVCache, chosen: Callable[[KVCache, int, int], list[int]]
+) -> None:
+    """The attention of a view is that over chosen tokens of its source."""
+    wanted = by_selection(source, chosen)
+    torch.testing.assert_close(attended(draft_view), wanted, rtol=1e-12, atol=1e-12)
+
+
 def grow(source: KVCache, draft_view: kv.View, counts: list[list[int]]) -> None:
     """Commit, as after verifications; the tokens' keys lie in the cache already."""
     for count in counts:
