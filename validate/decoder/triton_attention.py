@@ -95,7 +95,8 @@ class SplitKV(FoldedAttention):
         pad = tile_of(count, ROW_TILE // max(1, d // 128))
         pairs = batch * heads
         blocks = triton.cdiv(count, pad)
-        splits = self.splits or self._splits(tuning, pairs * blocks, n, span.bound, q.device)
+        programs = pairs * blocks  # of each stretch
+        splits = self.splits or self._splits(tuning, programs, n, span.bound, q.device)
         stretches = splits + 1
         partial = torch.empty(pairs, stretches, count, d, dtype=torch.float32, device=q.device)
         lse = torch.empty(pairs, stretches, count, dtype=torch.float32, device=q.device)
@@ -107,8 +108,9 @@ class SplitKV(FoldedAttention):
         cache_strides = (*k.stride()[:3], *v.stride()[:3])
         new_strides = (*new_k.stride()[:3], *new_v.stride()[:3])
         sees_by_sequence = sees is not None and len(sees) > 1
+        sees_stride = visible.stride(0) if sees_by_sequence else 0
         scale_log2 = math.log2(math.e) / math.sqrt(d)
-        _split[(pairs * blocks, stretches)](
+        _split[(programs, stretches)](
             rows,
             k,
             v,
@@ -122,7 +124,7 @@ class SplitKV(FoldedAttention):
             lse,
             *cache_strides,
             *new_strides,
-            visible.stride(0) if sees_by_sequence else 0,
+            sees_stride,
             scale_log2,
             splits,
             new_k.shape[2],
