@@ -9,7 +9,8 @@ Record = dict[str, Any]
 """The accuracy record, or a part of it."""
 Rows = Iterable[Sequence[str]]
 """The header of a table, then its rows."""
-INTERVAL_HEAD = (f"in {COVERAGE:.0%} interval", "half-width % (median)")
+IN_INTERVAL = f"in {COVERAGE:.0%} interval"
+INTERVAL_HEAD = (IN_INTERVAL, "half-width % (median)")
 
 
 def percent(value: float, digits: int = 1, sign: str = "") -> str:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from perfmodel.specs import COVERAGE
-from perfmodel.validate.studies.tables.cells import Record, Rows, figures, percent
+from perfmodel.validate.studies.tables.cells import IN_INTERVAL, Record, Rows, figures, percent
 
 FIGURE_HEADINGS = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
 """Figure of a public run -> its heading."""
@@ -29,7 +28,7 @@ def sources(record: Record, by_draft: bool = False) -> Rows:
     """The headline: held-out sources, by engine and by the data of other sources."""
     yield [
         *("whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"),
-        *("in 90% interval %", "in it, as shipped %", "half-width % (median)", "worst source %"),
+        *(f"{IN_INTERVAL} %", "in it, as shipped %", "half-width % (median)", "worst source %"),
     ]
     names = "rows", "sources", "error", "macro", "shipped", "inside", "inside_shipped", "width"
     for figure, heading in FIGURE_HEADINGS.items():
@@ -50,8 +49,8 @@ def coverage(record: Record) -> Rows:
     """Intervals by class: each source is judged by a width that was fitted without it."""
     yield [
         *("class", "rows", "sources", "mean error %", "half-width %", "half-width over error"),
-        *(f"in {COVERAGE:.0%} interval %", "of sources %"),
-        *("rows with those excluded by hand", "in 90% interval with them %"),
+        *(f"{IN_INTERVAL} %", "of sources %"),
+        *("rows with those excluded by hand", f"{IN_INTERVAL} with them %"),
     ]
     for figure, classes in record["sources"]["coverage"].items():
         for name, covered in classes.items():

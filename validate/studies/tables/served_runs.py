@@ -1,12 +1,11 @@
 """Tables of served runs: their times under load, by study and by held-out group."""
 
-from perfmodel.specs import COVERAGE
-from perfmodel.validate.studies.tables.cells import Record, Rows, figures, percent
+from perfmodel.validate.studies.tables.cells import IN_INTERVAL, Record, Rows, figures, percent
 from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
 
 SERVED_HEAD = (
     *("runs", "sources", *(f"{name} %" for name in SERVED.values()), "TPOT bias %", "growth of TPOT %"),
-    *(f"in {COVERAGE:.0%} interval %: TPOT", "throughput", "TTFT", "correct verdict"),
+    *(f"{IN_INTERVAL} %: TPOT", "throughput", "TTFT", "correct verdict"),
 )
 
 
