@@ -4,17 +4,11 @@ import re
 
 import pytest
 
-from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise
-from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.load.traffic import traffic
+from tests.answers.advise.loads import alternative
 
 LINE = r"(?:VLLM_\w+=\w+ )?vllm serve "
-
-
-def alternative(answer: Advice, words: str) -> Alternative:
-    """The alternative with these words."""
-    return next(each for each in answer.alternatives if words in each.text)
 
 
 @pytest.mark.parametrize(

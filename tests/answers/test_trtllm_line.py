@@ -103,6 +103,6 @@ def test_no_line_names_a_checkpoint_of_autoawq() -> None:
     assert "trtllm-serve MODEL " in answer.serve.lines["trtllm"]
     why = "reads integers of 4 bits that ModelOpt wrote, and not casperhansen/llama-3.3-70b-instruct-awq"
     assert why in answer.serve.remarks["trtllm"]
-    open_ = advise("qwen3-32b", "h100", context=4096, engine="trtllm")
-    assert not any("AWQ" in (each.line or "") for each in open_.alternatives)
+    unquantised = advise("qwen3-32b", "h100", context=4096, engine="trtllm")
+    assert not any("AWQ" in (each.line or "") for each in unquantised.alternatives)
     assert "Qwen/Qwen3-32B-AWQ " in advise("qwen3-32b", "h100", weights="awq-g128", draft=[]).serve.vllm_line

@@ -108,7 +108,7 @@ def test_the_fewest_gpus_are_confirmed_and_one_server_less_does_not_suffice() ->
 
 
 def test_of_two_kinds_that_do_not_suffice_the_nearer_one_answers() -> None:
-    """The first kind was answered whatever it serves, and of the other nothing was said."""
+    """Whatever their order; the other one is named in a note."""
     load = {"gpus": 4, "clients": 96, "input_len": 20480, "output_len": 600, "slo": "ttft:8000,tpot:50"}
     both = advise(model="qwen3-32b", hardware="h100,h200", draft=["eagle3"], **load)
     assert both.verdict == "infeasible"
