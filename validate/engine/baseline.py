@@ -46,8 +46,8 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     prompt = PromptTiming(point.context, 0.0, 0.0)
     prompt_token_s = predicted_prompt_s(resolve(point), prompt, drafts=False) / prompt.tokens
     words = f"requests: {requests:g} running, at {point.context} tokens of context; no drafts"
-    should = Expectation(whatif(point), 1.0, None, prompt_token_s)
-    return BaselineHealth(words, health(pace, should, text))
+    predicted = Expectation(whatif(point), 1.0, None, prompt_token_s)
+    return BaselineHealth(words, health(pace, predicted, text))
 
 
 def predicted_context(query: Query, where: str, text: str, gamma: int) -> float | None:
