@@ -68,12 +68,10 @@ def rate(given: Any, flag: str) -> str:
     return str(given)
 
 
-STATE_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-"""Format of recurrent states in the words of the engines -> in ours."""
-
-
 def state_format(given: Any, flag: str) -> str:
     """A format of recurrent states, in the words of an engine or in ours."""
+    from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS  # few questions state one
+
     name = str(given).lower()
     named = STATE_FORMATS.get(name, name)
     if named not in STATE_FORMATS.values():

@@ -147,6 +147,15 @@ def test_every_field_of_a_small_file(row: Config) -> None:
     assert whole == spec.num_attention_layers  # layers of compressed keys have a window too
 
 
+@pytest.mark.parametrize(("word", "name"), [("float32", "fp32"), ("bfloat16", "bf16"), ("float16", "fp16")])
+def test_states_have_the_format_of_the_file(word: str, name: str) -> None:
+    row = next(row for row in RARE if "mamba_ssm_dtype" in row.get("file", {}))
+    config = BASE | {"model_type": row["model_type"]} | row.get("keys", {}) | row["file"]
+    state = from_config(config | {"mamba_ssm_dtype": word}, "c.json").linear_attention
+    assert state is not None
+    assert state.state_dtype == name
+
+
 @pytest.mark.parametrize("tiny", TINY, ids=[tiny["class"] for tiny in TINY])
 def test_parameters_and_sliding_layers_equal_transformers(tiny: Config) -> None:
     """An independent count: transformers builds a tiny model of the family from the same file."""

@@ -11,7 +11,6 @@ from perfmodel.answers.advice.servers.base import MODEL, UNQUANTISED, longest_se
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, draft_word, published_head
 from perfmodel.answers.question.published_format import published, reads_of, stored_weights, undivided
-from perfmodel.answers.readers import STATE_FORMATS
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.specs import (
@@ -27,6 +26,7 @@ from perfmodel.specs.engines.backends import attention_of
 from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format, nearest
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.mlx import converted_name
+from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS
 from perfmodel.speculation import Scenario
 from perfmodel.speculation.confidence import best_stop
 

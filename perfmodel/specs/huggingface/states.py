@@ -3,6 +3,7 @@
 from typing import Any
 
 from perfmodel.specs.huggingface.keys import Fields, Keys
+from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS
 
 
 def state_of(
@@ -23,8 +24,7 @@ def state_of(
 
 def state_dtype(keys: Keys, key: str) -> str:
     """Format of the recurrent state; by default fp32, as in the published files of both families."""
-    known = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16"}
     value = keys.data.get(key, "float32")
-    if value not in known:
-        raise keys.bad(key, f"one of {', '.join(known)}")
-    return known[value]
+    if value not in STATE_FORMATS:
+        raise keys.bad(key, f"one of {', '.join(STATE_FORMATS)}")
+    return STATE_FORMATS[value]

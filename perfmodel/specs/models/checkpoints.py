@@ -24,6 +24,7 @@ ALIKE = (FOUR_BIT_GROUPS, FOUR_BIT_SMALL_GROUPS, FP8)
 
 Reads = Callable[[str, str], bool]
 """Whether an engine loads a repository in a format."""
+
 OF_ONE_MAKER = {"nvidia": "NVIDIA"}
 """Owner of repositories -> the maker on whose devices alone engines read them: vLLM's platform for ROCm does
 not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; recalled).

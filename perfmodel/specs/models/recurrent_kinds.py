@@ -6,6 +6,9 @@ from typing import ClassVar, Literal
 from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.models.components import Size, SomeLayers
 
+STATE_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+"""Format of recurrent states in the words of the engines and of config.json -> in ours."""
+
 
 class RecurrentShape(Frozen):
     """Number and width of the heads of recurrent layers.
