@@ -36,7 +36,8 @@ class Degrees(Immutable):
 class RackLayout(Immutable):
     """What a model's place beyond a box adds to its `Degrees`.
 
-    imbalance: tokens of the fullest group of experts over the mean. For the rest see `Shard` and `experts`.
+    exchanges: whether models with experts and groups have `Degrees.exchanges`. imbalance: tokens of the
+    fullest group of experts over the mean. For the rest see `Shard` and `experts`.
     """
 
     exchanges: bool = False

@@ -9,6 +9,7 @@ from perfmodel.costs.shards import INDEX_KEY_BYTES, Attention, Shard, Small, Sta
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
 from perfmodel.specs import ModelSpec, Precision
+from perfmodel.specs.models.formats import KV_FORMATS
 
 
 def _divisible(model: ModelSpec) -> int:
@@ -56,8 +57,6 @@ def shard(
     """
     attend = degrees.attend
     check_tensor_parallel(model, attend)
-    exchanges = layout.exchanges and degrees.groups > 1 and model.moe is not None
-    degrees = degrees.replace(exchanges=exchanges)
     head_devices = degrees.beside_attention if shards_lm_head else 1
     head = linear("lm_head", 1, (model.hidden_size, model.vocab_size / head_devices), precision)
     head = head.replace(gathered=degrees.gathers)
@@ -83,7 +82,7 @@ def shard(
         kv_page=kv_page,
         graph_sizes=graph_sizes,
         groups=degrees.groups,
-        exchanges=exchanges,
+        exchanges=degrees.exchanges,
         stages=layout.stages,
         micro_batches=layout.micro_batches,
         gathers_logits=gathers_logits and head_devices > 1 and degrees.groups == 1,
@@ -198,7 +197,7 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
     key_heads = math.ceil(recurrent.num_key_heads / n)
     convolved = (recurrent.convolved - keys) / n + 2 * key_heads * recurrent.key_head_dim
     values = recurrent.state_values / n
-    value_bytes = 4.0 if recurrent.state_dtype == "fp32" else 2.0
+    value_bytes = KV_FORMATS[recurrent.state_dtype].bytes_per_value
     layer_bytes = values * value_bytes + convolved * (recurrent.conv_kernel - 1) * act
     return States(
         name=recurrent.kind,

@@ -117,10 +117,12 @@ class CountedScenario:
         calibration = self.machine.calibration
         engine = serving_engines().get(calibration.stack)
         alike = degree == self.machine.tensor_parallel
+        groups = self.data_parallel if alike else 1
         degrees = costs.Degrees(
             degree,
-            groups=self.data_parallel if alike else 1,
+            groups=groups,
             expert_groups=self.expert_parallel if alike and model.moe else 1,
+            exchanges=layout.exchanges and groups > 1 and model.moe is not None,
         )
         return costs.shard(
             model,
