@@ -76,17 +76,19 @@ def step_times(
     for at, gamma in enumerate(gammas):
         fitting = float(sequences[at])
         seats = _seats(fitting, gamma, lengths, limits)
+        priced = max(seats, 1)  # a server without a seat has the times of one request
+        own_survival = survival[: gamma + 1] if survival is not None and gamma else None
         passes = StepTimes(
             gamma=gamma,
             tokens_per_iteration=float(gained[at]),
-            decode_s=decode_s[: max(seats, 1), at],
-            prompt_s=np.zeros(max(seats, 1)),  # see `_with_prompts`
+            decode_s=decode_s[:priced, at],
+            prompt_s=np.zeros(priced),  # see `_with_prompts`
             seats=seats,
             kv_share=1.0 / fitting if fitting > 0 else np.inf,
             own_s=own_s,
             passes_ahead=_passes_ahead(scenario, own, gamma),
             prefill=prefill.where(gamma > 0),
-            survival=survival[: gamma + 1] if survival is not None and gamma else None,
+            survival=own_survival,
         )
         times.append(_with_prompts(passes, lengths, limits, fitting, reuse, laws[at]))
     return times
@@ -189,7 +191,6 @@ def prefill_times(
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
     square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
     token_s = prompt_attention_s(scenario, square) / square / groups
-    draft = float(prompt_draft_s(scenario, prompt)) if drafts else 0.0
     prompt_s = np.asarray(layers_s(scenario, tokens, of_engine))
     read = min(prompt, most)
     without = PrefillTime(
@@ -202,6 +203,12 @@ def prefill_times(
         groups=groups if limits.balance_passes else 1,
         expert_seconds=prompt_experts_s(scenario, tokens, of_engine) if limits.balance_passes else 0.0,
     )
-    drafting_s = prompt_launches_s(scenario, of_engine, read, True)
-    drafting = replace(without, token_s=token_s + draft / prompt / groups, pass_s=drafting_s)
+    if not drafts:
+        return PrefillTimes(without, without)
+    draft_s = float(prompt_draft_s(scenario, prompt))
+    drafting = replace(
+        without,
+        token_s=token_s + draft_s / prompt / groups,
+        pass_s=prompt_launches_s(scenario, of_engine, read, True),
+    )
     return PrefillTimes(without, drafting)

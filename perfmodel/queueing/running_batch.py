@@ -25,7 +25,7 @@ class Ending(NamedTuple):
 
     @property
     def void(self) -> bool:
-        """Whether the request was preempted before this end."""
+        """Whether the request has left the batch: at this end, or sooner by a preemption."""
         return self.stay != self.request.stay
 
 
