@@ -34,6 +34,8 @@ def typed(value: Any) -> bytes:
     if isinstance(value, str):
         return struct.pack("<I", 8) + text(value)
     code, number = {bool: ("?", 7), int: ("I", 4), float: ("f", 6)}[type(value)]
+    if not isinstance(value, bool | float) and value >= 2**32:
+        code, number = "Q", 10
     return struct.pack("<I" + code, number, value)
 
 
@@ -155,6 +157,16 @@ def test_a_bundled_model_is_recognised_and_keeps_the_formats_of_the_file(tmp_pat
     other = load_model(written(tmp_path, keys, tensors))
     assert other.name == "mine"
     assert other.title == "Mine"
+
+
+def test_the_largest_number_of_a_key_is_read_and_a_larger_one_is_refused(tmp_path: Path) -> None:
+    keys, tensors = qwen3()
+    keys["qwen3.context_length"] = 2**40
+    assert load_model(written(tmp_path, keys, tensors)).max_position_embeddings == 2**40
+    keys["qwen3.context_length"] = 2**40 + 1
+    larger = written(tmp_path, keys, tensors, "larger.gguf")
+    message = r"larger\.gguf: qwen3\.context_length: must be a whole number up to 1099511627776, given"
+    refused(message, load_model, larger)
 
 
 def test_a_split_file(tmp_path: Path) -> None:
