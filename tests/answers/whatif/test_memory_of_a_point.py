@@ -92,6 +92,15 @@ def test_a_baseline_that_does_not_hold_all_requests_either_is_compared_with_what
     assert answer.admitted.ar_throughput_tokens_per_s == pytest.approx(alone.ar_throughput_tokens_per_s)
 
 
+def test_the_gain_of_those_that_run_is_as_uncertain_as_their_speedup() -> None:
+    part = whatif("qwen3-8b", "h100", 80, 32_768, draft="eagle3", gamma=3).admitted
+    assert part is not None
+    running = whatif("qwen3-8b", "h100", part.running, 32_768, draft="eagle3", gamma=3)
+    assert part.gain < running.speedup  # the baseline runs more requests at once
+    for end, of_speedup in zip(part.gain_interval, running.speedup_interval, strict=True):
+        assert end / part.gain == pytest.approx(of_speedup / running.speedup)
+
+
 @pytest.mark.parametrize("engine", ["llamacpp", "perfmodel"])
 def test_what_no_server_admits_step_by_step_does_not_fit(engine: str) -> None:
     """llama.cpp takes the caches of all its slots at the start."""
