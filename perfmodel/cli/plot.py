@@ -30,6 +30,7 @@ from perfmodel.cli.grouped_help import OUTPUT, App
 from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import MAX_VALUES
+from perfmodel.plots.surfaces import MeasuredPoint
 from perfmodel.plots.theme import Figure
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, Acceptance, Scenario, Workload, predict
 
@@ -265,14 +266,14 @@ def _save(figure: Figure, output: Path, notes: Iterable[str]) -> None:
     warn(notes)
 
 
-def _published(scenario: Scenario, gamma: int | None) -> list[tuple[float, float, float]]:
-    """Batch, context and speedup of the published measurements. Raises InputError if there are none."""
+def _published(scenario: Scenario, gamma: int | None) -> list[MeasuredPoint]:
+    """The published measurements of a scenario at one gamma. Raises InputError if there are none."""
     from perfmodel.answers.point.published_runs import measured_speedups
 
     dots = [
-        (float(batch), float(context), speedup)
-        for batch, context, drafted, speedup in measured_speedups(scenario)
-        if drafted == gamma
+        MeasuredPoint(float(run.batch), float(run.context), run.speedup)
+        for run in measured_speedups(scenario)
+        if run.gamma == gamma
     ]
     if not dots:
         raise InputError(

@@ -1,7 +1,7 @@
 """A picture over batch and context: where speculation pays, and by how much."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,8 +65,21 @@ FASTER = (
 )
 LEVELS = (*SLOWER, *FASTER)
 MAX_TICKS = 16
-Measured = tuple[float, float, float]
-"""Batch, context and measured speedup."""
+EXTENDED = {
+    (False, False): "neither",
+    (True, False): "min",
+    (False, True): "max",
+    (True, True): "both",
+}
+"""Whether values are below, and above, all levels -> the bands that matplotlib adds for them."""
+
+
+class MeasuredPoint(NamedTuple):
+    """A measured speedup, and where."""
+
+    batch: float
+    context: float
+    speedup: float
 
 
 @styled
@@ -79,14 +92,15 @@ def surface(
     max_gamma: int = DEFAULT_MAX_GAMMA,
     batch_range: Span = DEFAULT_BATCH_RANGE,
     memory_fraction: float | None = None,
-    measured: Iterable[Measured] = (),
+    measured: Iterable[tuple[float, float, float]] = (),
     points: int = POINTS,
 ) -> Figure:
     """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
     The black line is break even. The dashed line is the inflection context, from which a larger batch of
     `batch_range` does not reduce the speedup (one gamma only). Points that do not fit in memory are hatched.
-    Dots have the colour of the measured value. Returns the figure.
+    Dots have the colour of the measured value. measured: batch, context and speedup of each. Returns the
+    figure.
     """
     scenario = scenario_of(question)
     batches = np.geomspace(*batch, points)
@@ -101,53 +115,66 @@ def surface(
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
     fitting = values[fits] if fits.any() else values  # what does not fit sets no scale
     levels, colours = _levels(fitting)
-    below = fitting.min() < levels[0]
-    above = fitting.max() > levels[-1]
-    if below and above:
-        beyond = "both"
-    elif below:
-        beyond = "min"
-    elif above:
-        beyond = "max"
-    else:
-        beyond = "neither"
+    extended = EXTENDED[bool(fitting.min() < levels[0]), bool(fitting.max() > levels[-1])]
     axes.set_facecolor(PALE)
+    # between a point that fits and one that does not, the fill has no gap
     inside = np.where(fits, drafting, np.minimum(drafting, levels[-1] * (1 - 1e-9)))
-    filled = axes.contourf(contexts, batches, inside, levels, colors=colours, extend=beyond)
-    handles: list[Any] = []
-    if drafting.min() < 1.0 < drafting.max():
-        axes.contour(contexts, batches, drafting, [1.0], colors="black", linewidths=2.0)
-        handles.append(sign("break even", color="black", linewidth=2.0))
-    inflection = inflection_context(scenario, gamma, batch_range) if gamma else None
-    if inflection is not None and context[0] < inflection < context[1]:
-        name = f"inflection context ({inflection:,.0f}, batches {batch_range[0]:g} to {batch_range[1]:g})"
-        handles.append(
-            axes.axvline(inflection, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name)
-        )
+    filled = axes.contourf(contexts, batches, inside, levels, colors=colours, extend=extended)
+    handles = _break_even(axes, batches, contexts, drafting)
+    if gamma:
+        handles += _inflection(axes, inflection_context(scenario, gamma, batch_range), context, batch_range)
     handles += _memory(axes, batches, contexts, fits)
     if not gamma and drafting.min() < 1.0:
         handles.append(sign("do not speculate", color=PALE, linewidth=7.0))
     log_axis(axes, "x", *context, "context, cached tokens per sequence")
     log_axis(axes, "y", *batch, "batch, sequences", 9)
     axes.grid(False)
-    handles += _dots(
-        axes,
-        sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1]),
-    )
+    handles += _dots(axes, _within(measured, batch, context))
     legend_above(axes, 2, handles)
-    every_so_many = -(-len(levels) // MAX_TICKS)
-    ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
-    bar = figure_of(axes).colorbar(
-        filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02
-    )
-    bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
-    drafted = "at the best draft length" if gamma is None else f"drafting {counted(gamma, 'token')}"
+    _add_colour_bar(axes, filled, levels)
+    length = "at the best draft length" if gamma is None else f"drafting {counted(gamma, 'token')}"
     searched = "" if gamma else f"γ to {max_gamma}, "
     share = "the engine's share" if memory_fraction is None else f"{memory_fraction:.4g}"
     limits = scenario.account.server.stated
     details = f"{searched}{share} of the memory{limits}"
-    return label(
-        axes, f"Speedup of speculative decoding, {drafted}", f"{caption(scenario, gamma)}; {details}"
+    return label(axes, f"Speedup of speculative decoding, {length}", f"{caption(scenario, gamma)}; {details}")
+
+
+def _break_even(axes: Axes, batches: Array, contexts: Array, speedup: Array) -> list[Any]:
+    """Draws the line where the speedup is 1; returns the entry of the legend."""
+    if not speedup.min() < 1.0 < speedup.max():
+        return []
+    axes.contour(contexts, batches, speedup, [1.0], colors="black", linewidths=2.0)
+    return [sign("break even", color="black", linewidth=2.0)]
+
+
+def _inflection(axes: Axes, inflection: float | None, drawn: Span, batch_range: Span) -> list[Any]:
+    """Draws the inflection context if it is within the drawn contexts; returns the entry of the legend."""
+    if inflection is None or not drawn[0] < inflection < drawn[1]:
+        return []
+    name = f"inflection context ({inflection:,.0f}, batches {batch_range[0]:g} to {batch_range[1]:g})"
+    return [axes.axvline(inflection, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name)]
+
+
+def _add_colour_bar(axes: Axes, filled: Any, levels: Sequence[float]) -> None:
+    """Adds the scale of the colours, with at most `MAX_TICKS` ticks, of which one is at 1."""
+    step = -(-len(levels) // MAX_TICKS)
+    ticks = levels[levels.index(1.0) % step :: step]
+    bar = figure_of(axes).colorbar(
+        filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02
+    )
+    bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
+
+
+def _within(
+    measured: Iterable[tuple[float, float, float]], batch: Span, context: Span
+) -> Sequence[MeasuredPoint]:
+    """The measurements within both axes, by batch."""
+    every = (MeasuredPoint(*each) for each in measured)
+    return sorted(
+        each
+        for each in every
+        if batch[0] <= each.batch <= batch[1] and context[0] <= each.context <= context[1]
     )
 
 
@@ -197,15 +224,15 @@ def _memory(axes: Axes, batches: Array, contexts: Array, fits: Mask) -> list[Any
     return [Patch(facecolor="white", edgecolor=GREY, hatch="///", label="does not fit in memory")]
 
 
-def _dots(axes: Axes, measured: Sequence[Measured]) -> list[Any]:
+def _dots(axes: Axes, measured: Sequence[MeasuredPoint]) -> list[Any]:
     """Dots in the colour of the measured value with their numbers; the edges do not clip them."""
     from matplotlib.patheffects import withStroke
 
     if not measured:
         return []
     bands = _bands()
-    contexts = [context for _, context, _ in measured]
-    batches = [batch for batch, _, _ in measured]
+    contexts = [each.context for each in measured]
+    batches = [each.batch for each in measured]
     (dots,) = axes.plot(contexts, batches, "o", color="black", markersize=6)
     dots.set(label="measured, filled in its colour", markerfacecolor="white", clip_on=False, zorder=3)
     for sequences, tokens, speedup in measured:

@@ -159,7 +159,7 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     own, target = (f"{p.weights.name} weights, {p.kv.name} KV" for p in (draft.precision, scenario.precision))
     parts.append(target if own == target else f"{target} (draft: {own})")
     recurrent = scenario.target.linear_attention
-    if recurrent is not None and recurrent.state_dtype != "fp32":
+    if recurrent is not None:
         parts.append(f"{recurrent.state_dtype} states")
     parts += [*unusual(replace(machine, tensor_parallel=1)), *unusual(replace(scenario, acceptance=None))]
     made = Calibrated.of(scenario)

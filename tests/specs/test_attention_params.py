@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from perfmodel.specs import ModelSpec
 
 HIDDEN = 100
@@ -11,8 +13,8 @@ WIDTH = 16
 VALUE_WIDTH = 24
 
 
-def params(**changes: Any) -> int:
-    """Parameters of one attention layer of a small model with such fields."""
+def small(**changes: Any) -> ModelSpec:
+    """A small model with such fields."""
     fields: dict[str, Any] = {
         "name": "small",
         "title": "Small",
@@ -28,7 +30,12 @@ def params(**changes: Any) -> int:
         "value_head_dim": VALUE_WIDTH,
         "source": "a test",
     }
-    return ModelSpec.of_mapping(fields | changes).attention_params()
+    return ModelSpec.of_mapping(fields | changes)
+
+
+def params(**changes: Any) -> int:
+    """Parameters of one attention layer of a small model with such fields."""
+    return small(**changes).attention_params()
 
 
 QUERY = HEADS * WIDTH
@@ -84,3 +91,19 @@ def test_plain_heads_with_queries_and_outputs_of_low_rank() -> None:
     output = OUTPUT * 6 + groups * 6 * HIDDEN
     low_rank = {"query_rank": 8, "output_rank": 6, "output_groups": groups}
     assert params(low_rank=low_rank) == query + norms + HIDDEN * KEYS_AND_VALUES + output
+
+
+@pytest.mark.parametrize(
+    ("norms", "missing"), [({}, 0), ({"qk_norm": True}, WIDTH), ({"wide_qk_norm": True}, KV_HEADS * WIDTH)]
+)
+def test_a_layer_with_the_cache_of_another_lacks_keys_values_and_their_norm(norms, missing: int) -> None:
+    fields = {"qkv_bias": True} | ({"qk_norm": True} if norms else {}) | norms
+    shared = small(shared_kv_layers=1, **fields).total_params
+    assert small(**fields).total_params - shared == KEYS_AND_VALUES * (HIDDEN + 1) + missing
+
+
+def test_only_plain_layers_run_more_than_once() -> None:
+    assert small(loops=3).loops == 3
+    experts = {"num_experts": 8, "experts_per_token": 2, "intermediate_size": 20}
+    with pytest.raises(ValueError, match="with attention and MLP"):
+        small(loops=3, moe=experts)

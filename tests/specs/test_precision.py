@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfmodel.specs import load_model, precision_of, weight_format
+from perfmodel.specs import kv_format, load_model, precision_of, weight_format
 from tests.refusals import refused
 
 LLAMA = load_model("llama-3.1-8b")
@@ -53,3 +53,42 @@ def test_a_word_that_is_almost_a_format_is_refused(word: str) -> None:
 @pytest.mark.parametrize("layers", ["0", "03", "x", "123456", ""])
 def test_a_share_of_layers_is_a_whole_number(layers: str) -> None:
     refused(r"--weights: must be FORMAT, or FORMAT\*LAYERS", weight_format, f"fp8*{layers}+bf16*1")
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("fp8_e4m3", "fp8"),
+        ("fp8_e5m2", "fp8"),
+        ("bfloat16", "bf16"),
+        ("float16", "fp16"),
+        (" FP8 ", "fp8"),
+        ("Q8_0", "q8_0"),
+    ],
+)
+def test_a_cache_is_named_in_the_words_of_the_engines_too(word: str, name: str) -> None:
+    assert kv_format(word).name == name
+
+
+@pytest.mark.parametrize(
+    ("weights", "packed"),
+    [("bf16", False), ("fp16", False), ("fp8", False), ("fp8-wo", True), ("int4", True), ("fp32", False)],
+)
+def test_only_narrow_weights_that_compute_in_16_bits_are_unpacked(weights: str, packed: bool) -> None:
+    assert weight_format(weights).base.packed is packed
+
+
+@pytest.mark.parametrize(
+    ("weights", "peaks", "run"),
+    [
+        ("fp8", ("bf16",), "fp8-wo"),
+        ("mxfp4-a8", ("bf16",), "mxfp4"),
+        ("fp8", ("bf16", "fp8"), "fp8"),
+        ("fp32", ("bf16",), "fp32"),  # it quantises no input that it could leave out
+    ],
+)
+def test_a_device_without_a_peak_reads_the_same_bytes(weights: str, peaks, run: str) -> None:
+    form = weight_format(weights).base
+    on_device = weight_format(weights).within(peaks).base
+    assert on_device.name == run
+    assert on_device.bytes_per_value == form.bytes_per_value

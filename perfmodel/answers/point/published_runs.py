@@ -1,12 +1,22 @@
 """Published measurements of exactly this configuration."""
 
+from typing import NamedTuple
+
 from perfmodel.specs.published import published_points
 from perfmodel.speculation import Scenario
 
 
-def measured_speedups(scenario: Scenario) -> list[tuple[int, int, int, float]]:
-    """(batch, context, gamma, speedup) of the published runs of this pair, KV method and device on the same
-    stack.
+class PublishedRun(NamedTuple):
+    """A published speedup, and where it was measured."""
+
+    batch: int
+    context: int
+    gamma: int
+    speedup: float
+
+
+def measured_speedups(scenario: Scenario) -> list[PublishedRun]:
+    """The published runs of this pair, KV method and device on the same stack.
 
     Empty without measurements, and for a calibration of another stack.
     """
@@ -19,5 +29,5 @@ def measured_speedups(scenario: Scenario) -> list[tuple[int, int, int, float]]:
     for p in published_points("magicdec"):
         setting = (p.stack, p.hardware, p.tp, p.target, p.draft, p.draft_kv)
         if setting == same and p.speedup is not None and p.gamma is not None:
-            runs.append((p.batch, p.context, p.gamma, p.speedup))
+            runs.append(PublishedRun(p.batch, p.context, p.gamma, p.speedup))
     return runs

@@ -169,7 +169,7 @@ class LowRank(Frozen):
 class Projection(Frozen):
     """A dense projection of some layers in addition to those of every family, such as a gate of the heads.
 
-    name: its part among `formats.PARTS`, with an optional suffix. split: whether devices share its outputs,
+    name: its part among `weights.PARTS`, with an optional suffix. split: whether devices share its outputs,
     its inputs or neither.
     """
 

@@ -1,0 +1,100 @@
+"""What all pictures share: numbers on axes, labels of points, ticks, shades, legends and captions."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfmodel.answers.question import resolve
+from perfmodel.plots import theme
+from tests.plots.figures import ASK
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.25, "0.25"),
+        (150.5, "150.5"),
+        (1000, "1,000"),
+        (1024, "1k"),
+        (1536, "1.5k"),
+        (1126.4, "1.1k"),
+        (100_000, "100,000"),
+        (131072, "128k"),
+        (2**20, "1M"),
+        (3 * 2**19, "1.5M"),
+    ],
+)
+def test_a_count_has_a_suffix_only_where_that_is_exact(value: float, shown: str) -> None:
+    assert theme.tokens(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("points", "labels", "common"),
+    [
+        ([(1, 2048), (8, 2048)], ["batch 1", "batch 8"], ["context 2k"]),
+        ([(8, 1024), (8, 2048)], ["context 1k", "context 2k"], ["batch 8"]),
+        ([(1, 2048), (8, 1024)], ["batch 1, context 2k", "batch 8, context 1k"], []),
+        ([(1, 2048)], ["batch 1, context 2k"], []),
+        ([(8, 1024), (8, 1024)], ["batch 8, context 1k"] * 2, ["batch 8", "context 1k"]),
+    ],
+)
+def test_points_are_labelled_by_what_differs(points, labels: list[str], common: list[str]) -> None:
+    assert theme.point_labels(points) == (labels, common)
+
+
+@pytest.mark.parametrize(
+    ("span", "ticks"),
+    [
+        ((1, 8), [1, 2, 4, 8]),
+        ((3, 9), [4, 8]),
+        ((3, 7), [3, 7]),  # one power of two alone gives no scale
+        ((5, 7), [5, 7]),
+        ((1, 2**15), [1, 4, 16, 64, 256, 1024, 4096, 16384]),
+        ((1, 2**7), [1, 2, 4, 8, 16, 32, 64, 128]),
+    ],
+)
+def test_ticks_are_powers_of_two(span: tuple[float, float], ticks: list[float]) -> None:
+    assert theme.octaves(*span) == ticks
+
+
+def test_shades_go_from_light_to_dark() -> None:
+    def brightness(colour) -> float:
+        return sum(colour[:3])
+
+    several = [brightness(colour) for colour in theme.shades(4)]
+    assert several == sorted(several, reverse=True)
+    assert several[0] - several[-1] > 1
+    (alone,) = theme.shades(1)
+    assert several[-1] < brightness(alone) < several[0]
+
+
+def test_a_legend_without_entries_is_not_drawn() -> None:
+    (empty,) = theme.panels()
+    assert not theme.legend_above(empty, 2).get_visible()
+    (drawn,) = theme.panels()
+    drawn.plot([1, 2], [3, 4], label="a line")
+    assert theme.legend_above(drawn, 2).get_visible()
+
+
+def test_a_caption_names_what_the_question_leaves_open() -> None:
+    """What equals a default is named too where the model, and not the default, decides it."""
+    hybrid = replace(ASK, model="qwen3-next-80b-a3b")
+    assert "fp32 states" in theme.caption(resolve(hybrid))
+    assert "bf16 states" in theme.caption(resolve(replace(hybrid, state_dtype="bf16")))
+    assert "states" not in theme.caption(resolve(ASK))
+
+
+def test_a_caption_names_the_draft_where_it_is_not_as_the_target() -> None:
+    same = theme.caption(resolve(ASK))
+    assert "; bf16 weights, bf16 KV; " in same
+    assert "draft on" not in same
+    other = theme.caption(resolve(replace(ASK, draft_weights="int8", draft_tp=2)))
+    assert "; bf16 weights, bf16 KV (draft: int8 weights, bf16 KV); " in other
+    assert "; draft on 2; " in other
+
+
+def test_a_caption_says_where_the_acceptance_is_from_and_leaves_it_out_of_costs() -> None:
+    scenario = resolve(ASK)
+    assert "; γ 2; acceptance α 0.81; " in theme.caption(scenario, 2)
+    assert "γ 0: baseline" in theme.caption(scenario, 0)
+    assert "acceptance" not in theme.caption(scenario, 2, acceptance=False)
