@@ -9,7 +9,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -168,8 +168,9 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
     whole = width()
     while True:
         sizes = [_sizes(named[place], [row[place] for row in rows]) for place in places]
-        least, fair, cells, headings = map(list, zip(*sizes, strict=True))
-        needs = {GAP: sum(fair)} | dict.fromkeys(TIGHT, sum(least))
+        fair = sum(each.fair for each in sizes)
+        least = sum(each.least for each in sizes)
+        needs = {GAP: fair} | dict.fromkeys(TIGHT, least)
         between = len(places) - 1
         gaps = [gap for gap, need in needs.items() if need + gap * between + EDGES <= whole]
         spare = [place for place in places if named[place].spare]
@@ -179,7 +180,7 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
     gap = gaps[0] if gaps else TIGHT[-1]
     shown = [named[place] for place in places]
     room = whole - gap * between - EDGES
-    widths = _widths(least, (fair, cells), headings, room)
+    widths = _widths(sizes, room)
     _narrow(widths, shown, room)
     click.echo()
     _print_row([c.name for c in shown], shown, widths, gap, "bold", low=True)
@@ -231,33 +232,45 @@ def fit(fits: bool, max_batch: int) -> str:
     return "yes" if fits else f"no, {max_batch}"
 
 
-def _sizes(column: Column, cells: Sequence[str]) -> tuple[int, int, int, int]:
+class Widths(NamedTuple):
     """Widths of a column: the least one (no number or word is broken), a fair one, and those of its widest
     cell and heading.
     """
+
+    least: int
+    fair: int
+    whole: int
+    heading: int
+
+
+def _sizes(column: Column, cells: Sequence[str]) -> Widths:
+    """The widths of a column with these cells."""
     word = max(map(len, column.name.split()), default=0)
     whole = max([word, *map(len, cells)])
     if column.left:
         least = max([word, *(len(part) for cell in cells for part in cell.split())])
     else:
         least = whole
-    return least, max(least, min(whole, FAIR)), whole, max(whole, len(column.name))
+    return Widths(
+        least=least,
+        fair=max(least, min(whole, FAIR)),
+        whole=whole,
+        heading=max(whole, len(column.name)),
+    )
 
 
-def _widths(
-    least: list[int], goals: Sequence[Sequence[int]], headings: Sequence[int], room: int
-) -> list[int]:
-    """The least widths, grown into the available room: to each goal in turn (the column with the largest
-    deficit first), then to headings.
+def _widths(sizes: Sequence[Widths], room: int) -> list[int]:
+    """The least widths, grown into the available room: to the fair ones, to the widest cells (the column with
+    the largest deficit first), then to the headings.
     """
-    widths = [*least]
-    for goal in goals:
-        while sum(widths) < room and widths != [*goal]:
+    widths = [each.least for each in sizes]
+    for goal in ([each.fair for each in sizes], [each.whole for each in sizes]):
+        while sum(widths) < room and widths != goal:
             lacks = [wanted - width for wanted, width in zip(goal, widths, strict=True)]
             widths[lacks.index(max(lacks))] += 1
-    for number, heading in enumerate(headings):
-        if sum(widths) - widths[number] + heading <= room:
-            widths[number] = heading
+    for number, each in enumerate(sizes):
+        if sum(widths) - widths[number] + each.heading <= room:
+            widths[number] = each.heading
     return widths
 
 

@@ -161,5 +161,5 @@ def _nearest(best: NearestServers) -> Alternative:
 
 def _one_request(search: LoadSearch) -> list[Priced]:
     """One request alone on every layout, without a draft."""
-    alone, _ = price(search.candidates.baselines, [], at_batch(search.question, 1))
+    alone = price(search.candidates.baselines, [], at_batch(search.question, 1)).alone
     return alone

@@ -2,11 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from perfmodel.specs import ModelSpec
 
 MOST_IN_SERVER = 8
 """Devices of the largest server that is searched for a load."""
+
+
+class Simplicity(NamedTuple):
+    """Sorts layouts by what their servers take to run; an earlier field weighs more.
+
+    devices: of a server. at_once: those that run at a time. mixed_attention: whether attention groups are
+    tensor-parallel themselves. unusual_experts: whether experts are not divided as the attention suggests.
+    """
+
+    devices: int
+    at_once: int
+    mixed_attention: bool
+    attention_groups: int
+    unusual_experts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +78,8 @@ class Layout:
         return fewer and sizes[0] <= sizes[1] and groups[0] <= groups[1]
 
     @property
-    def simplicity(self) -> tuple[int, int, bool, int, bool]:
-        """Sorts layouts by what they take to run: GPUs of a server, those that run at once, its kinds of
-        groups.
+    def simplicity(self) -> "Simplicity":
+        """What its servers take to run.
 
         One kind of attention group is simpler than both. Whole experts on every GPU are usual with
         data-parallel attention, and divided ones without it.
@@ -73,7 +87,7 @@ class Layout:
         mixed = 1 < self.dp < self.server_gpus
         usual_ep = self.server_gpus if self.dp > 1 else 1
         devices = self.server_gpus * self.in_turn
-        return devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep
+        return Simplicity(devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep)
 
     def is_usual(self, node: int) -> bool:
         """Whether servers beyond a box are run so: on whole nodes of `node` GPUs or in one of them, with

@@ -123,5 +123,5 @@ def _point_at(
     )
     candidates = find_candidates(accepted, [baseline.layout])
     runnable = [c for c in candidates.drafted if query.may_choose(c.runs)]
-    _, drafted = price(candidates.baselines, runnable, accepted)
+    drafted = price(candidates.baselines, runnable, accepted).drafted
     return best_of(drafted, accepted)

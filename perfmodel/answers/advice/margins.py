@@ -210,7 +210,7 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     )
     candidates = find_candidates(accepted, [baseline.layout])
     allowed = [candidate for candidate in candidates.drafted if query.may_choose(candidate.runs)]
-    _, drafted = price(candidates.baselines, allowed, accepted)
+    drafted = price(candidates.baselines, allowed, accepted).drafted
     least: dict[str, BreakEven] = {}
     reachable = [even for x in drafted if (even := _break_even(x, accepted, baseline)) is not None]
     for even in sorted(reachable, key=lambda even: even.smallest_alpha):

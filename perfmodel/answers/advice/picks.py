@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.layouts import Layout
+from perfmodel.answers.advice.layouts import Layout, Simplicity
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served_target import longest_of
 from perfmodel.speculation import KVCapacity, Passes, Scenario, kv_cache_of
@@ -60,7 +60,7 @@ class Pick:
     load_share: float | None = None
 
     @property
-    def simplicity(self) -> tuple[int, int, bool, int, bool]:
+    def simplicity(self) -> Simplicity:
         """See `Layout.simplicity`."""
         return Layout(self.gpus, self.replicas, self.tp, self.dp, self.ep, self.layer_split).simplicity
 

@@ -1,7 +1,7 @@
 """Prices `advise`'s candidates, each over all batches and draft lengths at once."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,13 @@ MAX_PRICES = 2_000_000
 """Largest product of batches, drafts and draft lengths: about a gigabyte and ten seconds."""
 
 
-Group = tuple[Layout, bool]
-"""A layout, and whether sequences verify different numbers of tokens: the same target passes."""
+class Group(NamedTuple):
+    """What candidates with the same target passes share: their layout, and whether their sequences verify
+    different numbers of tokens.
+    """
+
+    layout: Layout
+    varying_lengths: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,14 @@ class Priced:
     allowed: Mask
 
 
-def price(
-    baseline: list[Candidate], candidates: list[Candidate], query: AdviseQuery
-) -> tuple[list[Priced], list[Priced]]:
+class Prices(NamedTuple):
+    """The priced baselines, and the priced candidates with a draft."""
+
+    alone: list[Priced]
+    drafted: list[Priced]
+
+
+def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQuery) -> Prices:
     """Prices the baselines and the candidates. All drafts of one layout share the batches, and those of one
     group the target passes, which are computed once.
 
@@ -53,7 +63,7 @@ def price(
         for c in candidates:
             longest = c.scenario.longest(query.max_gamma)
             drafted.append(_limited(c, batches[c.layout], query, longest))
-        return alone, drafted
+        return Prices(alone, drafted)
     columns = len(baseline) + sum(c.scenario.longest(query.max_gamma) for c in candidates)
     most = max((sizes.size for sizes in batches.values()), default=0)
     if query.batch is not None and most * columns > MAX_PRICES:
@@ -64,7 +74,8 @@ def price(
     for c in baseline:
         step = verify[_group(c)][:, :1]
         alone.append(_priced(c, batches[c.layout], np.zeros(1, int), np.ones(1), step, query))
-    return alone, [_chains(c, batches[c.layout], query, verify[_group(c)]) for c in candidates]
+    drafted = [_chains(c, batches[c.layout], query, verify[_group(c)]) for c in candidates]
+    return Prices(alone, drafted)
 
 
 def room(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Memory[Any]:
@@ -92,7 +103,7 @@ def _batches(baseline: Candidate, candidates: list[Candidate], query: AdviseQuer
 
 
 def _group(candidate: Candidate) -> Group:
-    return candidate.layout, candidate.scenario.draft.varying_lengths
+    return Group(candidate.layout, candidate.scenario.draft.varying_lengths)
 
 
 def _verify_by_group(

@@ -21,7 +21,7 @@ def room_for_draft(query: AdviseQuery, chosen: PricedPoint, searched: list[Price
         changed = replace(query, kv_dtype=cache)
         try:
             found = find_candidates(changed, [chosen.layout])
-            _, drafted = price(found.baselines, found.drafted, changed)
+            drafted = price(found.baselines, found.drafted, changed).drafted
         except InputError:
             continue
         allowed = [x for x in drafted if query.may_choose(x.candidate.runs)]

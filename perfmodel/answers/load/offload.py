@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfmodel.answers.load.tier_question import remote_tier
 from perfmodel.answers.load.traffic_query import TrafficQuery
@@ -51,7 +52,7 @@ class Offload:
 def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offload:
     """The tier of a question, with its longest draft. Raises InputError for a tier that the device lacks."""
     tier = question.kv_offload or ""
-    rate, floor_s, source = _tier(tier, scenario.machine.gpu)
+    store = _store(tier, scenario.machine.gpu)
     drafts = gamma > 0
     budget = float(question.limits.max_num_batched_tokens)
     costs = engine_requests(scenario)
@@ -64,7 +65,7 @@ def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offloa
         return own, float(draft_stored_bytes(scenario.draft_shard, scenario.draft, tokens))
 
     def read_s(tokens: float) -> float:
-        return floor_s + sum(kept_bytes(tokens)) / rate
+        return store.shortest_s + sum(kept_bytes(tokens)) / store.bytes_per_s
 
     def recompute_s(tokens: float) -> float:
         return prompt_alone_s(scenario, tokens, costs, budget, drafts)
@@ -80,7 +81,7 @@ def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offloa
         pays_from_tokens=_crossing(read_s, recompute_s, scenario.target.max_position_embeddings),
         bytes_per_token=(target_bytes + draft_bytes) / tokens,
         draft_share=draft_bytes / (target_bytes + draft_bytes),
-        source=source,
+        source=store.source,
     )
 
 
@@ -95,15 +96,23 @@ def _cached_tokens(question: TrafficQuery) -> float:
     return max(shared, of_further_turns - float(question.turn_input_len or 0))
 
 
-def _tier(tier: str, gpu: GPUSpec) -> tuple[float, float, str]:
-    """Bytes/s of a device, the shortest read in seconds, and the source."""
+class Store(NamedTuple):
+    """How fast a device reads from a tier. shortest_s: time of the smallest read."""
+
+    bytes_per_s: float
+    shortest_s: float
+    source: str
+
+
+def _store(tier: str, gpu: GPUSpec) -> Store:
+    """The tier of a device. Raises InputError for one that the device lacks."""
     remote = remote_tier(tier, "--kv-offload")
     if remote is not None:
-        return remote[0] * 1e9, remote[1], "as given"
+        return Store(remote.gb_per_s * 1e9, remote.shortest_s, "as given")
     known = getattr(kv_tiers(), tier)
     if not known.is_of(gpu):
         raise InputError(f"--kv-offload: hardware/kv_tiers.yaml has no {tier} of {gpu.name}")
-    return known.rate.si, 0.0, known.rate.source
+    return Store(known.rate.si, 0.0, known.rate.source)
 
 
 def _crossing(read_s: Seconds, recompute_s: Seconds, most: int) -> int | None:
