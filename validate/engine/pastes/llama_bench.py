@@ -9,6 +9,8 @@ from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
 from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing
 
 COLUMNS = ("test", "t/s")
+_OF_SERVERS = "ttfr (ms)"
+"""A column of llama-benchy, whose tests have the same names and are another kind of run."""
 _TEST = re.compile(r"^(?P<kind>pp|tg)\s*(?P<tokens>\d+)(?:\s*@\s*d(?P<depth>\d+))?$")
 
 
@@ -22,7 +24,7 @@ class LlamaBench(TextForm):
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
-        return any(True for _ in rows(text, COLUMNS))
+        return any(_OF_SERVERS not in row for row in rows(text, COLUMNS))
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""

@@ -1,0 +1,91 @@
+"""What SGLang's ``bench_one_batch_server`` prints for each batch, and its table of all batches.
+
+The lines are ``batch size: 8``, ``input_len: 1024``, ``output throughput: 610.20 tok/s`` and, with a draft,
+``acc_length: 2.79``.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number, rows
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, speculation
+
+_PROMPTS = "input throughput (tok/s)"
+_OUTPUTS = "output throughput (tok/s)"
+COLUMNS = ("batch size", "input len", _PROMPTS, _OUTPUTS)
+_LINES = re.compile(
+    r"batch size: (?P<batch>\d+)\s+input_len: (?P<input>\d+)\s+output_len: (?P<output>\d+)\s+"
+    r"latency: \S+ s\s+"
+    r"input throughput: (?P<prompts>\S+) tok/s\s+output throughput: (?P<outputs>\S+) tok/s"
+    r"(?:(?:(?!batch size:).)*?acc_length: (?P<accepted>\S+))?",
+    re.S,
+)
+_LENGTH = re.compile(r"Output lens: \(?\[?(\d+)")
+
+
+class SglangOneBatchServer(TextForm):
+    """One step per row of the table, or per run without one. The draft length is not printed
+    (``gamma=N``).
+    """
+
+    title = "output of SGLang's bench_one_batch_server"
+    engine = "sglang"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return any(True for _ in _runs(text))
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        steps = []
+        for run in _runs(text):
+            batch = _positive(where, "batch size", run["batch"])
+            rate = _positive(where, "output throughput", run["outputs"])
+            counted = run["accepted"]
+            accepted = number(where, "acc length", counted) if counted else None
+            drafted = speculation(where, facts, accepted, None)
+            iteration_s = drafted.tokens_per_iteration * batch / rate
+            lengths = RequestLengths(
+                number(where, "input len", run["input"]),
+                number(where, "output len", run["output"]) if run["output"] else facts.output or 1.0,
+            )
+            how = "decoding time over iterations"
+            steps.append(step(where, iteration_s, batch, lengths, drafted, how=how))
+        return steps
+
+    def prompts(self, where: str, text: str) -> list[PromptTiming]:
+        """See `TextForm.prompts`. Only of one request: several prompts share a pass."""
+        timed = []
+        for run in _runs(text):
+            if _positive(where, "batch size", run["batch"]) == 1:
+                tokens = number(where, "input len", run["input"])
+                rate = _positive(where, "input throughput", run["prompts"])
+                timed.append(PromptTiming(tokens, 0.0, tokens / rate))
+        return timed
+
+
+def _runs(text: str) -> Iterator[Mapping[str, str | None]]:
+    """The rows of the table, which has no warm-up; without it, the runs that are printed."""
+    table = list(rows(text, COLUMNS))
+    length = _LENGTH.search(text)
+    for row in table:
+        accepted = row.get("acc length", "n/a")
+        yield {
+            "batch": row["batch size"],
+            "input": row["input len"],
+            "output": length[1] if length else None,
+            "prompts": row[_PROMPTS],
+            "outputs": row[_OUTPUTS],
+            "accepted": None if accepted == "n/a" else accepted,
+        }
+    if not table:
+        yield from (run.groupdict() for run in _LINES.finditer(text))
+
+
+def _positive(where: str, name: str, word: str | None) -> float:
+    value = number(where, name, word or "")
+    if not value:
+        raise refuse(where, name, "above 0", word)
+    return value
