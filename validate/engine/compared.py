@@ -27,6 +27,13 @@ POSSIBLE = (
     "attention, another format than was asked"
 )
 """Reasons for a slow step that a text need not show."""
+POSSIBLE_WITH_A_DRAFT = (
+    "a verification outside the captured CUDA graphs, attention that reads the cache once for each token, a "
+    "draft that the host launches, asynchronous scheduling off with a draft, prompts of other requests"
+)
+"""Reasons if steps without a draft are as fast as predicted."""
+WORSE = 1.5
+"""Times as slow as the baseline from which a slow step with a draft has reasons of its own: a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,11 @@ class ComparedStep:
         return self.timing.seconds > self.high_s
 
     @property
+    def times_slower(self) -> float:
+        """The step over the predicted one."""
+        return self.timing.seconds / self.predicted_s
+
+    @property
     def rejected(self) -> bool:
         """Whether fewer tokens are accepted than expected, by more than the texts of a server differ."""
         return is_rejected(self.usual, self.timing.tokens_per_iteration)
@@ -57,7 +69,7 @@ class ComparedStep:
         words = f"{timing.name}: {seconds(timing.seconds)} per iteration"
         if timing.gamma > 0:
             words += f", {timing.tokens_per_iteration:.2f} tokens per iteration"
-        ratio = timing.seconds / self.predicted_s
+        ratio = self.times_slower
         if self.slow:
             verdict = f"{ratio:.1f} times as long: the iteration is off"
         elif timing.seconds >= self.low_s:
@@ -95,12 +107,33 @@ def reasons(steps: Sequence[ComparedStep], text: str) -> str:
     if not any(step.slow for step in steps):
         return ""
     seen = "; ".join(sign.meaning for sign in signs_in(text))
+    if _slowed_by_drafts(steps):
+        lost = "most time is lost with the draft"
+        return f"{lost}: {seen or f'nothing in the text explains it; possible: {POSSIBLE_WITH_A_DRAFT}'}"
     return f"seen in the text: {seen or f'nothing that explains it; possible: {POSSIBLE}'}"
+
+
+def _slowed_by_drafts(steps: Sequence[ComparedStep]) -> bool:
+    """Whether every slow step drafts, and the baseline of its batch is as predicted or much less slow."""
+    baselines = _baselines(steps)
+    for step in steps:
+        baseline = baselines.get(round(step.timing.batch))
+        if step.slow and step.timing.gamma:
+            if baseline is None:
+                return False
+            if baseline.slow and step.times_slower < WORSE * baseline.times_slower:
+                return False
+    return any(step.slow and step.timing.gamma for step in steps)
+
+
+def _baselines(steps: Sequence[ComparedStep]) -> dict[int, ComparedStep]:
+    """The baseline of each batch."""
+    return {round(step.timing.batch): step for step in steps if not step.timing.gamma}
 
 
 def gained_by_drafts(steps: Sequence[ComparedStep]) -> Iterator[str]:
     """The measured and the predicted speedup of each drafting step over the baseline of its batch."""
-    baselines = {round(step.timing.batch): step for step in steps if not step.timing.gamma}
+    baselines = _baselines(steps)
     for step in steps:
         baseline = baselines.get(round(step.timing.batch))
         if baseline is None or not step.timing.gamma:

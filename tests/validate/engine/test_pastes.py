@@ -74,6 +74,29 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("guidellm_table", {}, [(1, 1152, 0, 1.0, 0.0121), (8, 1152, 0, 1.0, 0.0188)]),
         # 512 tokens/s of 8 requests are 64 of each: the rate rises, so it is that of all
         ("concurrency_table", {"input": 1024}, [(1, 1024.5, 0, 1.0, 1 / 95.2), (8, 1024.5, 0, 1.0, 1 / 64)]),
+        # behind the prompt of the row above: of 2,048 tokens, of the 4,096 cached ones, and of both
+        (
+            "llama_benchy",
+            {},
+            [
+                (1, 2048 + 16, 0, 1.0, 1 / 73.18),
+                (1, 4096.5, 0, 1.0, 1 / 73.28),
+                (1, 4096 + 2048 + 16, 0, 1.0, 1 / 72.25),
+            ],
+        ),
+        ("llama_sweep_bench", {}, [(1, 64, 0, 1.0, 0.025), (1, 8192 + 64, 0, 1.0, 3.42 / 128)]),
+        # an iteration gives 8 requests 2.79 tokens each
+        (
+            "sglang_one_batch_server",
+            {"gamma": 3},
+            [(1, 1024 + 128, 3, 2.81, 2.81 / 109.87), (8, 1152, 3, 2.79, 8 * 2.79 / 610.2)],
+        ),
+        # 1.91 and 1 + 3 x 0.72 tokens per iteration
+        (
+            "draft_length_table",
+            {"input": 512},
+            [(1, 512.5, 0, 1.0, 1 / 38), (1, 512.5, 1, 1.91, 1.91 / 52.4), (1, 512.5, 3, 3.16, 3.16 / 55.3)],
+        ),
         (
             "guidellm_table",
             {"gamma": 2, "accepted": 2.0},
@@ -136,6 +159,12 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("serving_part", ("23.40", "0"), r"TPOT \(ms\): must be above 0"),
         ("sglang_send_one", ("", ""), r"-: gamma: must be stated"),
         ("sglang_send_one", ("212.4", "0"), r"-: speed: must be above 0"),
+        ("llama_benchy", ("73.18", "0"), r"-: t/s of tg32: must be above 0"),
+        ("llama_benchy", ("pp2048 |", "x |"), r"-: input: must be stated"),
+        ("llama_sweep_bench", ("3.200", "x"), r"-: T_TG s: must be a number"),
+        ("sglang_one_batch_server", ("", ""), r"-: gamma: must be stated, as in --from -,gamma=N"),
+        ("sglang_one_batch_server", ("109.87", "0"), r"-: output throughput: must be above 0"),
+        ("draft_length_table", ("", ""), r"-: input: must be stated"),
         ("ollama", ("1m7.9s", "1m7.9"), r"eval duration: must be a time such as 4.368s"),
         ("ollama", ("eval count:           640", "x"), r"eval count: must be above 0"),
     ],
@@ -143,6 +172,86 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
 def test_what_is_missing_or_impossible_is_one_line(name, change, says) -> None:
     given = GivenFacts(input=9) if change[0].startswith("acc=") else GivenFacts()
     refused(says, read_pasted, "-", sample(name).replace(*change), given)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("38.0", "0"), "-: tok/s: must be above 0"),
+        (("0.72", "-"), "-: accepted: must be stated"),
+        (("| acceptance |", "| accept len |"), "-: tokens per iteration: must be from 1 to"),
+    ],
+)
+def test_a_table_of_draft_lengths_lacks_one_thing_at_a_time(change: tuple[str, str], says: str) -> None:
+    refused(says, read_pasted, "-", sample("draft_length_table").replace(*change), GivenFacts(input=512))
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "steps"),
+    [
+        ("MTP n", ("no MTP", "n=1", "n=3"), [0, 1, 3]),
+        ("num_speculative_tokens", ("0", "1", "3"), [0, 1, 3]),
+        ("draft tokens", ("baseline", "1", "best"), [0, 1]),
+    ],
+)
+def test_draft_lengths_have_several_names(head: str, cells: tuple[str, ...], steps: list[int]) -> None:
+    table = sample("draft_length_table").replace("| n-max |", f"| {head} |")
+    for old, new in zip(("| off |", "| 1 |", "| 3 |"), cells, strict=True):
+        table = table.replace(old, f"| {new} |")
+    assert [timing.gamma for timing in read_pasted("-", table, GivenFacts(input=512))] == steps
+
+
+def test_rates_of_one_of_several_clients_of_llama_benchy() -> None:
+    head = "| model | test | t/s (total) | t/s (req) | peak t/s | ttfr (ms) | est_ppt (ms) | e2e_ttft (ms) |"
+    prompt = "| m | pp2048 (c2) | 7198.20 ± 5 | 4872.80 ± 12 | | 473.18 | 442.77 | 568.97 |"
+    answer = "| m | tg32 (c2) | 111.27 ± 3.61 | 56.20 ± 1.27 | 115.25 | | | |"
+    table = "\n".join((head, prompt, answer))
+    (timing,) = read_pasted("-", table, GivenFacts())
+    assert (timing.batch, timing.context, timing.seconds) == (2, 2064, pytest.approx(1 / 56.2))
+    assert form_of(table).prompts("-", table) == []
+
+
+def test_prompts_behind_cached_tokens_and_prompts_that_are_read_with_them() -> None:
+    """llama-benchy caches the tokens before a prompt only if it times them too."""
+    cached = sample("llama_benchy")
+    form = form_of(cached)
+    of_tables = []
+    for table in (cached, "\n".join(line for line in cached.splitlines() if "ctx_" not in line)):
+        of_tables.append([(prompt.tokens, prompt.cached) for prompt in form.prompts("-", table)])
+    assert of_tables == [[(2048, 0), (4096, 0), (2048, 4096)], [(2048, 0), (2048 + 4096, 0)]]
+
+
+def test_the_table_of_sglangs_server_has_no_warm_up() -> None:
+    table = """
+batch size: 8
+input_len: 1024
+output_len: 16
+latency: 9.10 s
+input throughput: 19052.31 tok/s
+output throughput: 110.20 tok/s
+
+Input lens: (1024,). Output lens: (256,).
+| batch size | input len | latency (s) | input throughput (tok/s) | output throughput (tok/s) | acc length |
+|-----------:|----------:|------------:|-------------------------:|--------------------------:|:-----------|
+|          1 |      1024 |        2.51 |                  9021.10 |                    110.20 | n/a        |
+"""
+    (timing,) = read_pasted("-", table, GivenFacts())
+    assert (timing.batch, timing.context, timing.gamma) == (1, 1024 + 128, 0)
+    assert timing.seconds == pytest.approx(1 / 110.2)
+    assert form_of(table).prompts("-", table) == [PromptTiming(1024, 0, 1024 / 9021.1)]
+
+
+def test_a_column_with_a_draft_and_one_without_are_two_servers() -> None:
+    table = "| users | baseline tok/s | MTP (n=2) tok/s |\n|---|---|---|\n| 1 | 95 | 160 |\n| 8 | 600 | 560 |"
+    steps = read_pasted("-", table, GivenFacts(input=500, accepted=2.0))
+    assert [(t.batch, t.gamma, t.seconds) for t in steps] == [
+        (1, 0, pytest.approx(1 / 95)),
+        (8, 0, pytest.approx(8 / 600)),
+        (1, 2, pytest.approx(2 / 160)),
+        (8, 2, pytest.approx(16 / 560)),
+    ]
+    unstated = table.replace(" (n=2)", "")
+    refused("-: gamma: must be stated", read_pasted, "-", unstated, GivenFacts(input=500, accepted=2.0))
 
 
 @pytest.mark.parametrize(

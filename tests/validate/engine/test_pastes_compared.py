@@ -136,6 +136,26 @@ def test_a_baseline_beside_a_draft_gives_the_measured_speedup(monkeypatch, capsy
     assert "measured 2.00 times the baseline, predicted" in out
 
 
+@pytest.mark.parametrize(
+    ("alone", "drafting", "of_the_draft"),
+    [
+        # 28 ms and 30 ms are as predicted; 45 ms are 1.7 times as long, 111 ms four times
+        (36, 12, True),
+        (33, 40, True),
+        (22, 12, True),
+        (9, 12, False),
+    ],
+)
+def test_a_server_that_is_slow_with_its_draft_alone_has_reasons_of_the_draft(
+    monkeypatch, capsys, alone: int, drafting: int, of_the_draft: bool
+) -> None:
+    speeds = f"without MTP {alone} tok/s\nwith MTP n=3: {drafting} tok/s, acceptance 72%"
+    _, out = pasted(monkeypatch, capsys, speeds, "--draft", "mtp", "--from", "-,input=500")
+    of_draft = "most time is lost with the draft: nothing in the text explains it; possible: a verif" in out
+    assert of_draft is of_the_draft
+    assert ("seen in the text: nothing that explains it; possible: layers" in out) is not of_the_draft
+
+
 def test_devices_in_turn_and_host_memory_are_part_of_the_prediction(monkeypatch, capsys) -> None:
     log = sample("llama_server_log")
     _, alone = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-", "--engine", "llama.cpp")

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.validate.engine.drafting_words import drafted_tokens, is_drafting
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number, rows
-from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation, stated_lengths
+from perfmodel.validate.engine.timing import NOT_SPECULATED, GivenFacts, Timing, speculation, stated_lengths
 
 _AT_ONCE = re.compile(r"(?:max )?(?:concurren(?:cy|t(?: (?:requests|users))?)|users|clients|streams)", re.I)
 _RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|\btps\b)", re.I)
@@ -17,17 +18,28 @@ _OF_ALL = re.compile(r"\b(?:total|aggregate[d]?|overall|throughput|system|combin
 
 
 @dataclass(frozen=True, slots=True)
+class _Rate:
+    """A column of rates. of_each: whether a rate is that of one request. drafts: whether a draft made it.
+    None if the head does not say.
+    """
+
+    name: str
+    of_each: bool | None
+    drafts: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Head:
-    """The columns in use. of_each: whether the rate is that of one request; None if the head does not say."""
+    """The columns in use."""
 
     at_once: str
-    rate: str
-    of_each: bool | None
+    rates: tuple[_Rate, ...]
 
 
 class ConcurrencyTable(TextForm):
-    """A row is a step of N requests. If the head of the rate says neither, a rate that rises with N is that
-    of all requests: one request does not get faster in company. Any other table is asked about.
+    """A row is a step of N requests, once with a draft and once without if two columns say so. If the head of
+    a rate says neither, a rate that rises with N is that of all requests: one request does not get faster in
+    company. Any other table is asked about.
     """
 
     title = "table of concurrency and tokens per second"
@@ -40,16 +52,20 @@ class ConcurrencyTable(TextForm):
         """See `TextForm.read`."""
         head = _head(text)
         assert head
-        points = list(_points(where, text, head))
-        of_each = _is_of_each(where, head, points)
-        lengths = stated_lengths(where, facts)
         steps = []
-        for at_once, rate in points:
-            drafted = speculation(where, facts, None, None)
-            tokens_per_s = rate if of_each else rate / at_once
-            iteration_s = drafted.tokens_per_iteration / tokens_per_s
-            how = "decoding time over iterations"
-            steps.append(step(where, iteration_s, at_once, lengths, drafted, how=how))
+        for column in head.rates:
+            points = list(_points(where, text, head, column))
+            of_each = _is_of_each(where, column, points)
+            lengths = stated_lengths(where, facts)
+            drafted = NOT_SPECULATED
+            if column.drafts is not False:
+                length = facts.gamma if column.drafts is None else drafted_tokens(where, column.name, facts)
+                drafted = speculation(where, facts, None, length)
+            for at_once, rate in points:
+                tokens_per_s = rate if of_each else rate / at_once
+                iteration_s = drafted.tokens_per_iteration / tokens_per_s
+                how = "decoding time over iterations"
+                steps.append(step(where, iteration_s, at_once, lengths, drafted, how=how))
         return steps
 
 
@@ -57,11 +73,19 @@ def _head(text: str) -> _Head | None:
     for line in text.splitlines():
         cells = [cell.strip("*` ") for cell in line.strip().strip("|").split("|")]
         at_once = [cell for cell in cells if _AT_ONCE.fullmatch(cell)]
-        rates = [cell for cell in cells if _RATE.search(cell) and not _PROMPTS.search(cell)]
-        if at_once and rates:
-            stated = [_Head(at_once[0], rate, _says(rate)) for rate in rates]
-            return next((head for head in stated if head.of_each is not None), stated[0])
+        named = [cell for cell in cells if _RATE.search(cell) and not _PROMPTS.search(cell)]
+        if at_once and named:
+            return _Head(at_once[0], _in_use([_Rate(cell, _says(cell), is_drafting(cell)) for cell in named]))
     return None
+
+
+def _in_use(rates: list[_Rate]) -> tuple[_Rate, ...]:
+    """One column with a draft and one without if there are both, otherwise one; of several, the first that
+    says whose rate it has.
+    """
+    kinds = [[rate for rate in rates if rate.drafts is drafts] for drafts in (False, True)]
+    chosen = [rates] if not all(kinds) else kinds
+    return tuple(next((rate for rate in of if rate.of_each is not None), of[0]) for of in chosen)
 
 
 def _says(rate: str) -> bool | None:
@@ -70,10 +94,10 @@ def _says(rate: str) -> bool | None:
     return False if _OF_ALL.search(rate) else None
 
 
-def _points(where: str, text: str, head: _Head) -> Iterator[tuple[float, float]]:
-    for row in rows(text, (head.at_once, head.rate)):
-        at_once, rate = (number(where, name, _bare(row[name])) for name in (head.at_once, head.rate))
-        for name, value in ((head.at_once, at_once), (head.rate, rate)):
+def _points(where: str, text: str, head: _Head, column: _Rate) -> Iterator[tuple[float, float]]:
+    for row in rows(text, (head.at_once, column.name)):
+        at_once, rate = (number(where, name, _bare(row[name])) for name in (head.at_once, column.name))
+        for name, value in ((head.at_once, at_once), (column.name, rate)):
             if not value:
                 raise refuse(where, name, "above 0", row[name])
         yield at_once, rate
@@ -84,14 +108,16 @@ def _bare(cell: str) -> str:
     return cell.replace(",", "").split(" ")[0]
 
 
-def _is_of_each(where: str, head: _Head, points: list[tuple[float, float]]) -> bool:
+def _is_of_each(where: str, column: _Rate, points: list[tuple[float, float]]) -> bool:
     """Whether a rate is that of one request. Raises InputError if nothing tells."""
-    if head.of_each is not None:
-        return head.of_each
+    if column.of_each is not None:
+        return column.of_each
     if all(at_once == 1 for at_once, _ in points):
         return True
     (_, first), *_, (_, last) = sorted(points)[:1] + sorted(points)
     if last > first:
         return False
-    asked = f"'total {head.rate}' or '{head.rate} per user'"
-    raise InputError(f"{where}: {head.rate}: must say whether it is of all requests or of one: write {asked}")
+    asked = f"'total {column.name}' or '{column.name} per user'"
+    raise InputError(
+        f"{where}: {column.name}: must say whether it is of all requests or of one: write {asked}"
+    )

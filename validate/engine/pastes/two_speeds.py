@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perfmodel.errors import refuse
+from perfmodel.validate.engine.drafting_words import is_drafting, stated
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
 from perfmodel.validate.engine.timing import (
@@ -27,17 +28,6 @@ _CLAUSE = re.compile(r"[;\n]")
 """Ends the words about the speed before."""
 _SENTENCE = re.compile(r"[;,.\n]")
 """Ends the words behind a speed that are about it."""
-_ALONE = re.compile(r"\b(?:without|baseline|vanilla|plain|off|no (?:mtp|draft\w*|spec\w*|eagle\S*))\b", re.I)
-_DRAFTING = re.compile(
-    r"\b(?:with|on|mtp|nextn|spec\w*|draft\w*|eagle\S*|dflash\S*|dspark|n-?gram|medusa)\b", re.I
-)
-
-
-_LENGTH = re.compile(
-    r"\b(?:num_speculative_tokens|(?:spec-)?draft-n-max|n-max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})\b(?!\.\d)",
-    re.I,
-)
-_ACCEPTED = re.compile(r"\baccept\w*(?: rate)?\W{1,3}(?:of |is )?(?P<percent>\d+(?:\.\d+)?) ?%", re.I)
 
 
 class TwoSpeeds(TextForm):
@@ -54,7 +44,7 @@ class TwoSpeeds(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        facts = facts.over(_stated(text))
+        facts = facts.over(stated(text))
         lengths = stated_lengths(where, facts)
         steps = []
         for word, drafts in _speeds(text):
@@ -75,17 +65,6 @@ def _drafted(where: str, facts: GivenFacts) -> SpeculatedTokens:
     return speculation(where, facts, None, None)
 
 
-def _stated(text: str) -> GivenFacts:
-    """The draft length and the acceptance that a text states once."""
-    lengths = {int(length["length"]) for length in _LENGTH.finditer(text)}
-    shares = {float(share["percent"]) / 100 for share in _ACCEPTED.finditer(text)}
-    if len(lengths) != 1:
-        return GivenFacts()
-    (length,) = lengths
-    accepted = 1.0 + length * shares.pop() if len(shares) == 1 else None
-    return GivenFacts(gamma=length, accepted=accepted)
-
-
 def _speeds(text: str) -> Iterator[tuple[str, bool | None]]:
     """Each speed of a short text, and whether a draft made it; None if the words about it say neither.
 
@@ -95,18 +74,11 @@ def _speeds(text: str) -> Iterator[tuple[str, bool | None]]:
         return
     speeds = list(_SPEED.finditer(text))
     before = [_CLAUSE.split(speed["words"])[-1] for speed in speeds]
-    if speeds and _drafts(before[0]) is None:
+    if speeds and is_drafting(before[0]) is None:
         ends = [speed.end() for speed in speeds]
         starts = [speed.start("rate") for speed in speeds[1:]] + [len(text)]
         about = [_SENTENCE.split(text[end:start])[0] for end, start in zip(ends, starts, strict=True)]
     else:
         about = before
     for speed, words in zip(speeds, about, strict=True):
-        yield speed["rate"], _drafts(words)
-
-
-def _drafts(words: str) -> bool | None:
-    """Whether words are about a draft; None if they say neither."""
-    if _ALONE.search(words):
-        return False
-    return True if _DRAFTING.search(words) else None
+        yield speed["rate"], is_drafting(words)

@@ -1,0 +1,114 @@
+"""A table that people write by hand: draft lengths and tokens per second, often with accepted tokens."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm, number, rows
+from perfmodel.validate.engine.timing import (
+    NOT_SPECULATED,
+    GivenFacts,
+    SpeculatedTokens,
+    Timing,
+    speculation,
+    stated_lengths,
+)
+
+_LENGTHS = re.compile(
+    r"(?:--?)?(?:(?:spec[-_])?(?:draft[-_ ])?n[-_ ]?max|num[-_ ]speculative[-_ ]tokens"
+    r"|draft (?:tokens|lengths?)|(?:mtp|eagle3?|nextn|draft|spec\w*)(?: [nk])?|gamma|[nk])",
+    re.I,
+)
+"""The head of the column of draft lengths."""
+_RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|\btps\b)", re.I)
+_PROMPTS = re.compile(r"\b(?:prompt|prefill|pp|input|in)\b", re.I)
+_ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
+_TOKENS = re.compile(r"\b(?:len(?:gth)?|tokens)\b", re.I)
+"""Words of a column that has tokens per iteration instead of a share."""
+_WITHOUT = re.compile(r"off|none|no\b.*|without\b.*|baseline|base|plain|vanilla|[-–—]|0", re.I)
+_WITH = re.compile(r"\D*?(?P<length>\d{1,2})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The columns in use. accepted: None if the table has none."""
+
+    length: str
+    rate: str
+    accepted: str | None
+
+
+class DraftLengthTable(TextForm):
+    """A row is a step with N drafted tokens, of one request unless ``batch=N`` says otherwise. Accepted
+    tokens are a share of the drafted ones (0.72, 72 %) or, by the head of their column, a length.
+    """
+
+    title = "table of draft lengths and tokens per second"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        head = _head(text)
+        return head is not None and any(True for _ in _rows(text, head))
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        head = _head(text)
+        assert head
+        lengths = stated_lengths(where, facts)
+        batch = facts.batch or 1.0
+        steps = []
+        for row, length in _rows(text, head):
+            rate = number(where, head.rate, _bare(row[head.rate]))
+            if not rate:
+                raise refuse(where, head.rate, "above 0", row[head.rate])
+            drafted = _drafted(where, facts, head, row, length) if length else NOT_SPECULATED
+            iteration_s = batch * drafted.tokens_per_iteration / rate
+            how = "decoding time over iterations"
+            steps.append(step(where, iteration_s, batch, lengths, drafted, how=how))
+        return steps
+
+
+def _drafted(
+    where: str, facts: GivenFacts, head: _Head, row: dict[str, str], length: int
+) -> SpeculatedTokens:
+    """What a row speculated. A share of accepted tokens is one of the drafted ones."""
+    cell = "" if head.accepted is None else row[head.accepted]
+    accepted = None
+    if head.accepted is not None and re.search(r"\d", cell):
+        value = number(where, head.accepted, _bare(cell.replace("%", "")))
+        if _TOKENS.search(head.accepted):
+            accepted = value
+        else:
+            accepted = 1.0 + length * (value / 100 if value > 1 or "%" in cell else value)
+    return speculation(where, facts, accepted, length)
+
+
+def _head(text: str) -> _Head | None:
+    for line in text.splitlines():
+        if "|" not in line:
+            continue
+        cells = [cell.strip("*` ") for cell in line.strip().strip("|").split("|")]
+        lengths = [cell for cell in cells if _LENGTHS.fullmatch(cell)]
+        rates = [cell for cell in cells if _RATE.search(cell) and not _PROMPTS.search(cell)]
+        if lengths and rates:
+            accepted = [cell for cell in cells if _ACCEPTED.search(cell) and cell not in rates]
+            return _Head(lengths[0], rates[0], accepted[0] if accepted else None)
+    return None
+
+
+def _rows(text: str, head: _Head) -> Iterator[tuple[dict[str, str], int]]:
+    """The rows with a draft length; 0 without a draft."""
+    columns = [column for column in (head.length, head.rate, head.accepted) if column is not None]
+    for row in rows(text, columns):
+        cell = row[head.length]
+        if _WITHOUT.fullmatch(cell):
+            yield dict(row), 0
+        elif length := _WITH.fullmatch(cell):
+            yield dict(row), int(length["length"])
+
+
+def _bare(cell: str) -> str:
+    """The number of a cell such as ``1,210 tok/s``."""
+    return cell.replace(",", "").split()[0] if cell.split() else cell
