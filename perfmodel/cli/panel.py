@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
+from perfmodel.answers.point.calibrated import Calibrated
+from perfmodel.answers.point.verdict import CELLS, SENTENCES
 from perfmodel.answers.point.whatif_answer import Admitted, Move, WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.answers.text import (

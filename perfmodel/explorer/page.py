@@ -22,8 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.answers.answer import plain
 from perfmodel.answers.declaration import asks
+from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.point.published_runs import measured_speedups
-from perfmodel.answers.point.verdict import SENTENCES, Calibrated
+from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.question import Query, runs_in
 from perfmodel.answers.question.engine_support import RunsIn
 from perfmodel.costs.pass_time import LIMITERS, PassTime

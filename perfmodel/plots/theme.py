@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import in_names, library
 from perfmodel.speculation import Scenario

@@ -16,7 +16,8 @@ from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
 from perfmodel.answers.advice.shorter_draft import ShorterDraft
 from perfmodel.answers.advice.tree_drafts import TreeDraft, TreeSkip
 from perfmodel.answers.answer import Answer, Rows
-from perfmodel.answers.point.verdict import SENTENCES, Calibrated
+from perfmodel.answers.point.calibrated import Calibrated
+from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import context_text, ratio_text

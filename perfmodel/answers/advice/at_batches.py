@@ -21,7 +21,7 @@ from perfmodel.answers.advice.room_for_draft import room_for_draft
 from perfmodel.answers.advice.search import Search
 from perfmodel.answers.advice.shorter_draft import ShorterDraft, shorter_draft
 from perfmodel.answers.advice.tree_drafts import tree_drafts
-from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question import common_doubts
 from perfmodel.speculation import memory_of

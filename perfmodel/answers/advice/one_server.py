@@ -12,7 +12,8 @@ from perfmodel.answers.advice.served_target import served_with
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.servers.llamacpp import DEFAULT_LENGTH
 from perfmodel.answers.point.remedies import remedies
-from perfmodel.answers.point.verdict import Verdict, verdict, warnings
+from perfmodel.answers.point.verdict import Verdict, verdict
+from perfmodel.answers.point.warnings import warnings
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question import of_draft, of_power, resolve_costs
 from perfmodel.errors import InputError

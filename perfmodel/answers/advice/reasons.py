@@ -7,7 +7,7 @@ from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.prices import Priced, room
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.answers.point.verdict import reason
+from perfmodel.answers.point.reason import reason
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.speculation import Workload, predict
 

@@ -22,7 +22,8 @@ from perfmodel.answers.advice.served_target import served_with
 from perfmodel.answers.advice.servers import ServedTarget
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import SHARE, argument, asks, question
-from perfmodel.answers.point.verdict import Calibrated, warnings
+from perfmodel.answers.point.calibrated import Calibrated
+from perfmodel.answers.point.warnings import warnings
 from perfmodel.answers.question import (
     Options,
     Query,

@@ -19,7 +19,7 @@ from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.served_pick import pick_under_load
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.load.rows_by_load import check_positions
-from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.specs import load_model
 
 

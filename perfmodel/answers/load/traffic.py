@@ -23,7 +23,7 @@ from perfmodel.answers.load.rows_by_load import Priced, choices_of, completed, r
 from perfmodel.answers.load.tpot_errors import log_errors
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, flat
-from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.question import Query, doubts
 from perfmodel.answers.question.placement import cuts_heads
 from perfmodel.answers.text import Note, devices

@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.advice.best import best_batch
+from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.point.judged_length import JudgedLength, least_loss
-from perfmodel.answers.point.verdict import (
-    MAY_NOT_PAY,
-    Calibrated,
-    Verdict,
-    does_not_fit,
-    reason,
-    verdict,
-    warnings,
-)
+from perfmodel.answers.point.reason import reason
+from perfmodel.answers.point.verdict import MAY_NOT_PAY, Verdict, does_not_fit, verdict
+from perfmodel.answers.point.warnings import warnings
 from perfmodel.answers.point.whatif_answer import NONE_ACCEPTED, Accepted, CostRatios, Remedy, WhatIf
 from perfmodel.answers.question import Query, of_power, runs_in
 from perfmodel.costs.pass_time import PassTime

@@ -5,7 +5,8 @@ from typing import Any
 
 from perfmodel.answers.advice.best import Best
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict
+from perfmodel.answers.point.calibrated import Calibrated
+from perfmodel.answers.point.verdict import SENTENCES, Verdict
 from perfmodel.answers.question import Query
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import context_text, devices, interval_text, ratio_text

@@ -1,0 +1,55 @@
+"""The calibration of an answer, in words: whose measurements it rests on."""
+
+from dataclasses import dataclass
+
+from perfmodel.specs import ENGINES, Relation
+from perfmodel.speculation import Scenario, is_transferred
+
+RESTS_ON: dict[Relation, str] = {
+    "seen": "steps of this model on this device",
+    "version": "steps of this model on this device, of other versions",
+    "model": "steps of other models on this device",
+    "gpu": "this device's kernels, and steps on other devices",
+    "transferred": "another device's kernels",
+    "maker": "the kernels of another vendor's device",
+}
+"""The engine's measurement that is nearest to the question -> a description of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """The calibration of an answer: its name, stack and data, and whether it was made for this device.
+
+    rests_on: the engine's measurement that is nearest to the question. None for a stack that is not a serving
+    engine.
+    """
+
+    name: str
+    stack: str
+    kind: str
+    fitted_on: tuple[str, ...]
+    rests_on: str | None = None
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Calibrated":
+        """The calibration of a scenario. `kind` is ``transferred`` if it was made for another device, else
+        the kind in its file.
+        """
+        calibration = scenario.machine.calibration
+        return cls(
+            name=calibration.name,
+            stack=f"{calibration.stack} {calibration.version}".strip(),
+            kind="transferred" if is_transferred(scenario) else calibration.kind,
+            fitted_on=calibration.fitted_on,
+            rests_on=_rests_on(scenario),
+        )
+
+
+def _rests_on(scenario: Scenario) -> str | None:
+    """The measurement nearest to a scenario; None for a stack that is not a serving engine."""
+    calibration = scenario.machine.calibration
+    if calibration.constants_of:
+        return f"the constants of {ENGINES[calibration.constants_of]}"
+    if not calibration.errors:
+        return None
+    return RESTS_ON[calibration.relation("target_s", scenario.target.name, scenario.machine.gpu)]

@@ -1,0 +1,37 @@
+"""The reason of a verdict: what an iteration saves, and what it adds."""
+
+from perfmodel.answers.text import seconds
+from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.speculation import Prediction
+
+
+def reason(p: Prediction, limiter: str) -> str:
+    """One sentence: the time that an iteration saves, the time that it adds, and its largest part.
+
+    limiter: of a baseline step (`pass_time.LIMITERS`).
+    """
+    if int(p.gamma) == 0:
+        return _of_the_baseline(p)
+    added_s = {
+        "draft steps": float(p.gamma * p.draft_s),
+        "verifying more than one token": float(p.verify_s - p.target_s),
+        "overhead outside the passes": float(p.overhead_s),
+    }
+    all_added_s = sum(added_s.values())
+    largest = max(added_s, key=lambda part: added_s[part])
+    tokens = float(p.tokens_per_iteration)
+    saved_s = (tokens - 1.0) * float(p.target_s)
+    relation = "more" if saved_s > all_added_s else "no more"
+    return (
+        f"an iteration saves {seconds(saved_s)} of baseline decoding ({tokens:.2f} tokens; "
+        f"limited by {LIMITERS[limiter]}), {relation} than the {seconds(all_added_s)} it adds "
+        f"({largest}: {seconds(added_s[largest])})"
+    )
+
+
+def _of_the_baseline(p: Prediction) -> str:
+    """The reason of gamma 0: no length is faster, or the question asks for the baseline."""
+    if int(p.gamma_optimal) == 0:
+        return "no draft length is faster than the baseline here, so gamma is 0"
+    best = float(p.speedup_at_gamma_optimal)
+    return f"gamma 0 is the baseline; gamma {int(p.gamma_optimal)} would give {best:.2f}x"

@@ -1,0 +1,118 @@
+"""Warnings about cliffs: a pass that takes much longer than with one sequence or token less.
+
+CUDA graphs have fixed sizes, so a batch is padded to the next one. There, and where a kernel needs one more
+round of its multiprocessors, the time of a pass climbs at once.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from perfmodel.answers.text import Note
+from perfmodel.speculation import Scenario
+
+CLIFF = 1.1
+"""A pass is on a cliff if it takes more than this many times as long as one with a sequence or token less."""
+MUCH_PADDING = 1.25
+"""Ratio of padded sequences to a batch's own from which padding is noted on any batch."""
+
+
+class Smaller(NamedTuple):
+    """A pass with one sequence or token less. number: the sequences, or tokens of one, of the larger pass."""
+
+    seconds: float
+    number: float
+
+
+class Passes(NamedTuple):
+    """Seconds of target passes at a point, and next to it."""
+
+    decoding: float
+    decoding_one_sequence_fewer: float
+    verifying: float
+    verifying_one_sequence_fewer: float
+    verifying_one_token_fewer: float
+
+    @classmethod
+    def near(cls, scenario: Scenario, batch: float, context: float, gamma: int) -> "Passes":
+        """All of them in one call of the formulas. gamma: 0 gives no verification; its times mean nothing."""
+        batches = np.array([[batch], [_one_fewer(batch)]])
+        tokens = np.array([gamma + 1.0, max(gamma, 1.0), 1.0])
+        here, fewer = np.broadcast_to(scenario.target_pass_s(batches, context, tokens), (2, 3)).tolist()
+        return cls(
+            decoding=here[2],
+            decoding_one_sequence_fewer=fewer[2],
+            verifying=here[0],
+            verifying_one_sequence_fewer=fewer[0],
+            verifying_one_token_fewer=here[1],
+        )
+
+
+def cliffs(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
+    """A note about a padded batch, and warnings about cliffs of decoding and of verifying."""
+    passes = Passes.near(scenario, batch, context, gamma)
+    decoding = climb(passes.decoding, Smaller(passes.decoding_one_sequence_fewer, batch))
+    graph = float(scenario.target_shard.rows(batch))
+    if graph > batch:
+        on_cliff = decoding > 0 or _drafting(scenario, batch, context, gamma) > 0
+        if on_cliff or graph >= MUCH_PADDING * batch:
+            yield Note(
+                f"CUDA graphs pad batch {batch:.0f} to {graph:.0f}: "
+                f"up to {graph:.0f} sequences take the same time"
+            )
+    elif decoding > 0:
+        yield f"decoding {batch:.0f} sequences takes {decoding:.0%} longer than with one fewer"
+    if gamma > 0:
+        yield from _of_verifying(scenario, passes, batch, gamma)
+
+
+def _of_verifying(scenario: Scenario, passes: Passes, batch: float, gamma: int) -> Iterator[str]:
+    """A warning about a cliff of the verification, with the size of its CUDA graph."""
+    longer = climb(
+        passes.verifying,
+        Smaller(passes.verifying_one_sequence_fewer, batch),
+        Smaller(passes.verifying_one_token_fewer, gamma + 1.0),
+    )
+    if longer == 0:
+        return
+    tokens = batch * (gamma + 1)
+    graph = float(scenario.target_shard.rows(tokens))
+    graph_size = f" (CUDA graphs: {graph:.0f})" if graph > tokens else ""
+    yield (
+        f"verifying {tokens:.0f} tokens{graph_size} takes {longer:.0%} longer than with one sequence "
+        "or token fewer"
+    )
+
+
+def _drafting(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
+    """The climb of a draft pass; 0 without a draft."""
+    if gamma == 0:
+        return 0.0
+    batches = np.array([batch, _one_fewer(batch)])
+    here_s, fewer_s = np.broadcast_to(scenario.draft_pass_s(batches, context), 2).tolist()
+    return climb(here_s, Smaller(fewer_s, batch))
+
+
+def _one_fewer(batch: float) -> float:
+    """The batch with one sequence less, but at least one."""
+    return max(batch - 1.0, 1.0)
+
+
+def climb(here_s: float, *smaller: Smaller) -> float:
+    """The largest fraction by which a pass takes longer than a smaller one; 0 if that is no cliff.
+
+    A pass that takes no longer than in proportion to its sequences or tokens is on none.
+    """
+    return max(_climb_from(each, here_s) for each in smaller)
+
+
+def _climb_from(smaller: Smaller, here_s: float) -> float:
+    """`climb` from one smaller pass."""
+    seconds, number = smaller
+    if number <= 1 or seconds <= 0:
+        return 0.0
+    in_proportion = number / (number - 1)
+    if here_s <= max(CLIFF, in_proportion) * seconds:
+        return 0.0
+    return here_s / seconds - 1

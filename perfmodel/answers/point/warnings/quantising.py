@@ -1,0 +1,42 @@
+"""A warning about quantised weights with which a step takes longer than with wide ones."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfmodel.specs import BF16
+from perfmodel.speculation import Scenario, once
+
+FEW_SEQUENCES = 16
+"""Number of sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
+WORTH_A_WARNING = 0.01
+"""Fraction by which a step with quantised weights must be longer for a warning."""
+
+
+def quantising(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
+    """A warning if quantised weights take longer here than 16-bit ones; it also says whether a measured step
+    confirms this. Weights whose inputs stay wide quantise nothing.
+    """
+    weights = scenario.precision.weights
+    if weights.base.input_bytes is None or batch > FEW_SEQUENCES:
+        return
+    quantised_s = float(scenario.target_pass_s(batch, context))
+    wide_s = float(_with_wide_weights(scenario).target_pass_s(batch, context))
+    slower = quantised_s / wide_s - 1.0
+    if slower > WORTH_A_WARNING:
+        evidence = "as measured" if _is_measured(scenario) else "not measured here"
+        yield (
+            f"a step with {weights.name} takes {slower:.0%} longer than with bf16: quantising the inputs of "
+            f"small GEMMs takes time ({evidence})"
+        )
+
+
+def _is_measured(scenario: Scenario) -> bool:
+    """Whether steps of this model were measured on this device."""
+    calibration = scenario.machine.calibration
+    return calibration.relation("target_s", scenario.target.name, scenario.machine.gpu) == "seen"
+
+
+@once
+def _with_wide_weights(scenario: Scenario) -> Scenario:
+    """The scenario with weights of 16 bits."""
+    return replace(scenario, precision=scenario.precision.replace(weights=BF16))

@@ -1,0 +1,44 @@
+"""A warning about attention backends that read a cache in one piece when they verify."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfmodel.answers.text import Note
+from perfmodel.speculation import Scenario, once
+
+WORTH_A_NOTE = 1.1
+"""A verification gets a note if it takes more than this many times as long for want of a split cache."""
+WORTH_A_WARNING = 1.5
+"""It gets a warning if it takes more than this many times as long."""
+
+
+def unsplit_attention(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
+    """A warning if the attention backend gives a verification to few multiprocessors, with the factor by
+    which it takes longer. A stated `kv_reread` says how often a cache is read, so nothing is open.
+    """
+    machine = scenario.machine
+    backend = machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
+    if backend is None or machine.kv_reread is not None:
+        return
+    unsplit_s = _verify_s(scenario, batch, context, gamma)
+    split_s = _verify_s(_reading_once(scenario), batch, context, gamma)
+    longer = unsplit_s / split_s
+    text = (
+        f"{backend} does not split the cache for several query tokens: verification takes "
+        f"{longer:.1f} times as long as with one read of the cache (--attention-backend)"
+    )
+    if longer > WORTH_A_WARNING:
+        yield text
+    elif longer > WORTH_A_NOTE:
+        yield Note(text)
+
+
+def _verify_s(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
+    """Seconds of a verification, whatever the power limit."""
+    return float(scenario.formulas.target.at(batch, context, gamma + 1.0, scenario.context_std))
+
+
+@once
+def _reading_once(scenario: Scenario) -> Scenario:
+    """The scenario in which every pass reads the cache once."""
+    return scenario.on_same_shards(machine=replace(scenario.machine, kv_reread=1.0))
