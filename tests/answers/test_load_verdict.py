@@ -16,7 +16,7 @@ def question(**more) -> TrafficQuery:
     return TrafficQuery(**(ASKED | {"tp": 2, "price": 3.0, "request_rate": 1} | more))
 
 
-def row(gamma: int, tpot_s: float, **more) -> TrafficRow:
+def row(gamma: int | str, tpot_s: float, **more) -> TrafficRow:
     """A row at one request per second of a replica that carries two; each request takes 100 tokens' time."""
     figures = {
         "request_rate": 1.0,
@@ -54,6 +54,22 @@ def test_a_length_that_saturates_is_chosen_only_where_all_do() -> None:
     assert chosen(row(0, 0.03, requests_per_s=0.9, **full), slower_but_more) == 4
 
 
+def test_saturated_rates_that_differ_by_rounding_are_a_tie() -> None:
+    """Then the time per token decides: a saturated server has no end of a request."""
+    slower = row(0, 0.03, requests_per_s=0.9000001, saturation_rate=0.9, e2e_s=None)
+    faster = row(2, 0.02, requests_per_s=0.9, saturation_rate=0.9, e2e_s=None)
+    assert chosen(slower, faster) == 2
+    more = row(0, 0.03, requests_per_s=0.90001, saturation_rate=0.9, e2e_s=None)
+    assert chosen(more, faster) == 0
+
+
+def test_the_end_of_a_request_decides_before_its_time_per_token() -> None:
+    """A draft may slow the prompt by more than it saves."""
+    early = row(0, 0.03, e2e_s=Percentiles(1.0, 1.0, 1.0, 1.0))
+    late = row(2, 0.02, e2e_s=Percentiles(2.0, 2.0, 2.0, 2.0))
+    assert chosen(early, late) == 0
+
+
 def test_requests_within_the_slo_come_before_the_time_but_not_a_chance_difference() -> None:
     slow_in_time = row(0, 0.03, slo_share=0.99)
     assert chosen(slow_in_time, row(2, 0.02, slo_share=0.95)) == 0
@@ -63,6 +79,29 @@ def test_requests_within_the_slo_come_before_the_time_but_not_a_chance_differenc
 def test_a_rate_that_is_offered_counts_and_not_what_a_replay_happened_to_serve() -> None:
     lucky = row(0, 0.03, slo_share=0.99, requests_per_s=1.02)
     assert chosen(lucky, row(2, 0.02, slo_share=0.99, requests_per_s=0.98)) == 2
+
+
+def test_of_a_saturated_server_only_the_requests_that_it_serves_count() -> None:
+    """90 % of 0.5 requests a second are fewer than 60 % of 0.9."""
+    strict = row(0, 0.02, slo_share=0.9, requests_per_s=0.5, saturation_rate=0.5)
+    fast = row(2, 0.03, slo_share=0.6, requests_per_s=0.9, saturation_rate=0.9)
+    assert chosen(strict, fast) == 2
+
+
+def test_the_reason_names_a_rate_a_number_of_clients_or_both() -> None:
+    """With both, the clients limit the requests at once, so the server is not saturated."""
+    both = row(2, 0.02, request_rate=2.5, concurrency=8)
+    reason = verdict_of(question(), (row(0, 0.03), both), known=True).reason
+    assert reason.startswith("2.5 requests/s by 8 clients: draft 2, ")
+
+
+def test_the_reason_names_a_policy_and_the_share_within_the_slo() -> None:
+    table = row("table", 0.02, slo_share=0.956)
+    reason = verdict_of(question(), (row(0, 0.03, slo_share=0.5), table), known=True).reason
+    assert reason == (
+        "1 request/s: draft by the table, TPOT 1.50x, 1 replica, "
+        "96% of the requests within the SLO on one replica"
+    )
 
 
 def test_dollars_are_of_all_devices_of_all_replicas() -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
-from perfmodel.answers.text import clients, request_rate
+from perfmodel.answers.text import clients, counted, request_rate
 from perfmodel.queueing.policies import in_words
 
 SHARE_DIGITS = 3
@@ -62,12 +62,22 @@ class Worth(NamedTuple):
 
 def _worth(row: TrafficRow) -> Worth:
     share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
-    saturated_per_s = round(row.requests_per_s, RATE_DIGITS) if row.saturated else 0.0
-    time_s = row.e2e_s or row.tpot_s
-    rate = row.requests_per_s
-    if row.request_rate and not row.saturated:
-        rate = row.request_rate
-    return Worth(share * rate, saturated_per_s, -time_s.mean)
+    time_s = row.e2e_s or row.tpot_s  # a saturated server has no end of a request
+    return Worth(
+        within_slo_per_s=share * _counted_per_s(row),
+        saturated_per_s=round(row.requests_per_s, RATE_DIGITS) if row.saturated else 0.0,
+        minus_time_s=-time_s.mean,
+    )
+
+
+def _counted_per_s(row: TrafficRow) -> float:
+    """Requests per second of which a share counts: those that arrive, if all of them are served.
+
+    The number that a replay happened to serve would decide by chance.
+    """
+    if row.request_rate is None or row.saturated:
+        return row.requests_per_s
+    return row.request_rate
 
 
 def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:
@@ -84,21 +94,32 @@ def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:
 
 
 def _reason(best: TrafficRow, speedup: float, known: bool) -> str:
-    """The verdict in a clause."""
-    rate = None if best.request_rate is None else request_rate(best.request_rate)
-    limit = None if best.concurrency is None else clients(best.concurrency)
-    place = " by ".join(filter(None, (rate, limit)))
-    if not best.saturation_rate:
-        reason = f"{place}: no request fits in memory"
-    elif not known:
-        reason = f"{place}: no acceptance is known for this draft, so only the baseline is predicted"
-    elif best.gamma == 0:
-        reason = f"{place}: do not speculate"
-    else:
-        length = f"by {in_words(best.gamma)}" if isinstance(best.gamma, str) else best.gamma
-        reason = f"{place}: draft {length}, TPOT {speedup:.2f}x"
+    """The verdict in a clause: load, length, replicas and share within the SLO."""
+    reason = f"{_load_in_words(best)}: {_length_in_words(best, speedup, known)}"
     if best.replicas is not None:
-        reason += f", {best.replicas} replica{'s' if best.replicas != 1 else ''}"
+        reason += f", {counted(best.replicas, 'replica')}"
     if best.slo_share is not None:
         reason += f", {best.slo_share:.0%} of the requests within the SLO on one replica"
     return reason
+
+
+def _load_in_words(row: TrafficRow) -> str:
+    """``2 requests/s``, ``8 clients``, or ``2 requests/s by 8 clients``."""
+    parts = []
+    if row.request_rate is not None:
+        parts.append(request_rate(row.request_rate))
+    if row.concurrency is not None:
+        parts.append(clients(row.concurrency))
+    return " by ".join(parts)
+
+
+def _length_in_words(best: TrafficRow, speedup: float, known: bool) -> str:
+    """The draft length, or why there is none."""
+    if not best.saturation_rate:
+        return "no request fits in memory"
+    if not known:
+        return "no acceptance is known for this draft, so only the baseline is predicted"
+    if best.gamma == 0:
+        return "do not speculate"
+    length = f"by {in_words(best.gamma)}" if isinstance(best.gamma, str) else best.gamma
+    return f"draft {length}, TPOT {speedup:.2f}x"

@@ -29,14 +29,17 @@ from perfmodel.specs.engines.served_requests import PassOrder
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 from perfmodel.uniform import largest_std
 
-LENGTHS = f"Draft lengths, or policies ({'; '.join(f'{n}: {each.help}' for n, each in policies().items())})"
-
-
+_POLICIES = "; ".join(f"{name}: {policy.help}" for name, policy in policies().items())
+LENGTHS = f"Draft lengths, or policies ({_POLICIES})"
+"""Help of `gamma`."""
 AT_ONCE = "whose requests come at the start"
+"""Why some arguments exclude a rollout."""
 REUSED = ("prefix_len", "turns", "trace")
 """Arguments that give a prefix cache something to keep."""
 POOLS_WITHOUT = ("trace", "mix", "rollout", "nodes", "draft_tp")
+"""Arguments that pools exclude."""
 ONE_SERVER_ONLY = "which are of one server"
+"""Why pools exclude them."""
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 """Type of what may be given for the policies."""
 
@@ -324,39 +327,60 @@ class TrafficArguments(CommonOptions):
     price: arg.Price = argument(default=None)
 
     def check(self) -> None:
-        for name in ("input_len", "output_len"):
-            if getattr(self, name) is None:
-                if self.trace is not None or self.mix is not None:
-                    return  # the same question with the values of the file
-                raise InputError(f"{flag(name)}: must be given, or --trace")
-        if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
-            raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
-        if self.capped and len(self.max_concurrency or ()) != 1:
-            raise InputError("--max-concurrency: must be one number with --request-rate")
-        rows = len(self.gamma) * max(len(self.request_rate or ()), len(self.max_concurrency or ()))
-        if rows > MAX_LISTED:
-            raise refuse(
-                "--gamma, --request-rate, --max-concurrency", None, f"at most {MAX_LISTED} rows", rows
-            )
-        for name in ("input", "output"):
-            mean = float(getattr(self, f"{name}_len"))
-            if name == "output" and self.rollout is not None:
-                continue  # log-normal, of any deviation
-            most = largest_std(mean)
-            self.within(f"{name}_std", 0, most, f"from 0 to the mean / sqrt(3) = {most:.0f}")
-        if (
-            self.tokens_per_iteration is not None
-            and sum(policy.tokens not in (None, 0) for policy in self.gamma) != 1
-        ):
-            raise InputError(
-                "--tokens-per-iteration: needs one --gamma of 1 or more, at which it was measured"
-            )
+        if self._lengths_are_in_a_file():
+            return  # the same question with the values of the file is checked instead
+        self._check_load()
+        self._check_deviations()
+        self._check_measured_tokens()
         if (self.prefix_len or 0) > (self.input_len or 0):
             raise refuse("--prefix-len", None, f"at most --input-len {self.input_len}", self.prefix_len)
         if (self.turns > 1) != (self.turn_input_len is not None):
             raise InputError("--turns, --turn-input-len: both must be given, --turns from 2, or neither")
         if self.context_std:
             raise InputError("--context-std: must be left out of traffic; use --input-std and --output-std")
+
+    def _lengths_are_in_a_file(self) -> bool:
+        """Whether a trace or a mix has the lengths that the question leaves out. InputError if nothing has
+        them.
+        """
+        for name in ("input_len", "output_len"):
+            if getattr(self, name) is None:
+                if self.trace is None and self.mix is None:
+                    raise InputError(f"{flag(name)}: must be given, or --trace")
+                return True
+        return False
+
+    def _check_load(self) -> None:
+        """InputError without a load, or with too many rows."""
+        if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
+            raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
+        if self.capped and len(self.max_concurrency or ()) != 1:
+            raise InputError("--max-concurrency: must be one number with --request-rate")
+        loads = max(len(self.request_rate or ()), len(self.max_concurrency or ()))
+        rows = len(self.gamma) * loads
+        if rows > MAX_LISTED:
+            raise refuse(
+                "--gamma, --request-rate, --max-concurrency", None, f"at most {MAX_LISTED} rows", rows
+            )
+
+    def _check_deviations(self) -> None:
+        """InputError for a deviation that no distribution of lengths has. Those of a rollout's outputs, which
+        are log-normal, may be any.
+        """
+        names = ("input",) if self.rollout is not None else ("input", "output")
+        for name in names:
+            most = largest_std(float(getattr(self, f"{name}_len")))
+            self.within(f"{name}_std", 0, most, f"from 0 to the mean / sqrt(3) = {most:.0f}")
+
+    def _check_measured_tokens(self) -> None:
+        """InputError if it is open at which draft length `tokens_per_iteration` was measured."""
+        if self.tokens_per_iteration is None:
+            return
+        drafting = [policy for policy in self.gamma if policy.tokens not in (None, 0)]
+        if len(drafting) != 1:
+            raise InputError(
+                "--tokens-per-iteration: needs one --gamma of 1 or more, at which it was measured"
+            )
 
     @property
     def opens(self) -> bool:
