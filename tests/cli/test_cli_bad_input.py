@@ -55,6 +55,23 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
         assert str(caught.value).startswith(f"{named[1].replace('-', '_')}: ")
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("whatif -m qwen3-8b -b", "-b: must be followed by COUNTS, given nothing"),
+        (
+            "traffic --kv-offload",
+            "--kv-offload: must be followed by host|c2c|nvme|remote:GB/S,SECONDS, given",
+        ),
+        ("validate engine --context", "--context: must be followed by COUNTS, given nothing"),
+        ("whatif --json=3", "Option '--json' does not take a value."),
+    ],
+)
+def test_a_flag_without_its_value_names_what_may_follow(command: str, says: str, capsys) -> None:
+    assert cli.run(command.split()) == 2
+    assert capsys.readouterr().err.startswith(f"error: {says}")
+
+
 def test_an_option_without_graphs_is_answered_with_what_to_do(capsys) -> None:
     for option in ("--enforce-eager", "--disable-cuda-graph"):
         assert cli.run(["whatif", option]) == 2
