@@ -180,7 +180,7 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
         return compare_cache(q, pasted.text)
     query = q.query_of_engine(pasted.engine)
     scenario = resolve_costs(query)
-    facts = facts.over(GivenFacts(gamma=q.gamma))
+    facts = facts.over(GivenFacts(input=q.mean_context, gamma=q.gamma))
     read = steps_of(pasted, facts, lambda timing: expected_gain(query, scenario, q.acceptance, timing))
     timings = read.timings
     form = form_of(pasted.text)

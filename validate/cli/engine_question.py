@@ -67,9 +67,9 @@ class EngineQuestion(Question):
     context: Annotated[
         tuple[int, ...] | None,
         Argument(
-            "With --watch: one context, or the ends of the served range.",
+            "One context, or the ends of the served range, if the text or the counters do not state it.",
             arg.COUNTS,
-            default="that of the counters",
+            default="that of the text",
         ),
     ] = None
     tp: arg.TP = argument(default=1)
@@ -139,6 +139,11 @@ class EngineQuestion(Question):
     machine: Machine = "local-1"
     results: ResultsFolder = None
     resume: Resume = False
+
+    @property
+    def mean_context(self) -> float | None:
+        """The middle of `context`; None if it was not given."""
+        return sum(self.context) / len(self.context) if self.context else None
 
     def check(self) -> None:
         """See `Question.check`."""

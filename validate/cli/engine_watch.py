@@ -123,8 +123,7 @@ def _without_drafts(question: EngineQuestion, query: Query, where: str, text: st
             f"{where}: counts no draft: add the lines or counters of drafts, or leave --draft out for a "
             "server without one"
         )
-    context = sum(question.context) / len(question.context) if question.context else None
-    checked = baseline_health(query, where, text, context)
+    checked = baseline_health(query, where, text, question.mean_context)
     say(checked.load)
     for line in checked.health.lines:
         say(line)

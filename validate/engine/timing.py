@@ -75,11 +75,16 @@ class GivenFacts:
         return replace(other, **{name: value for name, value in facts.items() if value is not None})
 
 
+_FLAGS = {"input": " or --context N", "gamma": " or --gamma N"}
+"""Facts that have flags of their own."""
+
+
 class MissingFact(InputError):
     """A text lacks a figure that the command line can state. key: its name in `GivenFacts`."""
 
     def __init__(self, where: str, key: str) -> None:
-        way = f"as in --from {where.partition(': ')[0]},{key}=N: the file does not say"
+        flag = _FLAGS.get(key, "")
+        way = f"as in --from {where.partition(': ')[0]},{key}=N{flag}: the file does not say"
         super().__init__(f"{where}: {key}: must be stated, {way}")
         self.key = key
 

@@ -73,6 +73,50 @@ def test_the_totals_of_vllms_first_engine_state_length_and_rate(tmp_path) -> Non
     refused("Number of emitted tokens: must be from 1 to 5", import_file, path, None, subject(4))
 
 
+SCRIPT = """total_num_output_tokens: 65536
+num_drafts: 1000
+num_draft_tokens: 2000
+num_accepted_tokens: 1420
+mean acceptance length: 2.42
+--------------------------------------------------
+acceptance at token 0: 0.81
+acceptance at token 1: 0.61
+"""
+"""As vLLM's example `spec_decode.py` prints."""
+
+
+def test_the_example_of_vllm_prints_rates_by_position(tmp_path) -> None:
+    path = tmp_path / "printed"
+    path.write_text(SCRIPT)
+    assert acceptance(path, 2, tmp_path).tokens_per_iteration(2) == pytest.approx(2.42)
+    for old, new, says in (
+        ("token 1", "token 2", "acceptance at token N: must be N = 0, 1, 2, ..."),
+        ("0.61", "1.61", "acceptance at token N: must be rates from 0 to 1"),
+        ("num_drafts", "drafts", "must hold the lines num_drafts and num_draft_tokens"),
+        ("1000", "x", "num_drafts, num_draft_tokens: must be counts"),
+    ):
+        path.write_text(SCRIPT.replace(old, new))
+        refused(says, import_file, path, None, subject(2))
+
+
+@pytest.mark.parametrize(
+    ("counts", "length"),
+    [
+        ([(303, 101), (60, 20)], 3),
+        ([(303, 101), (40, 20)], None),
+        ([(303, 101), (None, 20)], None),
+        ([(305, 101)], None),
+        ([(0, 101)], None),
+        ([(303, 0)], None),
+    ],
+)
+def test_requests_of_sglang_state_the_drafted_tokens(counts, length: int | None) -> None:
+    keys = ("spec_num_proposed_drafts", "spec_verify_ct")
+    requests = [{"meta_info": dict(zip(keys, pair, strict=True))} for pair in counts]
+    assert draft_length(json.dumps(requests)) == length
+    assert draft_length('{"spec_num_proposed_drafts": [') is None
+
+
 def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> None:
     """394 tokens in 104 drafts where 4 is the longest: an n-gram that finds no more stops there.
 

@@ -77,6 +77,18 @@ def test_a_speed_alone_is_compared(monkeypatch, capsys) -> None:
     assert "B=1 S=500 baseline: 27 ms per iteration; predicted" in out
 
 
+def test_the_context_of_the_command_line_is_that_of_a_text_without_one(monkeypatch, capsys) -> None:
+    _, refusal = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-")
+    assert refusal.endswith(
+        "input: must be stated, as in --from -,input=N or --context N: the file does not say"
+    )
+    status, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-", "--context", "400,600")
+    assert status == 0
+    assert "B=1 S=500 baseline: 27 ms per iteration" in out
+    _, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-,input=900", "--context", "500")
+    assert "B=1 S=900 baseline" in out
+
+
 def test_a_named_draft_that_a_text_does_not_count_is_said(monkeypatch, capsys) -> None:
     _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--draft", "mtp", "--from", "-")
     assert "the text counts no draft, so it is compared with decoding without one; if mtp drafted" in out
@@ -95,6 +107,7 @@ def test_the_first_token_of_a_lone_request_is_no_load(monkeypatch, capsys) -> No
     [
         ("Generation: 36.4 t/s", 36.4, 500.5),
         ("tg 36.4 tokens per second", 36.4, 500.5),
+        ("Output generated in 6.40 seconds (40.00 tokens/s, 256 tokens, context 612, seed 9)", 40, 612 + 128),
         ("INFO: Chat completion: 256 tokens in 5.61s (45.6 tok/s)", 45.6, 500 + 128),
         ("[server] generated 412 tokens in 9.8 seconds, 42.0 tokens/s, stop", 42.0, 500 + 206),
     ],

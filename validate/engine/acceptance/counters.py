@@ -17,6 +17,7 @@ POSITIONS = (
     "_per_pos",
     "_per_position",
     "_histogram",
+    "acceptance at token",
 )
 """Words of the texts that count drafts by position or by accepted tokens."""
 

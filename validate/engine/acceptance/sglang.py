@@ -16,6 +16,7 @@ from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, CountedText
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
+from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 LEAST_RATE = 0.1
@@ -163,11 +164,13 @@ def _is_finite(line: _LogLine) -> bool:
 
 
 def draft_length(text: str) -> int | None:
-    """The draft length that a page states, or that follows from the accepted lengths and rates of a log or
-    page; None if they leave it open.
+    """The draft length that requests or a page state, or that follows from the accepted lengths and rates of
+    a log or page; None if they leave it open.
 
     It must agree with all of them, and at least twice as well as any other length, on average.
     """
+    if (proposed := _proposed(text)) is not None:
+        return proposed
     steps = [value for _, value in samples("", text, "sglang:spec_num_steps")]
     if steps and len(set(steps)) == 1 and steps[0] >= 1:
         return int(steps[0])
@@ -177,6 +180,24 @@ def draft_length(text: str) -> int | None:
     (least, length), *others = misfits
     is_clear = not others or 2 * least <= others[0][0]
     return length if is_clear else None
+
+
+def _proposed(text: str) -> int | None:
+    """Drafted tokens of a verification, if all requests of a text state the same number; None otherwise."""
+    if "spec_num_proposed_drafts" not in text:
+        return None
+    try:
+        requests = parse_objects("", text)
+    except (InputError, ValueError):  # no JSON: what reads the text refuses it
+        return None
+    lengths = set()
+    for request in requests:
+        keys = ("spec_num_proposed_drafts", "spec_verify_ct")
+        counts = [value_at(request.get("meta_info", request), key) for key in keys]
+        proposed, passes = (count if is_count(count) else 0 for count in counts)
+        lengths.add(proposed / passes if passes else 0)
+    length, *others = lengths
+    return int(length) if not others and length >= 1 and length == int(length) else None
 
 
 def possible_lengths(text: str) -> list[int]:

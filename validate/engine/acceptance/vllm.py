@@ -1,5 +1,5 @@
 """vLLM's acceptance figures: counters of ``/metrics``, the JSON of ``vllm bench serve``, log lines (0.20 to
-0.33).
+0.33), and the output of an example.
 
 In all of them the rate of a position is survival: drafts whose token there was accepted, over all drafts.
 """
@@ -21,6 +21,7 @@ from perfmodel.validate.engine.acceptance.counters import (
     states_positions,
 )
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
+from perfmodel.validate.engine.acceptance.vllm_script import POSITION, script_counters
 from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.text import floats, is_count, is_json, parse_objects
 
@@ -55,6 +56,7 @@ WORDS = (
     "spec_decode_",
     "SpecDecoding metrics:",
     "Speculative metrics:",
+    POSITION,
     '"num_accepted_tokens_per_pos"',
     '"acceptance_histogram"',
 )
@@ -234,6 +236,9 @@ def read_counters(where: str, text: str) -> Counters:
             return _of_answers(where, answers)
         data = parse_json(where, text)
         return of_bench(where, data) if BENCH in data else _stated(where, data)
+    printed = script_counters(where, text)
+    if printed is not None:
+        return printed
     if "SpecDecoding metrics:" in text:
         return _added([line for line, _ in _lines(where, text)])
     drafts, accepted, tokens = _page(where, text)

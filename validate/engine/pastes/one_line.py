@@ -1,5 +1,5 @@
-"""The speed of one answer in a line of koboldcpp, tabbyAPI, llama-cli or a server on MLX, or alone as
-``35 tok/s``.
+"""The speed of one answer in a line of koboldcpp, tabbyAPI, llama-cli, text-generation-webui or a server on
+MLX, or alone as ``35 tok/s``.
 """
 
 import re
@@ -28,7 +28,12 @@ _TIMED = re.compile(
     rf"\b(?P<tokens>\d+) tokens? in [\d.]+ ?s(?:ec(?:onds)?)?\b,?\W{{0,3}}(?P<rate>[\d.]+) ?{_UNIT}", re.I
 )
 """Tokens, their time and their speed, as servers on MLX log them."""
-_LINES = (_KOBOLD, _TABBY, _LLAMA_CLI, _ALONE, _TIMED)
+_WEBUI = re.compile(
+    rf"Output generated in [\d.]+ seconds \((?P<rate>[\d.]+) {_UNIT}, (?P<tokens>\d+) tokens, "
+    r"context (?P<prompt>\d+)"
+)
+"""text-generation-webui, whose context is the prompt's length."""
+_LINES = (_KOBOLD, _TABBY, _LLAMA_CLI, _ALONE, _TIMED, _WEBUI)
 
 
 class OneLine(TextForm):

@@ -43,8 +43,7 @@ class SglangOneBatchServer(TextForm):
         for run in _runs(text):
             batch = _positive(where, "batch size", run["batch"])
             rate = _positive(where, "output throughput", run["outputs"])
-            counted = run["accepted"]
-            accepted = number(where, "acc length", counted) if counted else None
+            accepted = number(where, "acc length", run["accepted"]) if run["accepted"] else None
             drafted = speculation(where, facts, accepted, None)
             iteration_s = drafted.tokens_per_iteration * batch / rate
             lengths = RequestLengths(
@@ -66,8 +65,8 @@ class SglangOneBatchServer(TextForm):
         return timed
 
 
-def _runs(text: str) -> Iterator[Mapping[str, str | None]]:
-    """The rows of the table, which has no warm-up; without it, the runs that are printed."""
+def _runs(text: str) -> Iterator[Mapping[str, str]]:
+    """The rows of the table, which has no warm-up, or else the printed runs. Unknown figures are empty."""
     table = list(rows(text, COLUMNS))
     length = _LENGTH.search(text)
     for row in table:
@@ -75,17 +74,17 @@ def _runs(text: str) -> Iterator[Mapping[str, str | None]]:
         yield {
             "batch": row["batch size"],
             "input": row["input len"],
-            "output": length[1] if length else None,
+            "output": length[1] if length else "",
             "prompts": row[_PROMPTS],
             "outputs": row[_OUTPUTS],
-            "accepted": None if accepted == "n/a" else accepted,
+            "accepted": "" if accepted == "n/a" else accepted,
         }
     if not table:
-        yield from (run.groupdict() for run in _LINES.finditer(text))
+        yield from (run.groupdict("") for run in _LINES.finditer(text))
 
 
-def _positive(where: str, name: str, word: str | None) -> float:
-    value = number(where, name, word or "")
+def _positive(where: str, name: str, word: str) -> float:
+    value = number(where, name, word)
     if not value:
         raise refuse(where, name, "above 0", word)
     return value
