@@ -43,7 +43,8 @@ def _say_choice(a: Advice) -> str | None:
             other = a.option or (a.baseline if a.close_with_draft else None) or a.chosen
             _say_line(other.replicas, option)
     if line is None or servers()[word].serves_files or servers()[word].alone:
-        say("; ".join((a.serve_option or a.serve).notes), "dim")
+        drafts = a.serve if a.chosen.gamma else a.serve_option or a.serve
+        say("; ".join(drafts.notes), "dim")
     elif a.verdict == "unknown_acceptance":
         say("Start without a draft; measure one, then decide.")
     if line is not None and word in a.serve.remarks:

@@ -13,7 +13,7 @@ from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, Ser
 from perfmodel.speculation.capacity import KVCapacity, Memory, fraction_of, kv_cache_of, memory_of
 from perfmodel.speculation.changed_constants import with_calibration, with_values
 from perfmodel.speculation.counted import NONE_NEEDED, Rollback
-from perfmodel.speculation.evidence import is_measured, is_transferred
+from perfmodel.speculation.evidence import is_beyond_measured_context, is_measured, is_transferred
 from perfmodel.speculation.intervals import (
     Interval,
     interval_ends,
@@ -77,6 +77,7 @@ __all__ = [
     "interval_of",
     "interval_of_speedup",
     "interval_of_timed",
+    "is_beyond_measured_context",
     "is_measured",
     "is_transferred",
     "iteration_log_error",

@@ -5,6 +5,7 @@ measured.
 from typing import cast
 
 from perfmodel.specs import Calibration, device_class, source_errors
+from perfmodel.specs.acceptance.acceptance_library import doublings_beyond
 from perfmodel.specs.engines.source_errors import SpeedupClass, StepClass
 from perfmodel.speculation.remembered import once
 from perfmodel.speculation.scenario import Scenario
@@ -54,6 +55,11 @@ def is_measured(scenario: Scenario) -> bool:
     if is_judged_by_sources(c):
         return device_class(gpu) in source_errors().devices_with(c.stack, scenario.draft.kind)
     return "speedup" in c.observed_error and c.gpu in (None, gpu.name)
+
+
+def is_beyond_measured_context(scenario: Scenario, context: float) -> bool:
+    """Whether the acceptance was measured for prompts that are shorter than the context only."""
+    return scenario.acceptance is not None and doublings_beyond(scenario.acceptance.source, context) > 0
 
 
 def is_judged_by_sources(c: Calibration) -> bool:

@@ -224,6 +224,16 @@ def test_experts_are_not_divided_over_nodes_behind_data_parallel_attention() -> 
     assert named.chosen.layout == "DP 16"
 
 
+def test_whole_experts_are_simpler_only_with_attention_on_each_of_many_gpus() -> None:
+    def whole(gpus: int, dp: int) -> bool:
+        return Layout(gpus, 1, gpus, dp, gpus).simplicity < Layout(gpus, 1, gpus, dp).simplicity
+
+    assert whole(8, 8)
+    assert not whole(2, 2)
+    assert not whole(8, 4)
+    assert not whole(8, 1)
+
+
 def test_a_simpler_layout_has_smaller_servers_or_fewer_kinds_of_groups() -> None:
     tensor, experts, both = (Layout(4, 1, 4, dp, ep) for dp, ep in ((1, 1), (1, 4), (4, 4)))
     assert tensor.is_simpler_than(experts)

@@ -63,6 +63,21 @@ def test_a_verdict_is_sure_only_where_such_a_draft_was_measured_on_such_a_device
     assert pm.whatif(hardware="h100", draft="ngram", **question | {"gamma": 0}).verdict == "does_not_pay"
 
 
+def test_an_acceptance_of_short_prompts_makes_no_sure_verdict_at_a_long_context() -> None:
+    """In every answer alike. The head's acceptance was published for prompts of up to 4,096 tokens."""
+    question = {"model": "llama-3.3-70b", "hardware": "h100", "tp": 4, "draft": "eagle3", "weights": "fp8"}
+    for context, word in ((4096, "pays"), (32768, "likely_pays")):
+        answer = pm.whatif(batch=8, context=context, gamma=3, **question)
+        assert answer.speedup_interval[0] > 1
+        assert answer.verdict == word
+        frame = pm.sweep(batch=[8], context=[context], gamma=3, **question).to_frame()
+        assert list(frame["verdict"]) == [word]
+        advised = pm.advise(batch=8, context=context, **question | {"draft": ["eagle3"]})
+        assert advised.verdict == {"pays": "speculate", "likely_pays": "likely_speculate"}[word]
+    own = pm.whatif(batch=8, context=32768, gamma=3, alpha=0.79, **question)
+    assert own.verdict == "pays"
+
+
 def test_no_verdict_is_sure_of_a_draft_with_layers_on_the_host() -> None:
     ask = {"batch": 1, "context": 1000, "weights": "iq4_xs", "draft": "mtp", "gamma": 2, "alpha": 0.9}
     on_device = pm.whatif("qwen3.6-27b", "rtx-3090", **ask)

@@ -126,6 +126,9 @@ def test_a_mix_keeps_its_name_and_takes_parts_of_its_own() -> None:
         ("Q4_K_XL", "ud-q4_k_xl"),
         ("w4a16", "int4-g128-sym"),
         ("gptq-int4", "gptq"),
+        ("int4-gptq", "gptq"),
+        ("int4-awq", "awq"),
+        ("awq_marlin", "awq"),
         ("f16", "fp16"),
     ],
 )

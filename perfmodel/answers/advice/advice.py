@@ -1,6 +1,8 @@
 """The answer of `advise`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -17,7 +19,7 @@ from perfmodel.answers.advice.shorter_draft import ShorterDraft
 from perfmodel.answers.advice.tree_drafts import TreeDraft, TreeSkip
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.calibrated import Calibrated
-from perfmodel.answers.point.verdict import SENTENCES
+from perfmodel.answers.point.verdict import SENTENCES, Verdict
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import context_text, ratio_text
@@ -51,6 +53,10 @@ AdviseVerdict = Literal[
     "unknown_acceptance",
     "infeasible",
 ]
+ON: Mapping[Verdict, AdviseVerdict] = MappingProxyType(
+    {"pays": "speculate", "likely_pays": "likely_speculate"}
+)
+"""Verdict of `whatif` about a chosen draft at its batch -> that of the choice; others are too close to call."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from perfmodel.answers.advice.advice import AdviseVerdict
+from perfmodel.answers.advice.advice import ON, AdviseVerdict
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.likely import cautious_point, likely_gains, named_point
 from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
 from perfmodel.answers.advice.one_server import point_verdict
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
-from perfmodel.answers.point.verdict import PAYS
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.speculation import is_measured
 
@@ -108,10 +107,10 @@ def _verdict(
     at_its_batch = point_verdict(query, rival)
     if at_its_batch == "too_close_to_call":
         return "too_close_to_call"
-    measured = is_measured(rival.candidate.scenario)
     if not chosen.gamma:
+        measured = is_measured(rival.candidate.scenario)
         return "do_not_speculate" if measured else "likely_do_not_speculate"
     interval = robustness.gain_over_baseline_interval
-    if at_its_batch in PAYS and (interval is None or interval[0] > 1):
-        return "speculate" if measured else "likely_speculate"
+    if interval is None or interval[0] > 1:
+        return ON.get(at_its_batch, "too_close_to_call")
     return "too_close_to_call"

@@ -112,10 +112,13 @@ def _remark(word: str, served: ServedTarget) -> str:
 
 
 def _parsed(words: Iterable[str]) -> Iterator[str]:
-    """Which parsers accepted lines of this form, and which engines' parsers nobody asked."""
+    """Which parsers accepted lines of this form, and which engines' parsers nobody asked. An answer about an
+    engine that is offered only to such questions names no other one.
+    """
     accepted = []
     unasked = []
-    for word in words:
+    named = list(words)
+    for word in [word for word in named if servers()[word].alone] or named:
         server = servers()[word]
         if not server.checked:
             unasked.append(server.title)

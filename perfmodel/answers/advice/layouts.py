@@ -8,6 +8,8 @@ from perfmodel.specs import ModelSpec
 
 MOST_IN_SERVER = 8
 """Devices of the largest server that is searched for a load."""
+USUAL_WHOLE_EXPERTS = 4
+"""GPUs with attention of their own from which servers usually have whole experts too (an assumption)."""
 
 
 class Simplicity(NamedTuple):
@@ -81,11 +83,12 @@ class Layout:
     def simplicity(self) -> "Simplicity":
         """What its servers take to run.
 
-        One kind of attention group is simpler than both. Whole experts on every GPU are usual with
-        data-parallel attention, and divided ones without it.
+        One kind of attention group is simpler than both. Whole experts on every GPU are usual where each of
+        at least `USUAL_WHOLE_EXPERTS` GPUs has its own attention, and divided ones elsewhere.
         """
         mixed = 1 < self.dp < self.server_gpus
-        usual_ep = self.server_gpus if self.dp > 1 else 1
+        apart = self.dp == self.server_gpus >= USUAL_WHOLE_EXPERTS
+        usual_ep = self.server_gpus if apart else 1
         devices = self.server_gpus * self.in_turn
         return Simplicity(devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep)
 

@@ -1,10 +1,8 @@
 """The choice of `advise` under a load."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from perfmodel.answers.advice.advice import AdviseVerdict
+from perfmodel.answers.advice.advice import ON, AdviseVerdict
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.likely import cautious_point, likely_gains
@@ -15,13 +13,7 @@ from perfmodel.answers.advice.one_request import at_batch
 from perfmodel.answers.advice.one_server import point_speedup, point_verdict
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served import Served
-from perfmodel.answers.point.verdict import Verdict
 from perfmodel.answers.question.typical import TypicalGain
-
-ON: Mapping[Verdict, AdviseVerdict] = MappingProxyType(
-    {"pays": "speculate", "likely_pays": "likely_speculate"}
-)
-"""Verdict of `whatif` at the mean batch -> the verdict of a draft that `traffic` chooses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from perfmodel.speculation import (
     Workload,
     capacity,
     interval_ends,
+    is_beyond_measured_context,
     is_measured,
     log_error,
     log_middle,
@@ -163,7 +164,10 @@ def verdicts_of(block: Block) -> dict[str, Any]:
     )
     contexts, row_context = np.unique(columns["context_tokens"], return_inverse=True)
     slowed = [slowing(block.scenario, float(context)) is not None for context in contexts]
-    slow = np.array(slowed)[row_context]
+    far = [is_beyond_measured_context(block.scenario, float(context)) for context in contexts]
+    slow, beyond = np.array(slowed)[row_context], np.array(far)[row_context]
     measured = is_measured(block.scenario)
-    verdict = verdicts(columns["speedup"], low, high, columns["gamma"], columns["fits"], measured, slow)
+    verdict = verdicts(
+        columns["speedup"], low, high, columns["gamma"], columns["fits"], measured, slow, beyond
+    )
     return {"speedup_low": low, "speedup_high": high, "verdict": verdict}

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.question import slowing
 from perfmodel.operations import Floats
-from perfmodel.speculation import Interval, Memory, Scenario, is_measured
+from perfmodel.speculation import Interval, Memory, Scenario, is_beyond_measured_context, is_measured
 
 Verdict = Literal[
     "pays",
@@ -68,13 +68,14 @@ def verdict(
 ) -> Verdict:
     """The verdict of a point. A point that does not fit never pays; otherwise the whole interval must be
     above 1, or below it, and the kind of case must be measured (`is_measured`), or the verdict is only
-    likely.
+    likely. It also only likely pays at a context beyond those at which the acceptance was measured.
 
     With a known defect of the engine that may slow this draft, no verdict says that speculation pays.
     """
     low, high = interval or (speedup, speedup)
     slow = slowing(scenario, context) is not None
-    word: Any = verdicts(speedup, low, high, gamma, fits, is_measured(scenario), slow).item()
+    beyond = is_beyond_measured_context(scenario, context)
+    word: Any = verdicts(speedup, low, high, gamma, fits, is_measured(scenario), slow, beyond).item()
     return word
 
 
@@ -86,16 +87,18 @@ def verdicts(
     fits: Floats,
     measured: bool,
     slow: NDArray[np.bool_] | bool = False,
+    beyond: NDArray[np.bool_] | bool = False,
 ) -> NDArray[np.str_]:
     """`verdict` of many points. If an end of the interval is NaN, the speedup replaces it.
 
     measured: whether their kind of case has a measured speedup. slow: whether a known defect slows the draft.
+    beyond: whether the acceptance was measured at shorter contexts only.
     """
     low = np.where(np.isnan(low), speedup, low)
     high = np.where(np.isnan(high), speedup, high)
     pays, does_not_pay = SURE if measured else (LIKELY["pays"], LIKELY["does_not_pay"])
     below_one = np.where(high <= 1, does_not_pay, "too_close_to_call")
-    above_one = np.where(slow, "too_close_to_call", pays)
+    above_one = np.where(slow, "too_close_to_call", np.where(beyond, LIKELY["pays"], pays))
     drafting = np.where(low > 1, above_one, below_one)
     word = np.where(np.asarray(gamma) > 0, drafting, "does_not_pay")
     return np.where(fits, word, "does_not_fit")

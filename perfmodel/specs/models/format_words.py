@@ -15,10 +15,9 @@ or none.
 _GROUPED = re.compile(r"(?P<method>int|awq)(?P<bits>[2-8])?-g(?P<size>[1-9]\d{0,3})(?P<symmetric>-sym)?")
 """``intBITS-gSIZE`` or ``awq-gSIZE``."""
 _SHORT = {
-    **dict.fromkeys(("awq", "awq-int4", "awq-4bit"), "awq-g128"),
-    **dict.fromkeys(
-        ("gptq", "gptq-int4", "gptq-4bit", "w4a16", "autoround", "int4-autoround"), "int4-g128-sym"
-    ),
+    **dict.fromkeys(("awq", "awq-int4", "int4-awq", "awq-4bit", "4bit-awq", "awq_marlin"), "awq-g128"),
+    **dict.fromkeys(("gptq", "gptq-int4", "int4-gptq", "gptq-4bit", "gptq_marlin"), "int4-g128-sym"),
+    **dict.fromkeys(("w4a16", "autoround", "int4-autoround"), "int4-g128-sym"),
     "w8a8": "int8",
     "w8a16": "int8-wo",
     "bfloat16": "bf16",
