@@ -56,7 +56,7 @@ AdviseVerdict = Literal[
 ON: Mapping[Verdict, AdviseVerdict] = MappingProxyType(
     {"pays": "speculate", "likely_pays": "likely_speculate"}
 )
-"""Verdict of `whatif` about a chosen draft at its batch -> that of the choice; others are too close to call."""
+"""Verdict of `whatif` about a chosen draft at its batch -> that of the choice; any other: too close."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,6 +10,7 @@ from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.prices import Priced
 from perfmodel.operations import Array
+from perfmodel.speculation.length_to_run import length_to_run
 
 ALIKE = 0.025
 """Largest share by which a simpler layout may be worse and still be chosen: no layout in the answer is beaten
@@ -41,14 +42,18 @@ class PricedPoint:
 
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of one candidate; on a tie the smallest batch and draft. None if no point is
-    allowed.
+    """The best allowed point of one candidate; on a tie the smallest batch and draft. A draft has the length
+    to run (`length_to_run`). None if no point is allowed.
     """
     if not priced.allowed.any():
         return None
     values = worth(query, priced.batches[:, None], priced.tpot_s, priced.candidate.layout)
     value = np.where(priced.allowed, values, -np.inf)
-    i, j = divmod(int(np.argmax(value)), value.shape[1])
+    by_length = np.max(value, 0)
+    with np.errstate(divide="ignore"):
+        costs = 1.0 / np.maximum(by_length, 0.0) if query.objective == "throughput" else -by_length
+    j = int(length_to_run(priced.candidate.scenario, float(query.context), costs))
+    i = int(np.argmax(value[:, j]))
     return PricedPoint(
         candidate=priced.candidate,
         batch=int(priced.batches[i]),

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Ints
 from perfmodel.queueing.closed_loop import at_server
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.steps import StepTimes
+from perfmodel.speculation.length_to_run import length_to_run
 
 NEVER_S = 1e9
 """Seconds of an answer from a server that falls behind, larger than any other; a higher capacity makes it
@@ -23,7 +24,8 @@ class Auto(LengthPolicy):
     source = "docs/traffic.md"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """Each length above 0 at the loads where it has the lowest mean TPOT by its mean batch.
+        """Each length above 0 at the loads where it has the lowest mean TPOT by its mean batch; a shorter one
+        that is about as fast, beyond the contexts at which the acceptance was measured (`length_to_run`).
 
         A client without a seat counts with its waiting time. If no length can serve a rate, the one with the
         highest capacity is taken.
@@ -34,13 +36,22 @@ class Auto(LengthPolicy):
             tpot = [_of_clients_s(steps, replica, loads) for steps in replica.passes.values()]
         else:
             tpot = [_of_rates_s(steps, replica, loads) for steps in replica.passes.values()]
-        fastest = np.argmin(np.stack(tpot), 0)
-        best = np.array(list(replica.passes))[fastest]
+        best = np.array(list(replica.passes))[_to_run(replica, np.stack(tpot))]
         return [
             Choice(self, gamma, replica.passes[gamma], np.flatnonzero(best == gamma))
             for gamma in np.unique(best).tolist()
             if gamma
         ]
+
+
+def _to_run(replica: Replica, times_s: Array) -> Ints:
+    """The index of the length at each load. times_s: of the lengths from 0, by load."""
+    fastest = np.argmin(times_s, 0)
+    if len(times_s) == 1:
+        return fastest
+    run = 1 + length_to_run(replica.scenario, replica.lengths.context, times_s[1:])
+    drafts = (fastest > 0) & (times_s.min(0) < NEVER_S / 2)
+    return np.where(drafts, run, fastest)
 
 
 def _of_rates_s(steps: StepTimes, replica: Replica, rates: Array) -> Array:

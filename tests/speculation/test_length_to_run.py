@@ -1,0 +1,41 @@
+"""The draft length of an advised server, at contexts with and without a measured acceptance."""
+
+import numpy as np
+
+import perfmodel as pm
+from perfmodel.answers.question import Query, resolve
+from perfmodel.speculation.length_to_run import NEAR, length_to_run
+
+MODEL = {"model": "llama-3.3-70b", "hardware": "h100", "weights": "fp8"}
+TIMES_S = np.array([[1.1, 2.0], [1.02, 1.01], [1.0, 1.0], [np.inf, 1.0]])
+"""Of drafts of 1 to 4 tokens, at two loads."""
+
+
+def length_at(context: int, **acceptance: float) -> list[int]:
+    query = Query(batch=1, context=context, draft="eagle3", tp=4, **MODEL, **acceptance)
+    return length_to_run(resolve(query), float(context), TIMES_S).tolist()
+
+
+def test_a_shorter_draft_runs_beyond_the_measured_contexts_where_it_is_about_as_fast() -> None:
+    assert length_at(4096) == [2, 2]
+    assert length_at(32768) == [1, 1]
+    assert length_at(32768, alpha=0.7) == [2, 2]
+
+
+def test_advice_with_and_without_a_load_takes_the_shorter_draft() -> None:
+    """It is about as fast as the fastest one. Under a load, traffic has the same length."""
+    question = {"draft": "eagle3", "tp": 4, "batch": 8, "context": 32768, **MODEL}
+    advised = pm.advise(**question | {"draft": ["eagle3"], "batch": [8]}).chosen
+    fastest = pm.whatif(**question)
+    here = pm.whatif(**question, gamma=advised.gamma)
+    one_less = pm.whatif(**question, gamma=advised.gamma - 1)
+    assert advised.gamma < fastest.gamma_optimal
+    assert fastest.speedup <= (1 + NEAR) * here.speedup
+    assert fastest.speedup > (1 + NEAR) * one_less.speedup
+
+    load = {"request_rate": 0.2, "input_len": 30000, "output_len": 600, **MODEL}
+    served = pm.advise(gpus=4, tp=4, **load).chosen
+    row = pm.traffic(tp=4, draft="eagle3", **load).rows[-1]
+    assert served.gamma == row.gamma
+    longer = [pm.traffic(tp=4, draft="eagle3", gamma=served.gamma + n, **load).rows[-1] for n in (1, 2)]
+    assert min(each.tpot_s.mean for each in longer) < row.tpot_s.mean
