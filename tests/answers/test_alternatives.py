@@ -1,6 +1,8 @@
 """What an answer names beside its choice, or instead of one: each comes with the line that starts it."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,11 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.load.traffic import traffic
 from tests.answers.advise.loads import alternative
 
+QWEN3_14B = {
+    "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "torch_dtype": "bfloat16", "head_dim": 128,
+    "hidden_size": 5120, "intermediate_size": 17408, "num_attention_heads": 40, "num_hidden_layers": 40,
+    "num_key_value_heads": 8, "max_position_embeddings": 40960, "vocab_size": 151936, "hidden_act": "silu",
+}  # fmt: skip
 LINE = r"(?:VLLM_\w+=\w+ )?vllm serve "
 
 
@@ -30,6 +37,26 @@ def test_every_alternative_has_a_line(question: dict[str, object]) -> None:
     for each in servers:
         assert re.match(LINE, each.line), each.text
         assert each.servers >= 1
+
+
+def test_a_config_that_names_no_checkpoint_has_lines_with_a_placeholder(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(QWEN3_14B))
+    one = advise(str(config), "h100", context=8192, weights="awq")
+    assert one.serve.vllm_line.startswith("vllm serve MODEL ")
+    assert "MODEL stands for the checkpoint of the model, in awq-g128" in one.serve.remarks["vllm"]
+    load = {"clients": 40, "input_len": 3000, "output_len": 600, "slo": {"ttft": 2000, "tpot": 40}}
+    answer = advise(str(config), "2xl40s", **load)
+    assert answer.verdict == "infeasible"
+    for each in answer.alternatives:
+        assert each.line.startswith("vllm serve MODEL "), each.text
+        assert "(MODEL stands for such a checkpoint)" in each.text
+
+
+def test_one_note_about_a_shorter_draft_where_several_servers_are_named() -> None:
+    load = {"request_rate": 1.5, "input_len": 12_000, "output_len": 500, "slo": {"ttft": 5000, "tpot": 50}}
+    answer = advise("qwen3-32b", "a100", gpus=2, **load)
+    assert sum(each.text.startswith("A shorter draft") for each in answer.alternatives) == 1
 
 
 def test_a_change_that_makes_room_has_the_line_of_the_changed_question() -> None:

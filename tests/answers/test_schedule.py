@@ -107,7 +107,6 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
     [
         ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
         ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
-        ({}, {"model_id": None}, False, "pass --model-path to name the served checkpoint"),
         ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
         ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),
         (

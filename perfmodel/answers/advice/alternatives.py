@@ -25,7 +25,7 @@ class Alternative:
         line = None if lines is None else line_of(lines, point)
         if lines is not None and line is None and not lines.lines:
             text += "".join(f" ({note})" for note in lines.notes if "--model-path" in note)
-        if line is not None and f" {MODEL} " in line:
+        if line is not None and f" {MODEL} " in f"{line} ":
             text += f" ({MODEL} stands for such a checkpoint)"
         return cls(text, point.layout.replicas, line)
 

@@ -14,7 +14,7 @@ NEARLY = 1.15
 """Factor of the shortest time per token up to which smaller servers are named beside the choice."""
 NEARLY_GOOD = 1.1
 """Factor by which a simpler layout may be worse than the choice and still be named."""
-LEAST_BETTER = 0.001
+LEAST_BETTER = 0.01
 """Share from which a better layout is named."""
 
 

@@ -76,8 +76,6 @@ def export(
     model. withheld: engine that gets no line for its drafts -> the reason. undecided: whether the answer has
     no draft because no acceptance is known.
     """
-    if served.model_id is None and served.file is None:
-        return Export.of({}, ("pass --model-path to name the served checkpoint",))
     setup = Setup(table, draft, served, draft_path)
     notes: list[str] = []
     if not setup.drafts and served.file is None:

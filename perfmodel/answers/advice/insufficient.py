@@ -145,12 +145,10 @@ def _with_weights(question: AdviseQuery, layouts: list[Layout]) -> NearestServer
 
 
 def _shorter(question: AdviseQuery, named: list[Served]) -> Iterator[Alternative]:
-    """The shorter draft of each length among the named servers that has one."""
-    by_length = {served.row.gamma: served for served in named}
-    for served in by_length.values():
-        shorter = shorter_draft(question, served.point)
-        if shorter is not None:
-            yield with_shorter_draft(shorter)
+    """The shorter drafts of the named servers, each length once."""
+    found = (shorter_draft(question, served.point) for served in named)
+    by_length = {shorter.gamma: shorter for shorter in found if shorter is not None}
+    yield from map(with_shorter_draft, by_length.values())
 
 
 def _nearest(best: NearestServers) -> Alternative:

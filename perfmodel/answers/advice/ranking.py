@@ -43,16 +43,18 @@ class PricedPoint:
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
     """The best allowed point of one candidate; on a tie the smallest batch and draft. A draft has the length
-    to run (`length_to_run`). None if no point is allowed.
+    to run (`length_to_run`), for latency the fastest one. None if no point is allowed.
     """
     if not priced.allowed.any():
         return None
     values = worth(query, priced.batches[:, None], priced.tpot_s, priced.candidate.layout)
     value = np.where(priced.allowed, values, -np.inf)
     by_length = np.max(value, 0)
-    with np.errstate(divide="ignore"):
-        costs = 1.0 / np.maximum(by_length, 0.0) if query.objective == "throughput" else -by_length
-    j = int(length_to_run(priced.candidate.scenario, float(query.context), costs))
+    j = int(np.argmax(by_length))
+    if query.objective != "latency":
+        with np.errstate(divide="ignore"):
+            costs = 1.0 / np.maximum(by_length, 0.0) if query.objective == "throughput" else -by_length
+        j = int(length_to_run(priced.candidate.scenario, float(query.context), costs))
     i = int(np.argmax(value[:, j]))
     return PricedPoint(
         candidate=priced.candidate,

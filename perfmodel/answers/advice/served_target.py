@@ -52,7 +52,16 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
         served = replace(served, model_id=converted_name(served.model_id, scenario.precision.weights.name))
     elif question.model_path is None and served.file is None and served.weights != "bf16":
         served = _in_its_format(served, scenario)
+    if served.model_id is None and served.file is None:
+        served = _unnamed(served)
     return served, draft_path
+
+
+def _unnamed(served: ServedTarget) -> ServedTarget:
+    """The target of a question whose model names no checkpoint, such as a config.json."""
+    form = "" if served.on_load or served.weights == "bf16" else f", in {served.weights}"
+    stands = f"{MODEL} stands for the checkpoint of the model{form} (--model-path)"
+    return replace(served, model_id=MODEL, stands_for=stands)
 
 
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
