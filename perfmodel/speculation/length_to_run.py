@@ -6,7 +6,7 @@ from perfmodel.operations import Array, Ints
 from perfmodel.speculation.evidence import is_beyond_measured_context
 from perfmodel.speculation.scenario import Scenario
 
-NEAR = 0.025
+NEAR = 0.015
 """Share by which a shorter draft may be slower and still be chosen: less of it is lost if a head accepts less
 than it did for short prompts (an assumption).
 """
@@ -18,6 +18,10 @@ def length_to_run(scenario: Scenario, context: float, times_s: Array) -> Ints:
 
     times_s: of drafts by rising length; infinite for one that is not allowed.
     """
-    if not is_beyond_measured_context(scenario, context):
-        return np.asarray(np.argmin(times_s, 0))
-    return np.asarray(np.argmax(times_s <= (1.0 + NEAR) * np.min(times_s, 0), 0))
+    near = times_s <= (1.0 + most_given_up(scenario, context)) * np.min(times_s, 0)
+    return np.asarray(np.argmax(near, 0))
+
+
+def most_given_up(scenario: Scenario, context: float) -> float:
+    """The largest share by which the length to run may be slower than the fastest."""
+    return NEAR if is_beyond_measured_context(scenario, context) else 0.0

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -9,8 +10,11 @@ import pytest
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.layouts import Layout, of_gpus
+from perfmodel.answers.advice.ranking import choose
 from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.advice.search import Search
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.errors import InputError
 from perfmodel.specs import load_model
@@ -51,6 +55,31 @@ def test_no_other_layout_of_the_same_gpus_beats_the_choice(model, hardware, gpus
     best, where = max(rates(model, hardware, gpus, draft, advice))
     assert advice.chosen.gpus == gpus
     assert best <= BEATEN * advice.chosen.throughput_tokens_per_s_per_device, where
+
+
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_a_shorter_draft_and_a_simpler_layout_lose_little_together(gpus: int) -> None:
+    """Beyond the contexts of its acceptance a shorter draft is chosen, and a simpler layout may be."""
+    place = {"draft": "eagle3", "weights": "fp8", "context": 32_768}
+    model = "llama-3.3-70b"
+    advice = advise(model, "h200", gpus=gpus, **place | {"draft": ["eagle3"]})
+    batches = {*BATCHES, *(p.batch for p in advice.layouts)}
+    most = 0.0
+    for layout, batch, gamma in product(of_gpus(gpus, load_model(model)), batches, range(1, 8)):
+        a = whatif(model, "h200", batch, gamma=gamma, **place, **layout.arguments())
+        if a.memory.fits:
+            most = max(most, layout.replicas * a.throughput_tokens_per_s / gpus)
+    assert most <= BEATEN * advice.chosen.throughput_tokens_per_s_per_device
+
+
+def test_a_layout_is_compared_with_the_fastest_draft_of_another_one() -> None:
+    """A simpler layout that is 2 % behind the length of the best one to run, and 3 % behind its fastest."""
+    query = AdviseQuery("llama-3.1-8b", "h100", gpus=2, draft=("eagle3",))
+    points = {p.layout.tp: p for p in Search.of(query).ranked if p.gamma}
+    simple = replace(points[1], value=100.0, most=100.0)
+    assert simple.layout.simplicity < points[2].layout.simplicity
+    assert choose([replace(points[2], value=102.0, most=102.0), simple], query).layout.tp == 1
+    assert choose([replace(points[2], value=102.0, most=103.0), simple], query).layout.tp == 2
 
 
 DRAWN = [

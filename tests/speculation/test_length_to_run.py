@@ -7,7 +7,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.speculation.length_to_run import NEAR, length_to_run
 
 MODEL = {"model": "llama-3.3-70b", "hardware": "h100", "weights": "fp8"}
-TIMES_S = np.array([[1.1, 2.0], [1.02, 1.01], [1.0, 1.0], [np.inf, 1.0]])
+TIMES_S = np.array([[1.1, 2.0], [1.012, 1.01], [1.0, 1.0], [np.inf, 1.0]])
 """Of drafts of 1 to 4 tokens, at two loads."""
 
 
@@ -33,9 +33,10 @@ def test_advice_with_and_without_a_load_takes_the_shorter_draft() -> None:
     assert fastest.speedup <= (1 + NEAR) * here.speedup
     assert fastest.speedup > (1 + NEAR) * one_less.speedup
 
-    load = {"request_rate": 0.2, "input_len": 30000, "output_len": 600, **MODEL}
-    served = pm.advise(gpus=4, tp=4, **load).chosen
-    row = pm.traffic(tp=4, draft="eagle3", **load).rows[-1]
+    load = {"model": "qwen3-32b", "hardware": "h100", "tp": 2}
+    load |= {"request_rate": 0.1, "input_len": 16000, "output_len": 600}
+    served = pm.advise(gpus=2, **load).chosen
+    row = pm.traffic(draft="eagle3", **load).rows[-1]
+    longer = pm.traffic(draft="eagle3", gamma=row.gamma + 1, **load).rows[-1]
     assert served.gamma == row.gamma
-    longer = [pm.traffic(tp=4, draft="eagle3", gamma=served.gamma + n, **load).rows[-1] for n in (1, 2)]
-    assert min(each.tpot_s.mean for each in longer) < row.tpot_s.mean
+    assert row.tpot_s.mean / (1 + NEAR) < longer.tpot_s.mean < row.tpot_s.mean

@@ -6,6 +6,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.limits_used import limits_used
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served
+from perfmodel.speculation.length_to_run import most_given_up
 
 NEAR_TIE = 0.05
 """Share by which a request may take longer on servers with more room under the limits. It is less than half
@@ -38,14 +39,22 @@ def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | 
 
 
 def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> list[Served]:
-    """Those whose time is longer than the shortest by at most a share."""
-    most_s = min(time_s(s, question) for s in served) * (1.0 + share)
+    """Those whose time is longer than the shortest by at most a share; what a server may have given up for a
+    shorter draft counts in it.
+    """
+    most_s = min(time_s(s, question) / (1.0 + given_up(s)) for s in served) * (1.0 + share)
     return [s for s in served if time_s(s, question) <= most_s]
 
 
 def time_s(served: Served, question: AdviseQuery) -> float:
     """The time by which servers on as many GPUs are compared."""
     return served.tpot_s if question.objective == "latency" else served.request_s
+
+
+def given_up(served: Served) -> float:
+    """The share of its time that a server may have given up for a shorter draft."""
+    context = served.asked.lengths.context
+    return most_given_up(served.candidate.scenario, context) if served.row.gamma else 0.0
 
 
 def near_tie(question: AdviseQuery) -> float:

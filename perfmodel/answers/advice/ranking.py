@@ -1,7 +1,7 @@
 """Ranks the priced points of `advise`: the best of a candidate, the best layout, the Pareto fronts."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,14 +13,16 @@ from perfmodel.operations import Array
 from perfmodel.speculation.length_to_run import length_to_run
 
 ALIKE = 0.025
-"""Largest share by which a simpler layout may be worse and still be chosen: no layout in the answer is beaten
-by more than 3 %.
+"""Largest share by which a simpler layout may be worse than the best one at its fastest draft length, and
+still be chosen.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PricedPoint:
-    """A point of a candidate, and its value by the objective (larger is better). batch: of one server."""
+    """A point of a candidate, and its value by the objective (larger is better). batch: of one server.
+    most: the value at the fastest length of the draft, which another length may be chosen over.
+    """
 
     candidate: Candidate
     batch: int
@@ -28,6 +30,7 @@ class PricedPoint:
     gained: float
     tpot_s: float
     value: float
+    most: float
 
     @property
     def layout(self) -> Layout:
@@ -63,6 +66,7 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
         gained=float(priced.gained[j]),
         tpot_s=float(priced.tpot_s[i, j]),
         value=float(value[i, j]),
+        most=float(np.max(by_length)),
     )
 
 
@@ -87,13 +91,14 @@ def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Ar
 
 
 def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | None:
-    """The best point on the simplest layout whose best point is at most `ALIKE` worse than the best of all.
-    On a tie the earlier point.
+    """The best point on the simplest layout whose best point is at most `ALIKE` worse than the best of all
+    layouts and draft lengths. On a tie the earlier point.
     """
     if not points:
         return None
-    top = max(points, key=lambda p: p.value)
-    close = [p for p in points if top.times(p, query) <= 1.0 + ALIKE]
+    top = max(points, key=lambda p: p.most)
+    fastest = replace(top, value=top.most)
+    close = [p for p in points if fastest.times(p, query) <= 1.0 + ALIKE]
     simplest = min(p.layout.simplicity for p in close)
     return max((p for p in close if p.layout.simplicity == simplest), key=lambda p: p.value)
 

@@ -84,7 +84,13 @@ class Served:
         row = self.row
         batch = max(1, round(row.running_mean))
         return PricedPoint(
-            self.candidate, batch, int(row.gamma), row.tokens_per_iteration, self.tpot_s, -self.tpot_s
+            self.candidate,
+            batch,
+            int(row.gamma),
+            row.tokens_per_iteration,
+            self.tpot_s,
+            -self.tpot_s,
+            -self.tpot_s,
         )
 
     def at_its_batch(self, question: AdviseQuery) -> PricedPoint:
@@ -93,7 +99,7 @@ class Served:
         s = self.candidate.scenario
         workload = Workload.of(float(point.batch), float(question.context), point.gamma)
         tpot_s = float(predict(s, workload, point.gamma).tpot_s)
-        return replace(point, tpot_s=tpot_s, value=-tpot_s)
+        return replace(point, tpot_s=tpot_s, value=-tpot_s, most=-tpot_s)
 
 
 def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:

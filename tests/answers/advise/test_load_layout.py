@@ -1,11 +1,17 @@
 """Which layout serves a load: the fewest devices, or the fastest of those that are stated."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.load_order import safest_of_best
+from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.servers.base import ANSWER_TOKENS
 from perfmodel.answers.load.traffic import traffic
 from tests.answers.advise.loads import LOAD, advised, row_of
@@ -38,6 +44,22 @@ def test_no_layout_asked_by_itself_ends_requests_sooner_than_the_choice(seed: in
         alone = advise(model, **asked, tp=tp, dp=dp, ep=ep).chosen
         if alone is not None:
             assert request_s(found.chosen) <= 1.03 * request_s(alone)
+
+
+def test_servers_with_a_shorter_draft_are_compared_by_what_they_may_have_given_up() -> None:
+    """A request of 10 s may take 9.9 s with the fastest draft beyond the contexts of its acceptance."""
+    tokens = {"input_len": 30_000, "output_len": 500}
+    question = AdviseQuery("llama-3.3-70b", "h100", gpus=4, weights="fp8", clients=2, **tokens)
+    drafted = [s for s in LoadSearch.of(question, find_candidates(question)).served if s.row.gamma]
+    simple, other = sorted(drafted, key=lambda s: s.candidate.layout.simplicity)[:: len(drafted) - 1]
+
+    def took(served: Served, seconds: float) -> Served:
+        assert served.row.e2e_s is not None
+        return replace(served, row=replace(served.row, e2e_s=replace(served.row.e2e_s, mean=seconds)))
+
+    assert simple.candidate.layout.simplicity < other.candidate.layout.simplicity
+    assert safest_of_best([took(other, 10.0), took(simple, 10.05)], question).candidate == simple.candidate
+    assert safest_of_best([took(other, 10.0), took(simple, 10.2)], question).candidate == other.candidate
 
 
 def test_one_server_fewer_does_not_serve_the_load() -> None:

@@ -44,13 +44,14 @@ def share_of(
 
 @pytest.mark.parametrize("name", SEARCHED)
 def test_no_layout_of_the_devices_serves_much_more_than_the_nearest(name: str) -> None:
+    """The share of requests within the limits rises a little where a load has a shorter draft."""
     model, _ = name.split()
     asked = QUESTIONS[name]
     nearest = advised(name).nearest
     load = nearest.request_rate or nearest.clients
     layouts = [{"tp": tp, "dp": dp} for tp in (1, 2, 4, 8) for dp in {1, tp if "kimi" in model else 1}]
     for layout in layouts:
-        more = 1.03 * load / (8 // layout["tp"]) + ("clients" in asked)
+        more = 1.04 * load / (8 // layout["tp"]) + ("clients" in asked)
         for draft in (None, "eagle3"):
             assert share_of(asked, name, layout, draft, more) < 0.9, (layout, draft)
 
