@@ -166,6 +166,7 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
     )
     from perfmodel.validate.engine.paste import STANDARD_INPUT, steps_of
     from perfmodel.validate.engine.pastes import form_of
+    from perfmodel.validate.engine.signs import refused_draft
     from perfmodel.validate.engine.timing import GivenFacts
     from perfmodel.validate.engine.watch import expected_gain, usual_gain
 
@@ -185,7 +186,7 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
     timings = read.timings
     form = form_of(pasted.text)
     prompts = [] if form is None else [*form.prompts(pasted.where, pasted.text)]
-    for words in (read.note, uncounted_draft(q.draft, timings)):
+    for words in (read.note, refused_draft(pasted.text) or uncounted_draft(q.draft, timings)):
         if words:
             say(words)
     steps = []

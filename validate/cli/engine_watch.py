@@ -28,6 +28,7 @@ from perfmodel.validate.engine.client import without_words
 from perfmodel.validate.engine.health import Pace
 from perfmodel.validate.engine.logged_config import LoggedConfig
 from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.signs import refused_draft
 from perfmodel.validate.engine.watch import (
     ServedCounts,
     check_health,
@@ -118,6 +119,8 @@ def _query_of_log(question: EngineQuestion, text: str) -> Query:
 
 def _without_drafts(question: EngineQuestion, query: Query, where: str, text: str) -> None:
     """Prints whether a server without drafts is as fast as predicted, and exits with 1 if it is not."""
+    if why := refused_draft(text):
+        raise InputError(f"{where}: {why}")
     if question.draft is not None:
         raise InputError(
             f"{where}: counts no draft: add the lines or counters of drafts, or leave --draft out for a "

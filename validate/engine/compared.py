@@ -17,7 +17,7 @@ from perfmodel.queueing.prompts import (
 from perfmodel.speculation import Scenario
 from perfmodel.validate.engine.health import is_rejected, usual_text
 from perfmodel.validate.engine.pastes import PromptTiming
-from perfmodel.validate.engine.signs import signs_in
+from perfmodel.validate.engine.signs import Half, signs_in
 from perfmodel.validate.engine.timing import Timing
 
 MOST_WAIT = 2.0
@@ -106,7 +106,7 @@ def reasons(steps: Sequence[ComparedStep], text: str) -> str:
     """What the text says of steps that are slower than predicted; empty if none is."""
     if not any(step.slow for step in steps):
         return ""
-    seen = "; ".join(sign.meaning for sign in signs_in(text))
+    seen = "; ".join(sign.meaning for sign in signs_in(text) if sign.half is not Half.ACCEPTANCE)
     if _slowed_by_drafts(steps):
         lost = "most time is lost with the draft"
         return f"{lost}: {seen or f'nothing in the text explains it; possible: {POSSIBLE_WITH_A_DRAFT}'}"

@@ -38,6 +38,8 @@ _BACKEND = re.compile(
     r"|Use (\w+) (?:attention )?backend by default|\battention_backend=['\"](\w+)['\"]"
 )
 """The attention backend in a log of vLLM or SGLang."""
+_FALLBACKS = ("FLEX_ATTENTION", "XFORMERS", "TORCH_SDPA")
+"""Backends of vLLM that no prediction assumes: general kernels, for shapes that the others do not run."""
 _FLASH = "flash-attn"
 _FLASH_VERSION = re.compile(r"Using FlashAttention version (\d)")
 
@@ -268,7 +270,10 @@ def _time_lines(m: _Measured, slow: bool) -> Iterator[str]:
 
 def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: list[Sign]) -> Iterator[str]:
     """What the log shows of a slow step or load, and what it may not show."""
-    named = [sign.meaning for sign in signs]
+    named = [sign.meaning for sign in signs if sign.half is not Half.ACCEPTANCE]
+    rejecting = [sign.meaning for sign in signs if sign.half is Half.ACCEPTANCE]
+    if half is Half.ACCEPTANCE and rejecting:
+        yield f"seen in the log: {'; '.join(rejecting)}"
     if half in (Half.STEP, Half.LOAD):
         load = _load_in_words(pace, m.prompt_share) if half is Half.LOAD else []
         yield f"seen in the log: {'; '.join(named + load) or 'nothing that explains it'}"
@@ -326,7 +331,7 @@ def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
     if printed is None or expected is None or attention is None:
         return
     backend = next(word for word in printed.groups() if word)
-    known = [of_engine.word for of_engine in attention.backends.values()]
+    known = [*(of_engine.word for of_engine in attention.backends.values()), *_FALLBACKS]
     expected_word = attention.backends[expected].word or expected
     if backend in known and backend != expected_word:
         meaning = f"attention runs on {backend}, and {expected_word} was predicted (--attention-backend)"

@@ -95,7 +95,9 @@ SIGNS = (
         decides=False,
     ),
     Sign(
-        re.compile(r"Using default (?:W8A8 Block )?(?:FP8 )?(?:MoE|fused MoE|kernel) config", re.I),
+        re.compile(
+            r"Using default (?:W8A8 Block )?(?:FP8 )?(?:MoE|fused MoE|MoE kernel|kernel) config", re.I
+        ),
         Half.STEP,
         "the kernels of experts have no tuned configuration for this device",
         decides=False,
@@ -128,6 +130,42 @@ SIGNS = (
         "llama.cpp was built without support for the device",
     ),
     Sign(
+        re.compile(r"buffer type overridden to CPU\b"),
+        Half.STEP,
+        "tensors of experts or layers lie in host memory (--cpu-moe)",
+    ),
+    Sign(
+        re.compile(
+            r"quantization is not fully optimized yet|Falling back to unoptimized AWQ kernels"
+            r"|Use quantization=\w+_marlin for faster inference"
+        ),
+        Half.STEP,
+        "the kernels of this weight format are slow ones",
+    ),
+    Sign(
+        re.compile(r"falling back to (?:the )?Transformers", re.I),
+        Half.STEP,
+        "the engine does not know the model and runs the code of transformers",
+    ),
+    Sign(
+        re.compile(r"WSL is detected"),
+        Half.STEP,
+        "the server runs in WSL: copies between host and device are slower",
+        decides=False,
+    ),
+    Sign(
+        re.compile(r"enable_lora['\"]?[=:]\s*True|--enable-lora\b|--lora-paths\b"),
+        Half.STEP,
+        "LoRA adapters are on, whose time is not predicted",
+        decides=False,
+    ),
+    Sign(
+        re.compile(r"tokens will be translated between the draft and target"),
+        Half.ACCEPTANCE,
+        "draft and target have different vocabularies: drafts are translated as text",
+        decides=False,
+    ),
+    Sign(
         re.compile(r"forcing full prompt re-processing"),
         Half.LOAD,
         "the whole prompt is read again in every turn: the cache cannot go back (sliding windows, recurrent "
@@ -143,12 +181,22 @@ SIGNS = (
 """Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp, and
 flags of their servers. vLLM quotes two of them in its advice.
 """
+_NO_DRAFT = re.compile(r"speculative decoding (?:is )?not supported (?:by|with) (?P<by>\w+(?: \w+)?)", re.I)
+"""A line of llama.cpp, which then decodes without the draft: ``by multimodal``, ``by this context``."""
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 
 
 def signs_in(text: str) -> list[Sign]:
     """What a log itself says of a slow server."""
     return [*_signs(text), *_on_host(text)]
+
+
+def refused_draft(text: str) -> str:
+    """That a server decodes without its draft, and why by its log; empty if the log does not say so."""
+    line = _NO_DRAFT.search(text)
+    if line is None:
+        return ""
+    return f"the server decodes without its draft: its log says: not supported by {line['by']}"
 
 
 def _signs(text: str) -> Iterator[Sign]:

@@ -67,6 +67,20 @@ def test_another_attention_backend_of_sglang_is_named(tmp_path, capsys, line: st
         ("INFO config: cpu_offload_gb=0.0, {'cpu_offload_gb': 0}", "nothing that explains"),
         ("INFO Using FLASH_ATTN attention backend out of potential backends: [...]", "nothing that explains"),
         ("INFO Using NIXL_NEW backend", "nothing that explains"),
+        ("INFO Using AttentionBackendEnum.FLEX_ATTENTION backend.", "runs on FLEX_ATTENTION, and FLASH_ATTN"),
+        ("WARNING Using default MoE kernel config. Performance might be sub-optimal!", "no tuned config"),
+        ("blk.3.ffn_up_exps.weight (96 MiB q4_K) buffer type overridden to CPU", "lie in host memory"),
+        ("WARNING gguf quantization is not fully optimized yet. The speed can be", "format are slow ones"),
+        ("so forcing gptq. Use quantization=gptq_marlin for faster inference", "format are slow ones"),
+        ("Layer 'a' is not supported by AWQMarlin. Falling back to unoptimized AWQ kernels.", "slow ones"),
+        (
+            "A has no vLLM implementation, falling back to Transformers implementation.",
+            "code of transformers",
+        ),
+        ("Using 'pin_memory=False' as WSL is detected. This may slow down", "runs in WSL"),
+        ("non-default args: {'enable_lora': True}", "LoRA adapters are on"),
+        ("server_args=ServerArgs(enable_lora=None)", "nothing that explains"),
+        ("tokens will be translated between the draft and target models.", "nothing that explains"),
         ("load_tensors: offloaded 65/65 layers to GPU", "nothing that explains"),
     ],
 )
@@ -74,6 +88,26 @@ def test_known_lines_of_a_slow_server_are_named(tmp_path, capsys, line: str, say
     _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s() / 4, first=line))
     assert "health: the iteration is off" in out
     assert says in out
+
+
+def test_vocabularies_that_differ_explain_rejected_drafts_and_no_slow_step(tmp_path, capsys) -> None:
+    line = "tokens will be translated between the draft and target models."
+    bad = (0.15, 0.07, 0.03)
+    rejected = vllm_log(predicted_tokens_per_s(bad), rates=bad, first=line)
+    _, out = watched(tmp_path, capsys, rejected)
+    assert "health: the acceptance is off" in out
+    assert "seen in the log: draft and target have different vocabularies" in out
+
+
+def test_a_log_of_a_server_that_dropped_its_draft_says_so(tmp_path, capsys) -> None:
+    for words, says in (
+        ("srv: speculative decoding not supported by this context", "not supported by this context"),
+        ("speculative decoding is not supported by multimodal, it will", "not supported by multimodal"),
+    ):
+        log = "eval time = 5512.01 ms / 200 tokens (27.56 ms per token)"
+        status, out = watched(tmp_path, capsys, f"{words}\n{log}\n", "--engine", "llamacpp")
+        assert status == 2
+        assert f"the server decodes without its draft: its log says: {says}" in out
 
 
 @pytest.mark.parametrize("meaning", USUAL)

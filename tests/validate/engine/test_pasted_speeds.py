@@ -96,6 +96,15 @@ def test_a_named_draft_that_a_text_does_not_count_is_said(monkeypatch, capsys) -
     assert "counts no draft" not in plain
 
 
+def test_a_server_that_dropped_its_draft_is_compared_without_it(monkeypatch, capsys) -> None:
+    line = "srv: speculative decoding is not supported by multimodal, it will be disabled"
+    log = f"{line}\nprompt eval time = 312.22 ms / 320 tokens\n       eval time = 5512.01 ms / 200 tokens\n"
+    status, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
+    assert status == 0
+    assert "the server decodes without its draft: its log says: not supported by multimodal B=1 S=" in out
+    assert "the text counts no draft" not in out
+
+
 def test_the_first_token_of_a_lone_request_is_no_load(monkeypatch, capsys) -> None:
     _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
     assert "the first token takes 237 ms, a prompt alone" in out
