@@ -16,8 +16,8 @@ from perfmodel.specs import COVERAGE, files
 from perfmodel.specs.engines.source_errors import LEAST_EXTRA
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies import held_out, llamacpp_constants, llamacpp_passes, refit, widths
+from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.measured_steps import FREE
-from perfmodel.validate.studies.parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.public_runs import public_runs
 
 PATH = BUNDLED / "choices.json"

@@ -10,15 +10,11 @@ import yaml
 from perfmodel.specs import DRIFT, Engines, Quantity, Relation, Scatter, files
 from perfmodel.specs.engines.engines import FILE, FOLDER
 from perfmodel.validate.solving import Estimate, significant
+from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
 from perfmodel.validate.studies.fitted_constants import GRAPH_TOKENS
-from perfmodel.validate.studies.parameters import (
-    DECODING,
-    DEFAULT_FLAGS,
-    ENGINES,
-    PUBLIC,
-    SPECULATING,
-    PlacedConstant,
-)
+from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.parameters import ENGINES, PlacedConstant
+from perfmodel.validate.studies.public_parameters import PUBLIC
 
 HEADER = """\
 # Written by `perfmodel validate calibrate engines --write` from results/published/engine_decode.csv,

@@ -18,7 +18,8 @@ from perfmodel.specs import (
     release,
 )
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.parameters import PUBLIC, PlacedConstant
+from perfmodel.validate.studies.parameters import PlacedConstant
+from perfmodel.validate.studies.public_parameters import PUBLIC
 from perfmodel.validate.studies.robust import Values
 
 GRAPH_TOKENS = (8, 512)

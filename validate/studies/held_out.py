@@ -14,7 +14,7 @@ import numpy as np
 from perfmodel.specs import COVERAGE, Relation, Scatter, architecture_of, calibration_of, load_gpu
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant
-from perfmodel.validate.studies.parameters import DECODING
+from perfmodel.validate.studies.fitted_parameters import DECODING
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values
 from perfmodel.validate.studies.steps import DecodeRows

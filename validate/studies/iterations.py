@@ -21,7 +21,8 @@ from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.answered_runs import SET_ALPHA
 from perfmodel.validate.studies.engine_versions import version_of
 from perfmodel.validate.studies.fitted_constants import FittedConstants
-from perfmodel.validate.studies.parameters import DECODING, SPECULATING, PlacedConstant
+from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.published_engines import (
     EngineSpeculationRow,
     ServedRow,

@@ -121,8 +121,8 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
 
     terms: ClassVar[Mapping[str, Term]] = TERMS
     further: ClassVar[tuple[PlacedConstant, ...]] = (
-        PlacedConstant(f"{OLD}.small_kernel_s", 1.3, 0.3, times=True),
-        PlacedConstant(f"{EAGER}.small_kernel_s", 2.0, 0.4, times=True),
+        PlacedConstant(f"{OLD}.small_kernel_s", expected=1.3, spread=0.3, times=True),
+        PlacedConstant(f"{EAGER}.small_kernel_s", expected=2.0, spread=0.4, times=True),
     )
 
     @staticmethod
@@ -158,7 +158,7 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
                 is_factor = level > 0
                 if spread := term.spreads[level]:
                     expected = 1.0 if is_factor else term.expected
-                    yield PlacedConstant(f"{scope}.{name}", expected, spread, times=is_factor)
+                    yield PlacedConstant(f"{scope}.{name}", expected=expected, spread=spread, times=is_factor)
 
     def _group(self, index: list[int], start: Values) -> PassGroup:
         rows = [self.rows[i] for i in index]

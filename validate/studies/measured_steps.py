@@ -16,11 +16,13 @@ from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Scenario, speedups, with_calibration
 from perfmodel.validate.solving import Values
 from perfmodel.validate.studies.answered_runs import Answered, speculating_query, step_query
+from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
 from perfmodel.validate.studies.engine_versions import version_of
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.fitted_constants import FittedConstants
+from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.log_errors import of_reciprocal
-from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING
+from perfmodel.validate.studies.public_parameters import PUBLIC
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.steps import batch_of, decoding, served_as
 

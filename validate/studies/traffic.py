@@ -30,10 +30,11 @@ from perfmodel.speculation import Acceptance, Scenario, with_calibration
 from perfmodel.speculation.accounts import account_of
 from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.validate.records import BUNDLED
+from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
 from perfmodel.validate.studies.engines import recorded, steps_without
 from perfmodel.validate.studies.fitted_constants import FittedConstants
+from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.measured_gaps import gaps
-from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
 from perfmodel.validate.studies.published_engines import query_of, source_of
 from perfmodel.validate.studies.served_runs import COOKBOOK, HeldOutBy, ServedRun
 

@@ -15,9 +15,10 @@ from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.solving import NOTHING, Estimate
 from perfmodel.validate.studies import engines as study
+from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
+from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.held_out import HeldOutErrors, rows_of
-from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
 
 
 def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:

@@ -14,15 +14,15 @@ from perfmodel.validate.studies.refit import LATER_VERSION, neutral, refit
 
 
 def test_a_constant_without_rows_is_a_factor_of_one_a_tenth_of_its_time_or_as_versions_are() -> None:
-    factor = PlacedConstant("a.expert_factor", 3.0, 1.0)
+    factor = PlacedConstant("a.expert_factor", expected=3.0, spread=1.0)
     assert neutral(factor) == pytest.approx(-math.log(3))
-    multiple = PlacedConstant("a.small_kernel_s", 2.0, 1.0, True)
+    multiple = PlacedConstant("a.small_kernel_s", expected=2.0, spread=1.0, times=True)
     assert neutral(multiple) == pytest.approx(-math.log(2))
-    time = PlacedConstant("a.pass_fixed_s", 1e-3, 1.0)
+    time = PlacedConstant("a.pass_fixed_s", expected=1e-3, spread=1.0)
     assert neutral(time) == pytest.approx(math.log(0.1))
-    of_a_version = PlacedConstant("a@2.0.small_kernel_s", 0.8, 1.0, True)
+    of_a_version = PlacedConstant("a@2.0.small_kernel_s", expected=0.8, spread=1.0, times=True)
     assert neutral(of_a_version) == pytest.approx(math.log(LATER_VERSION / 0.8))
-    measured = PlacedConstant("a.gemm_factor", 0.4, 1.0, True, elsewhere=0.5)
+    measured = PlacedConstant("a.gemm_factor", expected=0.4, spread=1.0, times=True, elsewhere=0.5)
     assert neutral(measured) == pytest.approx(math.log(0.5 / 0.4))
 
 

@@ -21,9 +21,9 @@ from perfmodel.validate.studies.parameters import PlacedConstant, drift
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode, step_laws
 from perfmodel.validate.studies.steps import DecodeRows, batch_of
 
-SCALE = PlacedConstant("vllm.small_kernel_s", 0.6, 0.3, times=True)
-FIXED = PlacedConstant("all.state_layer_s", 1e-5, 0.5)
-POPULAR = PlacedConstant("all.expert_popularity", 1.0, 0.4)
+SCALE = PlacedConstant("vllm.small_kernel_s", expected=0.6, spread=0.3, times=True)
+FIXED = PlacedConstant("all.state_layer_s", expected=1e-5, spread=0.5)
+POPULAR = PlacedConstant("all.expert_popularity", expected=1.0, spread=0.4)
 VALUES = {"vllm.small_kernel_s": 0.5, "all.expert_popularity": 0.7, "all.state_layer_s": 3e-5}
 
 
@@ -36,10 +36,10 @@ def rows_with(**fields: Any) -> list[DecodeRow]:
 
 def test_a_value_multiplies_the_kernels_or_stands_alone_and_the_narrower_place_wins() -> None:
     kernels = load_kernels("h100-sxm-80gb.vllm")
-    narrow = PlacedConstant("vllm.hopper.state_layer_s", 1e-5, 0.1)
+    narrow = PlacedConstant("vllm.hopper.state_layer_s", expected=1e-5, spread=0.1)
     others = (
-        PlacedConstant("trtllm.quantise_s", 1.0, 0.1),
-        PlacedConstant("blackwell.gemm_factor_fp8", 1.0, 0.1),
+        PlacedConstant("trtllm.quantise_s", expected=1.0, spread=0.1),
+        PlacedConstant("blackwell.gemm_factor_fp8", expected=1.0, spread=0.1),
     )
     constants = FittedConstants.of("h100-sxm-80gb", "vllm", "0.22", [*others, narrow, SCALE, FIXED])
     assert constants.chosen["small_kernel_s"] == SCALE
@@ -57,9 +57,9 @@ def test_a_value_multiplies_the_kernels_or_stands_alone_and_the_narrower_place_w
     [("0.16.0", 3e-5), ("0.17.1rc2", 3e-5), ("0.18.0", 6e-5), ("0.20.1", 6e-5), ("0.22", 9e-5)],
 )
 def test_the_newest_factor_that_is_not_newer_than_the_version_counts(version: str, value: float) -> None:
-    older = drift("vllm", "0.18", "state_layer_s", 1.0)
-    newer = drift("vllm", "0.22", "state_layer_s", 1.0)
-    other = drift("trtllm", "0.1", "state_layer_s", 1.0)
+    older = drift("vllm", "0.18", "state_layer_s", spread=1.0)
+    newer = drift("vllm", "0.22", "state_layer_s", spread=1.0)
+    other = drift("trtllm", "0.1", "state_layer_s", spread=1.0)
     constants = FittedConstants.of("h100-sxm-80gb", "vllm", version, [FIXED, older, newer, other])
     values = VALUES | {"vllm@0.18.state_layer_s": 2.0, "vllm@0.22.state_layer_s": 3.0}
     assert constants.calibration(values).state_layer_s.value == pytest.approx(value)
@@ -129,7 +129,7 @@ def test_kernels_may_be_those_of_another_device() -> None:
 
 def test_a_ragged_batch_waits_for_its_longest_request() -> None:
     row = rows_with(engine="vllm", model="llama-3.3-70b", hardware="h200-sxm-141gb")[0]
-    slow = PlacedConstant("all.multiprocessor_bandwidth", 0.01, 0.1)
+    slow = PlacedConstant("all.multiprocessor_bandwidth", expected=0.01, spread=0.1)
     even = replace(row, context_std_tokens=0.0)
     ragged_s = DecodeRows([row], [slow]).predict({slow.place: 0.01})
     even_s = DecodeRows([even], [slow]).predict({slow.place: 0.01})
@@ -176,7 +176,7 @@ def test_a_chain_drafts_one_token_a_pass_and_a_tree_a_level(decoding: dict[str, 
 
 
 def test_constants_of_an_iteration_are_put_onto_those_of_steps(decoding: dict[str, float]) -> None:
-    fixed = PlacedConstant("all.iteration_fixed_s", 1e-3, 1.0)
+    fixed = PlacedConstant("all.iteration_fixed_s", expected=1e-3, spread=1.0)
     rows = Iterations(decoding, [fixed], [ROW, replace(ROW, ratio=3.0)])
     low = np.exp(rows.off({fixed.place: 0.0}))
     high = np.exp(rows.off({fixed.place: 1e-3}))
