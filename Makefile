@@ -60,7 +60,7 @@ style: $(VENV)/.dev  ## ruff alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types:  ## mypy alone, on the tests and on links that lay the package out as it is installed, with validate/ inside
+types:  ## mypy alone, on links that lay the package out as it is installed, with validate/ inside, and on the tests' programs
 	@rm -rf .types && mkdir -p .types/perfmodel
 	@ln -s $(CURDIR)/perfmodel/* $(CURDIR)/validate .types/perfmodel/
 	@ln -s $(CURDIR)/tests .types/tests
