@@ -25,8 +25,8 @@ from perfmodel.validate.engine.acceptance.prometheus import since
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.cache_size import compared_cache, printed_draft_length
 from perfmodel.validate.engine.client import without_words
-from perfmodel.validate.engine.health import Pace
 from perfmodel.validate.engine.logged_config import LoggedConfig
+from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.signs import refused_draft
 from perfmodel.validate.engine.watch import (

@@ -10,8 +10,10 @@ from perfmodel.speculation import kv_cache_of
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.acceptance.vllm import served_contexts
 from perfmodel.validate.engine.compared import predicted_prompt_s
-from perfmodel.validate.engine.health import Expectation, Health, Pace, health
+from perfmodel.validate.engine.expectation import Expectation
+from perfmodel.validate.engine.health import Health, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.watch import GAUGES, of_all_ranks, running
 

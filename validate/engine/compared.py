@@ -15,7 +15,7 @@ from perfmodel.queueing.prompts import (
     prompt_launches_s,
 )
 from perfmodel.speculation import Scenario
-from perfmodel.validate.engine.health import is_rejected, usual_text
+from perfmodel.validate.engine.expectation import is_rejected, usual_text
 from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.signs import Half, signs_in
 from perfmodel.validate.engine.timing import Timing

@@ -4,85 +4,21 @@ Times are those of the server's own log or page of metrics. The prediction is th
 same running requests, context and draft length, with the acceptance that the server counts.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
 
-from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.answers.text import seconds
-from perfmodel.specs.engines.backends import attention_of
-from perfmodel.validate.engine.acceptance.prometheus import total
-from perfmodel.validate.engine.load_lines import LoggedLoad
-from perfmodel.validate.engine.pastes.llama_server_log import logged
+from perfmodel.validate.engine.expectation import Expectation, usual_text
+from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.signs import Half, Sign, signs_in
+from perfmodel.validate.engine.unlike_predicted import unlike_predicted
 
-_CAPTURED_TOKENS = re.compile(
-    r"max_(?:cudagraph_)?capture_size\W+(\d+)|cudagraph_capture_sizes\W+([\d, ]+)\]"
-)
-_CAPTURED_REQUESTS = re.compile(r"cuda[-_]graph[-_]max[-_]bs\W+\d+")
-SAME_TEXTS = 0.1
-"""Difference of accepted tokens that counts as none if an expectation has no spread (rows of a file)."""
 MOST_OF_IT = 2 / 3
 """Share of the excess over the prediction from which prompts explain it."""
 LEAST_SHARE = 0.05
 """Share of the time from which prompts are named."""
 OFF_SHARE = 0.25
 """Share of the time from which prompts put a load off: a choice. A healthy vLLM (CPU) spent 15 % on them."""
-_TPOT = "vllm:request_time_per_output_token_seconds"
-"""Seconds per output token, by request."""
-_GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
-"""Seconds of an iteration, as a client sees them; the second is the name before 0.11."""
-_BACKEND = re.compile(
-    r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend"
-    r"|Use (\w+) (?:attention )?backend by default|\battention_backend=['\"](\w+)['\"]"
-)
-"""The attention backend in a log of vLLM or SGLang."""
-_FALLBACKS = ("FLEX_ATTENTION", "XFORMERS", "TORCH_SDPA")
-"""Backends of vLLM that no prediction assumes: general kernels, for shapes that the others do not run."""
-_FLASH = "flash-attn"
-_FLASH_VERSION = re.compile(r"Using FlashAttention version (\d)")
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Seconds per output token of a running request, and requests that wait.
-
-    partly_idle: whether the log has no interval that lies inside a load.
-    """
-
-    tpot_s: float
-    waiting: float
-    prompt_tokens_per_s: float = 0.0
-    partly_idle: bool = False
-
-    @classmethod
-    def of(cls, where: str, text: str, gained: float = 1.0) -> "Pace | None":
-        """From a log, or a page of metrics; None if neither states a pace. gained: tokens per iteration."""
-        load = LoggedLoad.of(text)
-        if load is not None:
-            return cls(load.tpot_s, load.waiting, load.prompt_tokens_per_s, load.partly_idle)
-        alone = [answer.tpot_s for answer in logged(where, text) if answer.tpot_s is not None]
-        if alone:
-            return cls(median(alone), 0.0)
-        tpot_s = _mean(where, text, _TPOT)
-        if tpot_s is None:
-            gaps = [_mean(where, text, name) for name in _GAPS]
-            iteration_s = next((gap_s for gap_s in gaps if gap_s is not None), None)
-            tpot_s = None if iteration_s is None else iteration_s / gained
-        if tpot_s is not None:
-            return cls(tpot_s, total(where, text, "vllm:num_requests_waiting"))
-        throughput = total(where, text, "sglang:gen_throughput")
-        running = total(where, text, "sglang:num_running_reqs")
-        if throughput and running:
-            return cls(running / throughput, total(where, text, "sglang:num_queue_reqs"))
-        return None
-
-
-def _mean(where: str, text: str, histogram: str) -> float | None:
-    """The mean of a histogram of a page; None without it."""
-    count = total(where, text, f"{histogram}_count")
-    return total(where, text, f"{histogram}_sum") / count if count else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,53 +37,6 @@ class Health:
     def assumed(self) -> str:
         """What the advice on the draft length assumes of a server that is off."""
         return "the counted acceptance" if self.half is Half.ACCEPTANCE else "a server as fast as predicted"
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What a server should do at its own load.
-
-    predicted: at its running requests, context, draft length and acceptance. gained: tokens per iteration
-    that it counts, and `usual` their expected interval; None if none is known. prompt_token_s: seconds of a
-    prompt token.
-    """
-
-    predicted: WhatIf
-    gained: float
-    usual: tuple[float, float] | None
-    prompt_token_s: float
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Seconds of an iteration."""
-        return self.predicted.iteration_interval or (self.predicted.iteration_s,) * 2
-
-    @property
-    def rejected(self) -> bool:
-        """Whether fewer tokens are accepted than expected, by more than the texts of a server differ."""
-        return is_rejected(self.usual, self.gained)
-
-    @property
-    def times_fewer(self) -> float:
-        """The least expected tokens per iteration over those counted; 1 where none are missing."""
-        if self.usual is None or not self.rejected:
-            return 1.0
-        return self.usual[0] / self.gained
-
-
-def is_rejected(usual: tuple[float, float] | None, gained: float) -> bool:
-    """Whether fewer tokens are accepted per iteration than expected, by more than the texts of a server
-    differ. usual: the least and the most; None if they are not known.
-    """
-    if usual is None:
-        return False
-    low, high = usual
-    return gained < (low if low < high else low * (1.0 - SAME_TEXTS))
-
-
-def usual_text(usual: tuple[float, float]) -> str:
-    """Expected tokens per iteration as printed: a range, or one number if both ends are alike."""
-    return " to ".join(dict.fromkeys(f"{tokens:.2f}" for tokens in usual))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +92,8 @@ class _Measured:
 
 def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     """Compares a pace with the prediction. text: the log."""
-    predicted = expectation.predicted
     measured = _Measured.of(pace, expectation)
-    signs = [
-        *signs_in(text),
-        *_outside_captured(text, predicted),
-        *_other_backend(text, predicted),
-    ]
+    signs = [*signs_in(text), *unlike_predicted(text, expectation.predicted)]
     slow = measured.too_slow and not (measured.slowed_by_usual_prompts and _is_unhindered(pace, signs))
     half = _half_off(slow, measured, expectation, pace, signs)
     lines = [
@@ -222,19 +106,35 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
 
 
 def _half_off(
-    slow: bool, measured: _Measured, expectation: Expectation, pace: Pace, signs: list[Sign]
+    slow: bool, measured: _Measured, expectation: Expectation, pace: Pace, signs: Sequence[Sign]
 ) -> Half:
-    """The half that is off. A slow step is not blamed if rejected tokens cost more than it does, nor if only
-    partly idle intervals show it.
+    """The half that is off. A slow iteration decides before a low acceptance, unless rejected tokens cost
+    more than it does.
     """
-    half = _half(slow, measured.explained_by_prompts, expectation.rejected, pace, signs)
-    if half is not Half.STEP:
-        return half
+    if not slow:
+        return Half.ACCEPTANCE if expectation.rejected else Half.NONE
+    if _is_loaded(measured, pace, signs) and not _decided(signs, Half.STEP):
+        return Half.LOAD
     if expectation.times_fewer > measured.times_slower:
         return Half.ACCEPTANCE
     if pace.partly_idle and not any(sign.decides for sign in signs):
         return Half.OPEN
-    return half
+    return Half.STEP
+
+
+def _is_loaded(measured: _Measured, pace: Pace, signs: Sequence[Sign]) -> bool:
+    """Whether prompts explain the time that is missing, or requests wait or are preempted."""
+    return measured.explained_by_prompts or pace.waiting >= 1 or _decided(signs, Half.LOAD)
+
+
+def _is_unhindered(pace: Pace, signs: Sequence[Sign]) -> bool:
+    """Whether no request waits, and the log has no sign of a slow step or a full cache."""
+    return pace.waiting < 1 and not any(sign.decides for sign in signs)
+
+
+def _decided(signs: Sequence[Sign], half: Half) -> bool:
+    """Whether a sign in the log says by itself that a half is off."""
+    return any(sign.half is half and sign.decides for sign in signs)
 
 
 def _verdict_line(half: Half, pace: Pace, m: _Measured) -> str:
@@ -268,7 +168,7 @@ def _time_lines(m: _Measured, slow: bool) -> Iterator[str]:
         )
 
 
-def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: list[Sign]) -> Iterator[str]:
+def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign]) -> Iterator[str]:
     """What the log shows of a slow step or load, and what it may not show."""
     named = [sign.meaning for sign in signs if sign.half is not Half.ACCEPTANCE]
     rejecting = [sign.meaning for sign in signs if sign.half is Half.ACCEPTANCE]
@@ -289,23 +189,8 @@ def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: list[Sign]) -> Ite
         )
 
 
-def _is_unhindered(pace: Pace, signs: list[Sign]) -> bool:
-    """Whether no request waits, and the log has no sign of a slow step or a full cache."""
-    return pace.waiting < 1 and not any(sign.decides for sign in signs)
-
-
-def _half(slower: bool, explained: bool, rejected: bool, pace: Pace, signs: list[Sign]) -> Half:
-    """A slow iteration decides before a low acceptance. Waiting or preempted requests, or prompts that
-    explain the time that is missing, make it the load's, unless the log has a sign of a slow step.
-    """
-    if not slower:
-        return Half.ACCEPTANCE if rejected else Half.NONE
-    loaded = explained or pace.waiting >= 1 or any(sign.half is Half.LOAD and sign.decides for sign in signs)
-    slow = any(sign.half is Half.STEP and sign.decides for sign in signs)
-    return Half.LOAD if loaded and not slow else Half.STEP
-
-
 def _load_in_words(pace: Pace, share: float) -> list[str]:
+    """What loads a server: requests that wait, and prompts. share: of the time that prompts take."""
     words = []
     if pace.waiting:
         words.append(f"{pace.waiting:.0f} requests wait")
@@ -315,41 +200,3 @@ def _load_in_words(pace: Pace, share: float) -> list[str]:
             "chunks of prompts, or another server for them"
         )
     return words
-
-
-def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
-    """A sign if attention runs on another backend than the predicted one."""
-    expected = predicted.query.attention_backend
-    version = _FLASH_VERSION.search(text)
-    if version and expected and expected.startswith(_FLASH) and expected != f"{_FLASH}{version[1]}":
-        meaning = (
-            f"attention runs on {_FLASH}{version[1]}, and {expected} was predicted (--attention-backend)"
-        )
-        yield Sign(_FLASH_VERSION, Half.STEP, meaning)
-    printed = _BACKEND.search(text)
-    attention = attention_of(predicted.calibration.stack)
-    if printed is None or expected is None or attention is None:
-        return
-    backend = next(word for word in printed.groups() if word)
-    known = [*(of_engine.word for of_engine in attention.backends.values()), *_FALLBACKS]
-    expected_word = attention.backends[expected].word or expected
-    if backend in known and backend != expected_word:
-        meaning = f"attention runs on {backend}, and {expected_word} was predicted (--attention-backend)"
-        yield Sign(_BACKEND, Half.STEP, meaning)
-
-
-def _outside_captured(text: str, predicted: WhatIf) -> Iterator[Sign]:
-    """A sign if the running batch is larger than the largest captured graph, in tokens (vLLM) or requests
-    (SGLang).
-    """
-    running = predicted.query.batch
-    tokens = running * ((predicted.query.gamma or 0) + 1)
-    for pattern, count, unit in (
-        (_CAPTURED_TOKENS, tokens, "tokens"),
-        (_CAPTURED_REQUESTS, running, "requests"),
-    ):
-        words = [word for line in pattern.finditer(text) for word in re.findall(r"\d+", line[0])]
-        largest = max(map(int, words), default=None)
-        if largest is not None and count > largest:
-            meaning = f"an iteration has {count} {unit}, and the largest captured CUDA graph {largest}"
-            yield Sign(pattern, Half.STEP, meaning)

@@ -12,7 +12,7 @@ from perfmodel.reading import MAX_BYTES, read_text
 from perfmodel.validate.engine.acceptance import counts_drafts
 from perfmodel.validate.engine.cache_size import TITLE, printed_cache_tokens
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
-from perfmodel.validate.engine.health import Pace
+from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.serve_command import question_of, slowed_by
 from perfmodel.validate.engine.text import NamedText, is_json, parse_objects, plain

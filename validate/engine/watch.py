@@ -31,8 +31,10 @@ from perfmodel.speculation.acceptance import conditional_from_survival
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.client import LiveServer, holds_key
 from perfmodel.validate.engine.compared import predicted_prompt_s
-from perfmodel.validate.engine.health import Expectation, Health, Pace, health
+from perfmodel.validate.engine.expectation import Expectation
+from perfmodel.validate.engine.health import Health, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.paste import ExpectedGain
 from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.text import NamedText, plain

@@ -1,0 +1,77 @@
+"""How fast a server is, by its own log or page of metrics."""
+
+from dataclasses import dataclass
+from statistics import median
+
+from perfmodel.validate.engine.acceptance.prometheus import total
+from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.pastes.llama_server_log import logged
+
+_TPOT = "vllm:request_time_per_output_token_seconds"
+"""Seconds per output token, by request."""
+_GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
+"""Seconds of an iteration, as a client sees them; the second is the name before 0.11."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds per output token of a running request, and requests that wait.
+
+    partly_idle: whether the log has no interval that lies inside a load.
+    """
+
+    tpot_s: float
+    waiting: float
+    prompt_tokens_per_s: float = 0.0
+    partly_idle: bool = False
+
+    @classmethod
+    def of(cls, where: str, text: str, gained: float = 1.0) -> "Pace | None":
+        """From a log, or a page of metrics; None if neither states a pace. gained: tokens per iteration."""
+        return (
+            _of_lines(text)
+            or _of_answers(where, text)
+            or _of_vllm_page(where, text, gained)
+            or _of_sglang_page(where, text)
+        )
+
+
+def _of_lines(text: str) -> Pace | None:
+    """From lines of a log that state throughput and running requests."""
+    load = LoggedLoad.of(text)
+    if load is None:
+        return None
+    return Pace(load.tpot_s, load.waiting, load.prompt_tokens_per_s, load.partly_idle)
+
+
+def _of_answers(where: str, text: str) -> Pace | None:
+    """From the answers in a log of llama-server, one after another."""
+    tpots = [answer.tpot_s for answer in logged(where, text) if answer.tpot_s is not None]
+    return Pace(median(tpots), waiting=0.0) if tpots else None
+
+
+def _of_vllm_page(where: str, text: str, gained: float) -> Pace | None:
+    """From a page of metrics of vLLM: its time per token, or the gaps between the outputs of iterations."""
+    tpot_s = _mean(where, text, _TPOT)
+    for name in _GAPS:
+        if tpot_s is None:
+            gap_s = _mean(where, text, name)
+            tpot_s = None if gap_s is None else gap_s / gained
+    if tpot_s is None:
+        return None
+    return Pace(tpot_s, total(where, text, "vllm:num_requests_waiting"))
+
+
+def _of_sglang_page(where: str, text: str) -> Pace | None:
+    """From a page of metrics of SGLang: running requests share its throughput."""
+    tokens_per_s = total(where, text, "sglang:gen_throughput")
+    running = total(where, text, "sglang:num_running_reqs")
+    if not tokens_per_s or not running:
+        return None
+    return Pace(running / tokens_per_s, total(where, text, "sglang:num_queue_reqs"))
+
+
+def _mean(where: str, text: str, histogram: str) -> float | None:
+    """The mean of a histogram of a page; None without it."""
+    count = total(where, text, f"{histogram}_count")
+    return total(where, text, f"{histogram}_sum") / count if count else None

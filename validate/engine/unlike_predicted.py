@@ -1,0 +1,83 @@
+"""Signs in a log that a server runs otherwise than predicted: on another attention backend, or with a batch
+outside its CUDA graphs.
+"""
+
+import re
+from collections.abc import Iterator
+
+from perfmodel.answers.point.whatif_answer import WhatIf
+from perfmodel.specs.engines.backends import attention_of
+from perfmodel.validate.engine.signs import Half, Sign
+
+_CAPTURED_TOKENS = re.compile(
+    r"max_(?:cudagraph_)?capture_size\W+(\d+)|cudagraph_capture_sizes\W+([\d, ]+)\]"
+)
+"""The sizes of CUDA graphs in a log of vLLM: tokens of a pass."""
+_CAPTURED_REQUESTS = re.compile(r"cuda[-_]graph[-_]max[-_]bs\W+\d+")
+"""The largest size in a log of SGLang: requests."""
+_BACKEND = re.compile(
+    r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend"
+    r"|Use (\w+) (?:attention )?backend by default|\battention_backend=['\"](\w+)['\"]"
+)
+"""The attention backend in a log of vLLM or SGLang."""
+_FALLBACKS = ("FLEX_ATTENTION", "XFORMERS", "TORCH_SDPA")
+"""Backends of vLLM that no prediction assumes: general kernels, for shapes that the others do not run."""
+_FLASH = "flash-attn"
+_FLASH_VERSION = re.compile(r"Using FlashAttention version (\d)")
+
+
+def unlike_predicted(text: str, predicted: WhatIf) -> Iterator[Sign]:
+    """All such signs in a log."""
+    yield from _outside_captured(text, predicted)
+    yield from _other_flash_version(text, predicted)
+    yield from _other_backend(text, predicted)
+
+
+def _outside_captured(text: str, predicted: WhatIf) -> Iterator[Sign]:
+    """A sign if the running batch is larger than the largest captured graph, in tokens (vLLM) or requests
+    (SGLang).
+    """
+    requests = predicted.query.batch
+    tokens = requests * ((predicted.query.gamma or 0) + 1)
+    yield from _larger_than_captured(text, _CAPTURED_TOKENS, tokens, "tokens")
+    yield from _larger_than_captured(text, _CAPTURED_REQUESTS, requests, "requests")
+
+
+def _larger_than_captured(text: str, captured: re.Pattern[str], count: int, unit: str) -> Iterator[Sign]:
+    """A sign if an iteration has more tokens or requests than every graph that the log states."""
+    sizes = [int(size) for line in captured.finditer(text) for size in re.findall(r"\d+", line[0])]
+    if sizes and count > max(sizes):
+        meaning = f"an iteration has {count} {unit}, and the largest captured CUDA graph {max(sizes)}"
+        yield Sign(captured, Half.STEP, meaning)
+
+
+def _other_flash_version(text: str, predicted: WhatIf) -> Iterator[Sign]:
+    """A sign if FlashAttention runs in another version than the predicted one."""
+    expected = predicted.query.attention_backend
+    printed = _FLASH_VERSION.search(text)
+    if printed is None or expected is None or not expected.startswith(_FLASH):
+        return
+    backend = f"{_FLASH}{printed[1]}"
+    if backend != expected:
+        yield _runs_on(backend, expected, _FLASH_VERSION)
+
+
+def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
+    """A sign if attention runs on another backend than the predicted one. Words that are no backend of the
+    engine say nothing of attention.
+    """
+    expected = predicted.query.attention_backend
+    printed = _BACKEND.search(text)
+    attention = attention_of(predicted.calibration.stack)
+    if printed is None or expected is None or attention is None:
+        return
+    backend = next(word for word in printed.groups() if word)
+    known = [*(of_engine.word for of_engine in attention.backends.values()), *_FALLBACKS]
+    expected_word = attention.backends[expected].word or expected
+    if backend in known and backend != expected_word:
+        yield _runs_on(backend, expected_word, _BACKEND)
+
+
+def _runs_on(backend: str, expected: str, pattern: re.Pattern[str]) -> Sign:
+    meaning = f"attention runs on {backend}, and {expected} was predicted (--attention-backend)"
+    return Sign(pattern, Half.STEP, meaning)
