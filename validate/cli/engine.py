@@ -186,7 +186,8 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
     timings = read.timings
     form = form_of(pasted.text)
     prompts = [] if form is None else [*form.prompts(pasted.where, pasted.text)]
-    for words in (read.note, refused_draft(pasted.text) or uncounted_draft(q.draft, timings)):
+    about = "" if form is None else form.note(pasted.text, facts)
+    for words in (read.note, about, refused_draft(pasted.text) or uncounted_draft(q.draft, timings)):
         if words:
             say(words)
     steps = []

@@ -6,13 +6,19 @@ from perfmodel.validate.engine.timing import GivenFacts, needed
 
 _ALONE = re.compile(r"\b(?:without|baseline|vanilla|plain|off|no (?:mtp|draft\w*|spec\w*|eagle\S*))\b", re.I)
 _DRAFTING = re.compile(
-    r"\b(?:with|on|mtp|nextn|spec\w*|draft\w*|eagle\S*|dflash\S*|dspark|n-?gram|medusa)\b", re.I
+    r"\b(?:mtp|nextn|spec\w*|draft\w*|eagle\S*|dflash\S*|dspark|n-?gram|medusa)\b"
+    r"|\b(?:with|on)(?= it\b|\s*(?:[:,;.=(]|$))",
+    re.I,
 )
 _LENGTH = re.compile(
     r"\b(?:num_speculative_tokens|(?:spec-)?draft-n-max|n-max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})\b(?!\.\d)",
     re.I,
 )
-_ACCEPTED = re.compile(r"\baccept\w*(?: rate)?\W{1,3}(?:of |is )?(?P<percent>\d+(?:\.\d+)?) ?%", re.I)
+_ACCEPTED = re.compile(r"\bacc(?:ept\w*)?(?: rate)?\W{1,3}(?:of |is )?(?P<percent>\d+(?:\.\d+)?) ?%", re.I)
+
+_TOKENS = re.compile(r"\b(?:len(?:gth)?|tokens)\b", re.I)
+"""Words of a name whose figures are tokens per iteration instead of shares."""
+_FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
 def is_drafting(words: str) -> bool | None:
@@ -31,6 +37,19 @@ def stated(words: str) -> GivenFacts:
     (length,) = lengths
     accepted = 1.0 + length * shares.pop() if len(shares) == 1 else None
     return GivenFacts(gamma=length, accepted=accepted)
+
+
+def accepted_tokens(name: str, cell: str, length: int) -> float | None:
+    """Tokens per iteration by a cell of a table: a length if its name says so, else a share of the drafted
+    tokens (0.72, 72 %); None without a number.
+    """
+    figure = _FIGURE.search(cell)
+    if figure is None:
+        return None
+    value = float(figure[0])
+    if _TOKENS.search(name):
+        return value
+    return 1.0 + length * (value / 100 if value > 1 else value)
 
 
 def drafted_tokens(where: str, words: str, facts: GivenFacts) -> int:

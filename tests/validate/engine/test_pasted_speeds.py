@@ -25,7 +25,14 @@ def test_the_eval_rate_of_ollama_alone_is_a_speed() -> None:
         ("baseline: 33 t/s\nMTP n=2: 52.1 t/s\nMTP n=4: 47 t/s", [0, 3, 3]),
         ("I get 128 tokens/s with speculative decoding on, and 342 tokens/s without it: ", [3, 0]),
         ("33 t/s baseline, 52 t/s with MTP. Without it I could not work.", [0, 3]),
-        ("52 t/s with MTP. Without it I get 33 t/s", None),
+        ("52 t/s with MTP. Without it I get 33 t/s", [3, 0]),
+        ("I get 34 tok/s on a 3090. Enabling MTP drops it to 21 tok/s although acceptance is 80%.", [0, 3]),
+        ("With MTP it is 21 tok/s. I got 34 tok/s before.", [3, 0]),
+        ("With MTP it is 21 tok/s. Here are 34 tok/s.", None),
+        ("Prompts went from 900 to 300 tok/s of prefill; output is 30 tok/s with MTP", None),
+        ("TPOT is 9.6 ms without speculation and 14.2 ms with MTP", [0, 3]),
+        ("9.6 ms/token without a draft, 14.2 ms per token with it: EAGLE", [0, 3]),
+        ("TTFT is 96 ms without a draft, 142 ms with it", None),
         ("I get, with speculative decoding, 128 tokens/s, and without it 342 tokens/s.", [3, 0]),
         ("no draft 20.5 tok/s, draft 14.2 tok/s", [0, 3]),
         ("Prompt: 300 tok/s, output: 30 tok/s", None),
@@ -54,6 +61,23 @@ def test_the_length_and_the_acceptance_that_the_words_state_are_taken() -> None:
     refused("-: gamma: must be", read_pasted, "-", words.replace("_tokens=1", "=on"), GivenFacts(input=500))
     two = f"{words}\nn=3: slower"
     refused("-: gamma: must be", read_pasted, "-", two, GivenFacts(input=500, accepted=1.5))
+
+
+def test_a_time_per_token_is_that_of_each_request() -> None:
+    words = "TPOT is 10 ms without speculation and 14 ms with MTP (n=2, acc 70%)"
+    alone, drafting = read_pasted("-", words, GivenFacts(input=500, batch=8))
+    assert (alone.batch, alone.seconds) == (8, 0.01)
+    assert (drafting.gamma, drafting.tokens_per_iteration) == (2, 2.4)
+    assert drafting.seconds == pytest.approx(2.4 * 0.014)
+
+
+def test_a_rate_of_several_requests_is_that_of_all() -> None:
+    alone, _ = read_pasted(
+        "-",
+        "without MTP 400 tok/s, with MTP 500 tok/s",
+        GivenFacts(input=500, batch=8, gamma=1, accepted=1.5),
+    )
+    assert alone.seconds == pytest.approx(8 / 400)
 
 
 def test_speeds_in_a_long_text_are_no_comparison() -> None:

@@ -5,6 +5,7 @@ llama-batched-bench's READMEs, the lines of ggml-org/llama.cpp#24536 and #22673,
 """
 
 import json
+import re
 
 import pytest
 
@@ -91,6 +92,7 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
             {"gamma": 3},
             [(1, 1024 + 128, 3, 2.81, 2.81 / 109.87), (8, 1152, 3, 2.79, 8 * 2.79 / 610.2)],
         ),
+        ("metric_table", {"input": 1024}, [(8, 1024.5, 0, 1.0, 0.0096), (8, 1024.5, 3, 2.1, 2.1 * 0.0121)]),
         # 1.91 and 1 + 3 x 0.72 tokens per iteration
         (
             "draft_length_table",
@@ -165,6 +167,7 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("sglang_one_batch_server", ("", ""), r"-: gamma: must be stated, as in --from -,gamma=N"),
         ("sglang_one_batch_server", ("109.87", "0"), r"-: output throughput: must be above 0"),
         ("draft_length_table", ("", ""), r"-: input: must be stated"),
+        ("metric_table", ("", ""), r"-: input: must be stated"),
         ("ollama", ("1m7.9s", "1m7.9"), r"eval duration: must be a time such as 4.368s"),
         ("ollama", ("eval count:           640", "x"), r"eval count: must be above 0"),
     ],
@@ -199,6 +202,60 @@ def test_draft_lengths_have_several_names(head: str, cells: tuple[str, ...], ste
     for old, new in zip(("| off |", "| 1 |", "| 3 |"), cells, strict=True):
         table = table.replace(old, f"| {new} |")
     assert [timing.gamma for timing in read_pasted("-", table, GivenFacts(input=512))] == steps
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("9.60 ms", "0"), "-: Median TPOT (ms) of Baseline: must be above 0"),
+        (("9.60 ms", "-"), "-: Median TPOT (ms) of Baseline: must be a number"),
+        (("Max concurrency", "Requests"), "-: batch: must be stated, as in --from -,batch=N"),
+        ((" (n=3)", ""), "-: gamma: must be stated"),
+        (("Accept length", "x"), "-: accepted: must be stated"),
+    ],
+)
+def test_a_table_of_metrics_lacks_one_thing_at_a_time(change: tuple[str, str], says: str) -> None:
+    table = sample("metric_table").replace(*change)
+    refused(re.escape(says), read_pasted, "-", table, GivenFacts(input=1024))
+
+
+def test_a_table_without_medians_has_means_and_shares() -> None:
+    table = sample("metric_table").replace("Median TPOT", "x").replace("Accept length", "Acceptance rate (%)")
+    alone, drafting = read_pasted("-", table.replace("| 2.1 |", "| 55 |"), GivenFacts(input=1024))
+    assert (alone.seconds, drafting.tokens_per_iteration) == pytest.approx((0.00964, 2.65))
+
+
+def test_the_line_before_a_block_says_whether_it_drafts() -> None:
+    alone = sample("serving_block").partition("---------------Speculative")[0]
+    text = f"Without MTP:\n{alone}\nWith MTP (n=2):\n{alone}"
+    given = GivenFacts(accepted=2.0)
+    assert [(t.gamma, t.tokens_per_iteration) for t in read_pasted("-", text, given)] == [(0, 1.0), (2, 2.0)]
+    unstated = text.replace(" (n=2)", "")
+    refused("gamma: must be stated", read_pasted, "-", unstated, given)
+    both = text.replace("Without", "Slow, with")
+    assert [t.gamma for t in read_pasted("-", both, GivenFacts(accepted=2.0, gamma=3))] == [3, 3]
+
+
+def test_the_page_of_llama_cpp_shows_drafts_by_tokens_per_pass() -> None:
+    page = sample("llama_metrics")
+    more = page.replace("llamacpp:n_decode_total 4", "llamacpp:n_decode_total 1")
+    assert more != page
+    refused("-: gamma: must be stated", read_pasted, "-", more, GivenFacts(input=800))
+
+
+def test_notes_name_what_a_comparison_cannot_know() -> None:
+    slots = "slot print_timing: id  0 | task 1 | eval time = 100 ms / 11 tokens\n"
+    slots += slots.replace("id  0", "id  1")
+    form = form_of(slots)
+    assert form.note(slots, GivenFacts()).startswith("2 slots answered")
+    assert form.note(slots, GivenFacts(batch=2)) == ""
+    assert form.note(slots.replace("id  1", "id  0"), GivenFacts()) == ""
+    for name, note in (
+        ("llama_sweep_bench", "ik_llama.cpp has kernels of its own"),
+        ("one_line", "tabbyAPI"),
+    ):
+        assert form_of(sample(name)).note(sample(name), GivenFacts()).startswith(note)
+    assert form_of("36.4 tok/s").note("36.4 tok/s", GivenFacts()) == ""
 
 
 def test_rates_of_one_of_several_clients_of_llama_benchy() -> None:

@@ -38,6 +38,10 @@ class TextForm(ABC):
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """The timed steps. Raises InputError, for a fact that the text lacks with the way to state it."""
 
+    def note(self, text: str, facts: GivenFacts) -> str:
+        """What a reader of the comparison must know of this text; empty by default."""
+        return ""
+
     def prompts(self, where: str, text: str) -> Sequence[PromptTiming]:
         """The timed prompts; none by default. Raises InputError."""
         return ()

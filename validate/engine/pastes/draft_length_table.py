@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfmodel.errors import refuse
+from perfmodel.validate.engine.drafting_words import accepted_tokens
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number, rows
 from perfmodel.validate.engine.timing import (
@@ -25,8 +26,6 @@ _LENGTHS = re.compile(
 _RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|\btps\b)", re.I)
 _PROMPTS = re.compile(r"\b(?:prompt|prefill|pp|input|in)\b", re.I)
 _ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
-_TOKENS = re.compile(r"\b(?:len(?:gth)?|tokens)\b", re.I)
-"""Words of a column that has tokens per iteration instead of a share."""
 _WITHOUT = re.compile(r"off|none|no\b.*|without\b.*|baseline|base|plain|vanilla|[-–—]|0", re.I)
 _WITH = re.compile(r"\D*?(?P<length>\d{1,2})")
 
@@ -73,15 +72,9 @@ class DraftLengthTable(TextForm):
 def _drafted(
     where: str, facts: GivenFacts, head: _Head, row: dict[str, str], length: int
 ) -> SpeculatedTokens:
-    """What a row speculated. A share of accepted tokens is one of the drafted ones."""
-    cell = "" if head.accepted is None else row[head.accepted]
-    accepted = None
-    if head.accepted is not None and re.search(r"\d", cell):
-        value = number(where, head.accepted, _bare(cell.replace("%", "")))
-        if _TOKENS.search(head.accepted):
-            accepted = value
-        else:
-            accepted = 1.0 + length * (value / 100 if value > 1 or "%" in cell else value)
+    """What a row speculated."""
+    name = head.accepted
+    accepted = None if name is None else accepted_tokens(name, row[name], length)
     return speculation(where, facts, accepted, length)
 
 

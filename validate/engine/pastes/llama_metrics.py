@@ -1,4 +1,4 @@
-"""The page ``/metrics`` of llama.cpp's server, which counts no drafts: means since the server's start."""
+"""The page ``/metrics`` of llama.cpp's server: means since its start. Drafts show in tokens per pass."""
 
 import re
 
@@ -8,6 +8,8 @@ from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation, stated_lengths
 
+DRAFTING = 1.1
+"""Tokens per pass and slot from which a draft ran; passes of prompts make it smaller."""
 _PAGE = re.compile(r"^\s*llamacpp:tokens_predicted_seconds_total", re.M)
 
 
@@ -30,6 +32,15 @@ class LlamaMetrics(TextForm):
         slots = total(where, text, "llamacpp:n_busy_slots_per_decode") or None
         batch = needed(where, "batch", facts.batch or slots)
         lengths = stated_lengths(where, facts)
-        drafted = speculation(where, facts, None, None)
+        drafted = speculation(where, facts, _accepted(where, text, tokens, slots), None)
         mean_s = seconds / tokens * drafted.tokens_per_iteration
         return [step(where, mean_s, batch, lengths, drafted, how="mean time of a token")]
+
+
+def _accepted(where: str, text: str, tokens: float, slots: float | None) -> float | None:
+    """Tokens of a slot per pass, if they are so many more than passes that a draft ran; else None."""
+    passes = total(where, text, "llamacpp:n_decode")
+    if not passes or not slots:
+        return None
+    gained = tokens / (passes * slots)
+    return gained if gained > DRAFTING else None

@@ -152,6 +152,9 @@ def _rates(where: str, line: re.Match[str]) -> tuple[float, ...]:
     return tuple(rates)
 
 
+_SLOT = re.compile(r"\bslot\b.*?\bid +(\d+) \|")
+
+
 class LlamaServerLog(TextForm):
     """Requests are assumed to be sequential (``batch=N`` changes that)."""
 
@@ -175,6 +178,16 @@ class LlamaServerLog(TextForm):
             if timing is not None:
                 steps.append(timing)
         return steps
+
+    def note(self, text: str, facts: GivenFacts) -> str:
+        """See `TextForm.note`."""
+        slots = len(set(_SLOT.findall(text)))
+        if slots < 2 or facts.batch is not None:
+            return ""
+        return (
+            f"{slots} slots answered; each request is compared as one alone: if they ran at once, state how "
+            "many: --from FILE,batch=N"
+        )
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
         """See `TextForm.prompts`."""

@@ -11,10 +11,10 @@ COLUMNS = ("PP", "TG", "N_KV", "T_PP s", "T_TG s")
 
 class LlamaSweepBench(TextForm):
     """A row is an answer of TG tokens in T_TG seconds, and a prompt of PP tokens in T_PP seconds, each behind
-    N_KV tokens. ik_llama.cpp has kernels of its own; its rows are compared with llama.cpp.
+    N_KV tokens.
     """
 
-    title = "table of llama-sweep-bench (ik_llama.cpp, compared with llama.cpp)"
+    title = "table of llama-sweep-bench"
     engine = "llamacpp"
 
     def has(self, text: str) -> bool:
@@ -30,6 +30,10 @@ class LlamaSweepBench(TextForm):
                 lengths = RequestLengths(depth, output)
                 steps.append(step(where, seconds / output, 1.0, lengths, how="mean time of a token"))
         return steps
+
+    def note(self, text: str, facts: GivenFacts) -> str:
+        """See `TextForm.note`."""
+        return "ik_llama.cpp has kernels of its own, of which no times were fitted: compared with llama.cpp"
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
         """See `TextForm.prompts`."""

@@ -51,6 +51,12 @@ class OneLine(TextForm):
         """See `TextForm.read`."""
         return [_step(where, answer, facts) for line in _LINES for answer in line.finditer(text)]
 
+    def note(self, text: str, facts: GivenFacts) -> str:
+        """See `TextForm.note`."""
+        if _TABBY.search(text) is None:
+            return ""
+        return "tabbyAPI runs ExLlama, of whose kernels no times were fitted: compared with another engine"
+
 
 def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
     words = answer.groupdict()

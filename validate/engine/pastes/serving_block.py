@@ -10,6 +10,7 @@ from typing import Any
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm as acceptance
+from perfmodel.validate.engine.drafting_words import drafted_tokens, is_drafting, stated
 from perfmodel.validate.engine.formats import vllm
 from perfmodel.validate.engine.formats.fields import number
 from perfmodel.validate.engine.pastes.base import TextForm
@@ -35,6 +36,8 @@ KEYS = {
     "draft tokens": "spec_decode_draft_tokens",
 }
 """Printed words -> name in the client's JSON."""
+LONGEST_HEADING = 120
+"""Characters of a line that names a block."""
 AT_ONCE = ("maximum request concurrency", "max request concurrency")
 _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
 ACCEPTED = re.compile(r"^[^\n:]*?(?:accept length|acceptance length|acceptance rate \(%\)):", re.M | re.I)
@@ -43,8 +46,8 @@ _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 
 
 class ServingBlock(TextForm):
-    """One step per block; of several, those that count no drafts are baselines if others count some. A
-    truncated block is refused.
+    """One step per block; of several, those that count no drafts are baselines if others count some, or if
+    the lines before the blocks say which ran without a draft. A truncated block is refused.
     """
 
     title = f"block {BLOCK_TITLE!r} of vllm bench serve or sglang.bench_serving"
@@ -56,14 +59,36 @@ class ServingBlock(TextForm):
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         before, *blocks = text.split(BLOCK_TITLE)
+        headings = [_heading(words) for words in (before, *blocks[:-1])]
+        titled = {is_drafting(heading) for heading in headings} == {True, False}
         timings = []
         counting = [ACCEPTED.search(block) is not None for block in blocks]
         for n, (block, counts) in enumerate(zip(blocks, counting, strict=True), 1):
             place = where if len(blocks) == 1 else f"{where}: block {n}"
-            of_block = facts if counts or not any(counting) else replace(facts, gamma=0)
+            of_block = facts
+            if titled:
+                of_block = _of_heading(place, headings[n - 1], facts)
+            elif any(counting) and not counts:
+                of_block = replace(facts, gamma=0)
             timings += _block(place, block, of_block.over(_started(place, before)))
             before = block
         return timings
+
+
+def _heading(before: str) -> str:
+    """The last short line before a block, behind the block before, that says whether a draft ran."""
+    behind_block = before.rstrip(" =\n").rpartition("=====")[2]
+    for line in reversed(behind_block.splitlines()):
+        if len(line) <= LONGEST_HEADING and is_drafting(line) is not None:
+            return line
+    return ""
+
+
+def _of_heading(where: str, heading: str, facts: GivenFacts) -> GivenFacts:
+    """What the line before a block says of its draft."""
+    if not is_drafting(heading):
+        return replace(facts, gamma=0, accepted=None)
+    return facts.over(stated(heading)).over(GivenFacts(gamma=drafted_tokens(where, heading, facts)))
 
 
 def _started(where: str, text: str) -> GivenFacts:

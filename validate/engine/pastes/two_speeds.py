@@ -1,9 +1,10 @@
-"""Speeds with a draft and without, as people write them: ``with MTP (n=3): 52 tok/s, without: 33 tok/s``, or
-``128 tok/s with MTP and 342 tok/s without``.
+"""Speeds with a draft and without, as people write them: ``with MTP (n=3): 52 tok/s, without: 33 tok/s``,
+``128 tok/s with MTP and 342 tok/s without``, or times per token: ``TPOT 9 ms without MTP, 14 ms with it``.
 """
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import is_drafting, stated
@@ -22,12 +23,32 @@ from perfmodel.validate.engine.timing import (
 LONGEST = 1000
 """Characters of a text that people write."""
 _SPEED = re.compile(
-    r"(?P<words>.*?)(?<![\w.])(?P<rate>\d+(?:\.\d+)?)\s*(?:tokens?|toks?|t)/s(?:ec)?\b", re.S | re.I
+    r"(?P<words>.*?)(?<![\w.])(?P<value>\d+(?:\.\d+)?)\s*"
+    r"(?:(?:tokens?|toks?|t)/s(?:ec)?\b|(?P<ms>ms\b)(?P<token>\s*(?:/\s*|per )tok(?:en)?\b)?)",
+    re.S | re.I,
 )
+"""A speed, or milliseconds, with the words before it."""
+_TPOT = re.compile(r"\btpot\b", re.I)
 _CLAUSE = re.compile(r"[;\n]")
 """Ends the words about the speed before."""
 _SENTENCE = re.compile(r"[;,.\n]")
 """Ends the words behind a speed that are about it."""
+_PROMPTS = re.compile(r"\b(?:prompt|prefill|pp)\b", re.I)
+_CONTRAST = re.compile(
+    r"\b(?:(?:enabl|disabl|drop|turn)\w*|from|instead|before|otherwise|vs|versus|compared|than|slower|faster)\b",
+    re.I,
+)
+"""Words between a speed with a draft and one without."""
+
+
+class _Speed(NamedTuple):
+    """One speed of a text. seconds: per token of one sequence, by a time; None by a rate of all. drafts:
+    whether a draft made it; None if the words about it say neither.
+    """
+
+    value: float
+    seconds: float | None
+    drafts: bool | None
 
 
 class TwoSpeeds(TextForm):
@@ -39,21 +60,20 @@ class TwoSpeeds(TextForm):
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
-        kinds = {drafts for _, drafts in _speeds(text)}
-        return kinds == {True, False}
+        return {speed.drafts for speed in _speeds("", text)} == {True, False}
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         facts = facts.over(stated(text))
         lengths = stated_lengths(where, facts)
+        batch = facts.batch or 1.0
         steps = []
-        for word, drafts in _speeds(text):
-            rate = number(where, "tokens per second", word)
-            if not rate:
-                raise refuse(where, "tokens per second", "above 0", word)
-            drafted = _drafted(where, facts) if drafts else NOT_SPECULATED
-            batch = facts.batch or 1.0
-            iteration_s = batch * drafted.tokens_per_iteration / rate
+        for speed in _speeds(where, text):
+            if not speed.value:
+                raise refuse(where, "tokens per second", "above 0", speed.value)
+            drafted = _drafted(where, facts) if speed.drafts else NOT_SPECULATED
+            token_s = batch / speed.value if speed.seconds is None else speed.seconds
+            iteration_s = token_s * drafted.tokens_per_iteration
             how = "decoding time over iterations"
             steps.append(step(where, iteration_s, batch, lengths, drafted, how=how))
         return steps
@@ -65,20 +85,38 @@ def _drafted(where: str, facts: GivenFacts) -> SpeculatedTokens:
     return speculation(where, facts, None, None)
 
 
-def _speeds(text: str) -> Iterator[tuple[str, bool | None]]:
-    """Each speed of a short text, and whether a draft made it; None if the words about it say neither.
-
-    The words stand before the speeds, or behind them where those before the first speed say neither.
-    """
+def _speeds(where: str, text: str) -> Iterator[_Speed]:
+    """The speeds of a short text; of times, those per output token."""
     if len(text) > LONGEST:
         return
-    speeds = list(_SPEED.finditer(text))
-    before = [_CLAUSE.split(speed["words"])[-1] for speed in speeds]
-    if speeds and is_drafting(before[0]) is None:
-        ends = [speed.end() for speed in speeds]
-        starts = [speed.start("rate") for speed in speeds[1:]] + [len(text)]
-        about = [_SENTENCE.split(text[end:start])[0] for end, start in zip(ends, starts, strict=True)]
-    else:
-        about = before
-    for speed, words in zip(speeds, about, strict=True):
-        yield speed["rate"], is_drafting(words)
+    of_tokens = _TPOT.search(text) is not None
+    found = [one for one in _SPEED.finditer(text) if not one["ms"] or one["token"] or of_tokens]
+    if not found:
+        return
+    for one, drafts in zip(found, _kinds(text, found), strict=True):
+        value = number(where, "tokens per second", one["value"])
+        yield _Speed(value, value / 1e3 if one["ms"] else None, drafts)
+
+
+def _kinds(text: str, speeds: list[re.Match[str]]) -> list[bool | None]:
+    """Whether a draft made each speed.
+
+    The words stand before the speeds, or behind them where those before the first speed say neither. Of two
+    speeds that are compared, each may have words of its own, and the one that has none is without a draft.
+    """
+    ends = [speed.end() for speed in speeds]
+    starts = [speed.start("value") for speed in speeds[1:]] + [len(text)]
+    before = [speed["words"] for speed in speeds]
+    behind = [_SENTENCE.split(text[end:start])[0] for end, start in zip(ends, starts, strict=True)]
+    kinds = [is_drafting(_CLAUSE.split(words)[-1]) for words in before]
+    if kinds[0] is None:
+        kinds = [is_drafting(words) for words in behind]
+    if len(speeds) != 2 or set(kinds) == {True, False}:
+        return kinds
+    for n, (ahead, after) in enumerate(zip(before, behind, strict=True)):
+        if kinds[n] is None:
+            of_sentence = is_drafting(_SENTENCE.split(ahead)[-1])
+            kinds[n] = is_drafting(after) if of_sentence is None else of_sentence
+    if set(kinds) == {True, None} and _CONTRAST.search(text) and not _PROMPTS.search(text):
+        return [bool(kind) for kind in kinds]
+    return kinds

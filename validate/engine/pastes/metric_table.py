@@ -1,0 +1,106 @@
+"""A table that people write by hand: a row for each metric, and columns with a draft and without."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.drafting_words import accepted_tokens, drafted_tokens, is_drafting, stated
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.timing import (
+    NOT_SPECULATED,
+    GivenFacts,
+    SpeculatedTokens,
+    Timing,
+    needed,
+    speculation,
+    stated_lengths,
+)
+
+_TPOT = re.compile(r"\b(?:tpot|time per output token)\b", re.I)
+_MEDIAN = re.compile(r"\b(?:median|p50)\b", re.I)
+_TAIL = re.compile(r"\bp(?:9\d|75)|\bmax\b|\bmin\b|\bstd\b", re.I)
+_ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
+_AT_ONCE = re.compile(r"\b(?:concurren\w+|batch size|clients)\b", re.I)
+_FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+Columns = Mapping[str, Mapping[str, str]]
+"""Head of a column -> metric -> cell."""
+
+
+class MetricTable(TextForm):
+    """One step per column, by the median TPOT or else the mean one. Not in the table: requests at once
+    (``batch=N``) and lengths (``input=N``).
+    """
+
+    title = "table of metrics with a draft and without"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        columns = _columns(text)
+        kinds = {is_drafting(head) for head in columns}
+        return kinds >= {True, False} and all(_tpot_metric(metrics) for metrics in columns.values())
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        lengths = stated_lengths(where, facts)
+        steps = []
+        for head, metrics in _columns(text).items():
+            name = _tpot_metric(metrics)
+            tpot_ms = number(where, f"{name} of {head}", _figure(metrics[name]))
+            if not tpot_ms:
+                raise refuse(where, f"{name} of {head}", "above 0", metrics[name])
+            drafted = _drafted(where, head, metrics, facts) if is_drafting(head) else NOT_SPECULATED
+            seconds = drafted.tokens_per_iteration * tpot_ms / 1e3
+            batch = needed(where, "batch", facts.batch or _at_once(where, metrics))
+            steps.append(step(where, seconds, batch, lengths, drafted, how="Omega x TPOT"))
+        return steps
+
+
+def _columns(text: str) -> Columns:
+    """The columns whose heads say whether a draft ran."""
+    heads: list[str] = []
+    columns: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        if "|" not in line or not re.search(r"\w", line):
+            continue
+        metric, *cells = [cell.strip().strip("*` ") for cell in line.strip().strip("|").split("|")]
+        if not heads and any(is_drafting(cell) is not None for cell in cells):
+            heads = cells
+            columns = {head: {} for head in heads if is_drafting(head) is not None}
+        elif len(cells) == len(heads):
+            for head, cell in zip(heads, cells, strict=True):
+                if head in columns:
+                    columns[head][metric] = cell
+    return columns
+
+
+def _tpot_metric(metrics: Mapping[str, str]) -> str:
+    """The metric that has the TPOT; empty without one."""
+    named = [name for name in metrics if _TPOT.search(name) and not _TAIL.search(name)]
+    medians = [name for name in named if _MEDIAN.search(name)]
+    return next(iter(medians + named), "")
+
+
+def _drafted(where: str, head: str, metrics: Mapping[str, str], facts: GivenFacts) -> SpeculatedTokens:
+    """What a column speculated."""
+    length = drafted_tokens(where, head, facts)
+    figures = [accepted_tokens(name, cell, length) for name, cell in _of(metrics, _ACCEPTED)]
+    counted = next((figure for figure in figures if figure is not None), None)
+    return speculation(where, facts, counted or stated(head).accepted, length)
+
+
+def _at_once(where: str, metrics: Mapping[str, str]) -> float | None:
+    """Requests at once; None without a row of them."""
+    figures = [number(where, name, _figure(cell)) for name, cell in _of(metrics, _AT_ONCE)]
+    return next(iter(figures), None)
+
+
+def _of(metrics: Mapping[str, str], pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    return ((name, cell) for name, cell in metrics.items() if pattern.search(name))
+
+
+def _figure(cell: str) -> str:
+    """The first number of a cell such as ``9.64 ms``."""
+    figure = _FIGURE.search(cell)
+    return figure[0].replace(",", "") if figure else cell
