@@ -1,6 +1,7 @@
-"""The door of all files: regular ones, up to a stated size. All else becomes one line that names it.
+"""Reads all files: regular files up to a stated size. Any other file is refused with one line that names it.
 
-A server that answers others reads bundled files only, and those of one folder that its owner names (`only`).
+A server that answers other people's questions reads only bundled files and those of one folder that its owner
+names (`only`).
 """
 
 import csv
@@ -42,7 +43,9 @@ def data_folder(name: str) -> Path:
 
 @contextmanager
 def only(folder: Path | None) -> Iterator[None]:
-    """Inside it, no file is read but the bundled ones and those of this folder (None: no others)."""
+    """Inside this context, only bundled files and files in this folder can be read (None: only bundled
+    files).
+    """
     bundled = (PACKAGE, *map(data_folder, ("models", "hardware", "results")))
     folders = bundled if folder is None else (*bundled, folder)
     token = _OPEN_TO.set(tuple(Path(os.path.realpath(each)) for each in folders))
@@ -70,17 +73,17 @@ def check_place(path: Path) -> None:
 
 
 def is_folder(path: Path | str) -> bool:
-    """Whether there is such a folder, among the places that may be read."""
+    """Whether the path is a folder that may be read."""
     return os.path.isdir(path) and _visible(path)
 
 
 def is_file(path: Path | str) -> bool:
-    """Whether there is such a regular file, among the places that may be read."""
+    """Whether the path is a regular file in a folder that may be read."""
     return os.path.isfile(path) and _visible(path)
 
 
 def exists(path: Path | str) -> bool:
-    """Whether there is such a file or folder, among the places that may be read."""
+    """Whether the path is a file or a folder that may be read."""
     return os.path.exists(path) and _visible(path)
 
 
@@ -143,7 +146,9 @@ def read_head(path: Path, count: int) -> bytes:
 
 
 def read_text(path: Path, most: int = MAX_BYTES) -> str:
-    """The same as text with unchanged line ends. Raises InputError, also for text that is not UTF-8."""
+    """The whole content as text with unchanged line ends. Raises InputError, also for text that is not
+    UTF-8.
+    """
     data = read_bytes(path, most)
     try:
         return data.decode("utf-8")

@@ -14,13 +14,13 @@ from perfmodel.answers.point.predictor import Predictor
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768)
 PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192)
-"""Passes to which a line is fitted where none are named."""
+"""Prompt tokens of the passes to which a line is fitted by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One point of a profile. itl_s: mean time between tokens of a request. ttft_s: of a prompt of this
-    context that is read alone. fits: whether the caches of so many requests fit in memory.
+    """One point of a profile. itl_s: mean time between tokens of a request. ttft_s: TTFT of a prompt of this
+    length on an idle server. fits: whether the caches of this many requests fit in memory.
     """
 
     concurrency: int
@@ -45,8 +45,9 @@ def profile(p: Predictor, concurrencies: Sequence[int], contexts: Sequence[int])
 class LinearStep:
     """step = fixed_s + token_s x new tokens + cached_token_s x cached tokens, of all requests of a pass.
 
-    worst: largest relative error of the line on the passes to which it was fitted. A step is no line: it has
-    a floor (loading the weights) and then a slope (computing).
+    worst: largest relative error of the line on the passes to which it was fitted. The time of a step is not
+    linear in the number of tokens: loading the weights takes a constant time, and from some number of tokens
+    on, computing takes longer.
     """
 
     fixed_s: float

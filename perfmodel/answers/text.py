@@ -6,12 +6,12 @@ from perfmodel.speculation import KVCapacity
 NONE = "none"
 UNKNOWN = "unknown"
 LAST_OF_UNIT = 999.5
-"""Times are rounded to the next unit from here on."""
+"""From this number on, a time is printed in the next larger unit."""
 PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 
 class Note(str):
-    """A remark that puts nothing of an answer in doubt, among its warnings."""
+    """A remark among the warnings of an answer that does not make the answer less certain."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ def seconds(value: float | None) -> str:
 
 
 def _two_digits(value: float) -> str:
-    """A number with two digits, or with all of its whole part."""
+    """A number with two significant digits, or with all digits of its whole part."""
     if value < 0.95:
         return f"{value:.2g}"
     return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
@@ -36,7 +36,7 @@ def _two_digits(value: float) -> str:
 def counted(number: int | str, noun: str) -> str:
     """1 client, 8 clients, 0 clients, 2.5 requests: a number with a noun whose plural ends in s.
 
-    number: a text where it has another format than that of a whole number.
+    number: a text if the number is not to be printed as a whole number.
     """
     return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
 

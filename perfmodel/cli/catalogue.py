@@ -18,8 +18,8 @@ from perfmodel.errors import InputError
 class Fact:
     """One column of a table.
 
-    key: its name in JSON. value: takes it from a spec. show: formats it. left: whether it is text. spare:
-    whether a narrow terminal may drop it (see `output.Column`).
+    key: the name in JSON. value: takes the value from a spec. show: formats the value. left: whether the
+    column is aligned to the left. spare: whether a narrow terminal may drop the column (see `output.Column`).
     """
 
     key: str

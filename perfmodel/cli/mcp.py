@@ -40,7 +40,7 @@ AT_ONCE = 4
 ONE_CALL = [sys.executable, "-m", "perfmodel.cli.tool"]
 """A process for each call, which ends when the call is cancelled or takes too long."""
 PARSE_ERROR = -32700
-"""JSON-RPC's code of a message that is no JSON."""
+"""JSON-RPC's code for a message that is not JSON."""
 Files = Annotated[
     Path | None,
     Argument("Folder whose files a question may name; without it, questions use bundled names only.", "DIR"),
@@ -91,7 +91,9 @@ async def _forward(read: AsyncIterable[Any], messages: Any, write: Any) -> None:
 
 
 def server(files: Path | None = None, limit_s: float = LIMIT_S) -> "Server[Any]":
-    """The server, for any transport. files: the folder whose files may be read. limit_s: of a call."""
+    """The server, for any transport. files: the folder whose files may be read. limit_s: time limit of a
+    call.
+    """
     import anyio
     from mcp import types
     from mcp.server.lowlevel import Server

@@ -1,4 +1,5 @@
-"""Draft kinds, one per file, found by name in this folder; `make_draft` builds one from a command-line value.
+"""Draft kinds, one per file, found by name in this folder; `make_draft` builds a draft from a command-line
+value.
 
 A new kind is a new file with one `Draft` subclass. Its added fields are the options of
 ``KIND:option=value,...``; a kind with a `shape` derives its model from the target's.
@@ -54,7 +55,7 @@ def make_draft(
     own_on: Collection[str] | None = None,
 ) -> Draft:
     """Builds a draft from ``self``, a kind (``eagle``, ``medusa:heads=4``, ``parallel:MODEL``), a model, or a
-    head's config.json. The repository of a published head is its kind.
+    head's config.json. The Hugging Face id of a published head gives its kind.
 
     ``eagle3`` is the published head of the target (`specs.published_heads`), or else an EAGLE head with three
     features.
@@ -109,8 +110,8 @@ def _drafter(name: str, target: ModelSpec) -> Drafter:
 def _drafter_of_target(kind: type[Draft], is_eagle3: bool, stated: str | None, target: ModelSpec) -> Drafter:
     """A drafter whose shape follows from the target's, or that of the head that was published for it.
 
-    stated: the options after the colon; None without one. An ``eagle`` with a colon, or that is not eagle3,
-    is no published head.
+    stated: the options after the colon; None without one. Published heads are used for ``eagle3`` only, and
+    not for an ``eagle`` with options.
     """
     is_generic = kind.kind == "eagle" and (stated is not None or not is_eagle3)
     listed = None if is_generic else published_head(target.name, "eagle3" if is_eagle3 else kind.kind)

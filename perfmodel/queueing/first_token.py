@@ -77,9 +77,9 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
     """Clients that send when their answer ends, which is when a pass ends. They wait for the whole pass that
     then begins.
 
-    ends: other clients that send after the same pass. Half of them are ahead. The other half share the pass
-    as far as there is room; a prompt without room needs one more pass. idle: other clients that do not
-    decode; no more prompts than theirs can be ahead.
+    ends: number of other clients that send after the same pass. Half of them are ahead. The other half share
+    the pass as far as there is room; a prompt without room needs one more pass. idle: number of other clients
+    that do not decode; at most this many prompts can be ahead.
     """
     decode, prompt = _passes(steps, batch)
     ends = ends[:, None]

@@ -1,5 +1,5 @@
-"""The number of concurrently decoding requests at a rate: a birth-death chain with bunched births, and its
-saturation rate.
+"""The number of concurrently decoding requests at a rate, as a birth-death chain in which requests arrive in
+bunches; and the saturation rate.
 
 With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate for every n,
 and each adds tau. Requests leave at mu(n) = n A / ((D - 1) s(n)). For single births pi(n) is therefore the
@@ -27,7 +27,7 @@ NEGLIGIBLE = 1e-9
 TINY = 1e-12
 """Keeps a divisor from 0."""
 MOST_LOG_WEIGHTS = 60.0
-"""Logarithm of the ratio of weights from which the smaller one is nothing in a sum of numbers."""
+"""From this logarithm of the ratio of two weights, the smaller one does not change their sum."""
 SEEN = 0.4
 """Number of arrivals in a time window at which their variance has half of its excess over Poisson arrivals,
 for gamma-distributed gaps (counted for shapes from 0.1 to 10).
@@ -231,8 +231,8 @@ def _stationary(load: Array, index: Array) -> Stationary:
 
 
 def _reached(ratio: Array) -> int:
-    """Seats beyond which the weights of all loads are nothing beside the largest. ratio: of the weights at n
-    and n - 1, ``[load, n]``.
+    """The number of seats beyond which all weights are negligible compared with the largest. ratio: the
+    weight at n over that at n - 1, ``[load, n]``.
 
     Where every ratio is the largest of all loads, weights fall the least.
     """

@@ -43,8 +43,9 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Array]) -> Array | None:
     """The error of the ratio of an iteration to a step, larger for a question unlike the measured rows.
 
-    ratios: computes these ratios, where the error depends on them. Over ``[batch, context]`` with a trailing
-    axis of gammas, as the result, which is None if no error was observed.
+    ratios: a function that computes these ratios; it is called only if the error depends on them. They and
+    the result are over ``[batch, context]`` with a trailing axis of gammas. The result is None if no error
+    was observed.
     """
     c = scenario.machine.calibration
     batch = passes.batch

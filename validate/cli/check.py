@@ -26,7 +26,7 @@ def check(
     max_error: Annotated[
         float | None,
         Argument(
-            "Largest allowed mean error of a figure, such as 10%.",
+            "Largest allowed mean error of each predicted quantity, such as 10%.",
             "SHARE",
             limits=SHARES,
             default="10% without --baseline",

@@ -21,8 +21,8 @@ from perfmodel.answers.declaration import asks
 def advise(question: AdviseQuery) -> Advice:
     """Find the best layout of GPUs, draft, KV method and budget, gamma and batch, or keep the baseline.
 
-    Only drafts whose acceptance was measured are searched: by rate, by a file, or in the bundled rows. Raises
-    InputError for what the user got wrong.
+    Only drafts with a measured acceptance are searched: from `rate`, from a file, or from the bundled rows.
+    Raises InputError for wrong input.
     """
     kinds = question.by_kind
     answers = [of_one_kind(each) for each in kinds]

@@ -1,4 +1,4 @@
-"""Why no servers serve a load in `advise`, and what to start instead."""
+"""Why no servers can serve the load of a question to `advise`, and what to start instead."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,14 +26,16 @@ from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
 MUCH_MORE = 1.1
-"""Factor of the load from which another format of weights is named that does not serve the load either."""
+"""A weight format that does not serve the whole load is named if it serves at least this many times as much
+as before.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Insufficient:
-    """why: the reason, and changes that make the model fit. nearest: the servers of the given devices with
-    the largest load. alone: where none serve any within the limits, one request. reaches: of all candidates,
-    without a draft and with one.
+    """why: the reason, and changes that make the model fit. nearest: the servers that carry the largest load
+    on the given devices. alone: one request alone, if no servers carry any load within the limits. reaches:
+    the largest loads of all candidates, without a draft and with one.
     """
 
     search: LoadSearch
@@ -73,14 +75,15 @@ class Insufficient:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The notes of `traffic` about the servers that the reason is of."""
+        """The notes of `traffic` about the servers that the reason describes."""
         if self.nearest is not None:
             return self.nearest.nearest.warnings
         return () if self.alone is None else self.alone.served.warnings
 
     def instead(self) -> Iterator[Alternative]:
-        """The nearest servers of the given devices, the fewest devices that suffice, and other formats of
-        weights; where nothing fits, one server for each change that helps.
+        """The servers that come nearest to the load on the given devices, the fewest devices that serve it,
+        and servers with other weight formats. If nothing fits in memory, one server for each change that
+        helps.
         """
         question = self.search.question
         if self.why.ways:

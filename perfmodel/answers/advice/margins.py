@@ -52,7 +52,7 @@ class Robustness:
 
     @property
     def worth_the_risk(self) -> bool:
-        """Whether the gain is advised although it is too close to call."""
+        """Whether the draft is advised although its gain is too close to call."""
         gain = self.gain_over_baseline
         interval = self.gain_over_baseline_interval
         return gain is None or interval is None or worth_the_risk(gain, interval)
@@ -69,8 +69,8 @@ def robustness_of(
     alone: list[Priced],
     searched: list[Priced],
 ) -> Robustness:
-    """The margins of the choice over the best baseline. alone, searched: the candidates without a draft, and
-    the allowed ones with one.
+    """The margins of the choice over the best baseline. alone: the candidates without a draft. searched: the
+    allowed candidates with a draft.
     """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
@@ -190,8 +190,8 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     """The break-even alpha of each draft without a known acceptance, with the KV method that needs the least
     alpha; the least alpha comes first.
 
-    It includes only drafts that the engine runs, unless any may be chosen, on the layout of the best
-    baseline. A draft that does not pay at alpha 1 is left out.
+    The layout is that of the best baseline. Drafts that the engine does not run are included only if the
+    question allows any draft. A draft that does not pay at alpha 1 is left out.
     """
     certain = "/".join(["1"] * query.max_gamma)
     rates = {f"{name}@{kv.label()}": certain for name, kv in without_acceptance(query)}

@@ -1,4 +1,4 @@
-"""One request alone on the servers that come nearest to the latency limits, where none keep them."""
+"""One request alone, on the servers that come nearest to latency limits that no servers meet."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class OneAlone:
 
 
 def one_alone(question: AdviseQuery, candidates: Candidates) -> OneAlone | None:
-    """The servers on which one request exceeds the limits least; None if it keeps them, or fits nowhere."""
+    """The servers on which one request exceeds the limits least; None if it meets them, or fits nowhere."""
     found = [served for served in _served(question, candidates) if served.row.ttft_s is not None]
     if not found or not question.latency_limits_ms:
         return None

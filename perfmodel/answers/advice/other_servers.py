@@ -16,11 +16,13 @@ from perfmodel.answers.question import Named
 from perfmodel.errors import InputError
 
 TRIED = 3
-"""Most reaches whose number of servers is confirmed, those that need the fewest GPUs first."""
+"""Number of reaches for which the number of servers is confirmed, beginning with those that need the fewest
+GPUs.
+"""
 PART = 8
-"""Part of the servers by which more are tried."""
+"""Each further try has more servers than the last by one part in this many."""
 MOST_MORE = 4
-"""Factor of the servers by the closed form up to which more are tried."""
+"""The search ends at this many times the number of servers that the closed form gives."""
 ROUNDING = 1e-9
 """Share of a server that rounding may add."""
 
@@ -28,8 +30,8 @@ ROUNDING = 1e-9
 def all_reaches(
     question: AdviseQuery, known: Sequence[Reach] = (), searched: Sequence[Layout] = ()
 ) -> list[Reach]:
-    """The reach of every server that the question searches, and over several nodes where one carries nothing.
-    known: the reaches on the layouts that were searched already.
+    """The largest load (reach) of every server that the question searches, and of servers on several nodes if
+    one node cannot serve any load. known: the reaches of layouts that were already searched.
     """
     named = Named.of(question)
     shapes = {_shape(layout) for layout in searched}
@@ -39,7 +41,7 @@ def all_reaches(
 
 
 def _reaches(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
-    """The reaches on some layouts; none if the model runs on none of them."""
+    """The reaches of servers in these layouts; none if the model runs in none of them."""
     if not layouts:
         return []
     try:
@@ -83,8 +85,8 @@ def _shape(layout: Layout) -> tuple[int, int, int, int]:
 
 
 def fewest_gpus(question: AdviseQuery, found: Iterable[Reach], most: float = math.inf) -> Served | None:
-    """The fewest GPUs that serve a load whose number of GPUs is open, if they are at most this many; None
-    without any.
+    """The fewest GPUs that serve the load, for a question that leaves their number open; None if more than
+    this many are needed.
     """
     best: Served | None = None
     for reach in sorted(found, key=lambda each: (_gpus(question, each), -each.largest.load))[:TRIED]:

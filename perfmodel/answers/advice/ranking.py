@@ -77,8 +77,8 @@ def best_of(priced: Iterable[Priced], query: AdviseQuery) -> PricedPoint | None:
 
 
 def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Array:
-    """The quantity that the objective maximises: tokens/s per GPU, the negative time per token, or the
-    negative price of tokens. Idle GPUs count.
+    """The quantity that the objective maximises: tokens/s per GPU, the negated time per token, or the negated
+    price of tokens. Idle GPUs count.
     """
     if query.objective == "latency":
         return -tpot_s

@@ -45,7 +45,9 @@ def _of_candidate(question: AdviseQuery, candidate: Candidate, drafts: bool, **l
 
 
 def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
-    """The load of one of several servers. A smaller rate than `traffic` takes is as good as its least."""
+    """The load of one of several servers. A rate below the smallest that `traffic` accepts is raised to
+    it.
+    """
     if question.request_rate is not None:
         return {"request_rate": max(question.request_rate / replicas, RATES[0])}
     return clients_each(question, [_share(question, replicas)])
@@ -65,8 +67,8 @@ def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -
 
 
 def _replicas_for(question: AdviseQuery, candidate: Candidate, drafts: bool, rate: float) -> int | None:
-    """The fewest servers for a rate, by what one server of it serves; None if no number serves it, or if one
-    server would not draft at this rate.
+    """The fewest servers for a rate, computed from the rate that one server serves; None if no number serves
+    it, or if one server would not draft at this rate.
     """
     asked = question_of(question, candidate, drafts, request_rate=max(rate, RATES[0]))
     needed = [
@@ -78,8 +80,9 @@ def _replicas_for(question: AdviseQuery, candidate: Candidate, drafts: bool, rat
 
 
 def _replicas_that_draft(question: AdviseQuery, candidate: Candidate) -> int | None:
-    """The fewest servers which serve a rate with a draft that gains only at a share of it. Shares are halved
-    until one server serves its share, and the fewest servers are searched between the last two.
+    """The fewest servers for a rate, with a draft that gains only at a smaller rate per server. The number of
+    servers is doubled until one server serves its share of the rate; the fewest are then searched between the
+    last two numbers.
     """
     assert question.request_rate is not None
     rate = question.request_rate
@@ -97,8 +100,8 @@ def _replicas_that_draft(question: AdviseQuery, candidate: Candidate) -> int | N
 
 
 def replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
-    """The fewest servers that serve all clients within the limits, searched from a number near it. Fewer
-    clients of a server meet the limits where more do.
+    """The fewest servers that serve all clients within the limits, searched around an estimate. If a server
+    meets the limits with some clients, it also meets them with fewer.
     """
     shares = _shares(question)
 
@@ -132,7 +135,7 @@ def clients_each(question: AdviseQuery, shares: list[int]) -> dict[str, Any]:
 
 
 def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow], drafts: bool) -> list[int]:
-    """The numbers of clients which one server serves within the limits without a queue."""
+    """Those of the numbers of clients that one server serves within the limits without a queue."""
     return [
         row.concurrency
         for row in rows
@@ -149,7 +152,9 @@ def fitting_seats(question: AdviseQuery, candidate: Candidate, row: TrafficRow) 
 
 
 def queues(row: TrafficRow, seats: int) -> bool:
-    """Whether requests wait for a seat: by Little's law more of them are at the server."""
+    """Whether requests wait for a seat: by Little's law, more requests are at the server than it has
+    seats.
+    """
     at_once = float(row.concurrency or 0)
     if not row.concurrency and row.e2e_s is not None:
         at_once = row.requests_per_s * row.e2e_s.mean
@@ -157,7 +162,9 @@ def queues(row: TrafficRow, seats: int) -> bool:
 
 
 def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int) -> int:
-    """The fewest servers, from a number on, that serve a rate without a queue; that number if none do."""
+    """The fewest servers that serve a rate without a queue, searched upwards from the given number; the given
+    number if none do.
+    """
     assert question.request_rate is not None
     rate = question.request_rate
 
@@ -177,13 +184,17 @@ def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: 
 
 
 def _servers_for(question: AdviseQuery, met: list[int]) -> int | None:
-    """The fewest servers, of which each serves at most as many clients; None if none serves any."""
+    """The fewest servers that serve all clients if each serves at most this many; None if a server can serve
+    no client.
+    """
     assert question.clients is not None
     return math.ceil(question.clients / max(met)) if met else None
 
 
 def _for_rate(question: AdviseQuery, row: TrafficRow, rate: float) -> int | None:
-    """Servers that a rate needs: those of `traffic` within limits, else with some headroom."""
+    """Servers that a rate needs: with latency limits as many as `traffic` states, else enough for some
+    headroom.
+    """
     if question.latency_limits_ms or not row.saturation_rate:
         return row.replicas
     return math.ceil(rate / (HEADROOM * row.saturation_rate))

@@ -1,4 +1,4 @@
-"""Smaller formats of the weights: FP8, and known checkpoints of 4 bits."""
+"""Smaller weight formats: FP8, and known 4-bit checkpoints."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,19 +15,21 @@ SMALLER = "fp8"
 FOUR_BIT_FLOATS = {"NVIDIA": "nvfp4", "AMD": "mxfp4"}
 """The format of 4-bit floats that the devices of a maker multiply."""
 MOST_FOUR_BIT_BYTES = 0.7
-"""Bytes of a weight with its scales, up to which a format has 4 bits."""
+"""Up to this many bytes per weight, scales included, a format counts as a 4-bit format."""
 LESS = 0.75
-"""Largest ratio of the bytes of FP8 to those of the question's format for which FP8 is smaller."""
+"""FP8 counts as smaller if its bytes are at most this share of those of the question's format."""
 
 
 def may_be_smaller(query: AdviseQuery) -> bool:
-    """Whether the engine may make FP8 weights of a checkpoint of 16 bits, and the question leaves it open."""
+    """Whether the engine can quantise the 16-bit checkpoint to FP8, and the question names no weight
+    format.
+    """
     return _leaves_weights_open(query) and load_model(query.model).weights in UNQUANTISED
 
 
 def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
-    """The argument that names the known checkpoint of 4 bits which the device computes best; none without
-    one, if the model's own checkpoint has such weights, or if the question names a format.
+    """The argument that names the known 4-bit checkpoint which the device computes best. Empty if there is no
+    such checkpoint, if the model's own checkpoint has 4 bits, or if the question names a format.
     """
     if not _leaves_weights_open(query):
         return
@@ -55,8 +57,9 @@ def _has_smaller_fp8(query: AdviseQuery) -> bool:
 
 
 def _four_bit_checkpoint(query: AdviseQuery) -> str | None:
-    """The repository of the known checkpoint of 4 bits that the device computes best; None without one, or if
-    the weights of the question are such ones. Floats of 4 bits may replace integers, not the reverse.
+    """The repository of the known 4-bit checkpoint that the device computes best; None if there is none, or
+    if the weights of the question already have 4 bits. 4-bit floats may replace 4-bit integers, but not the
+    reverse.
     """
     gpu = Named.of(query).gpu
     floats = FOUR_BIT_FLOATS.get(gpu.vendor) if "fp4" in gpu.peak else None

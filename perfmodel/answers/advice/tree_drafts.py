@@ -1,4 +1,5 @@
-"""Trees of drafted tokens beside the chains of `advise`, in the shapes with which a server is started.
+"""Trees of drafted tokens, which `advise` compares with its chains. Their shapes are those that a server's
+flags can state.
 
 A shape is SGLang's: draft steps, candidates per step and verified tokens. Its cost is that of `tree` with the
 same shape (``--given``), so both verbs print the same times.
@@ -76,7 +77,7 @@ class TreeDraft:
 
 @dataclass(frozen=True, slots=True)
 class TreeSkip:
-    """A draft whose trees were not weighed, and the reason."""
+    """A draft whose trees were not compared, and the reason."""
 
     draft: str
     reason: str
@@ -98,7 +99,7 @@ def tree_drafts(
     """The best tree of each draft with rates by rank, the best first, and the drafts without one.
 
     drafted: the priced chains. choice: the value of the choice by the objective; None without one. Raises
-    InputError for rates that are none.
+    InputError for text that is not a list of rates.
     """
     best_by_draft: dict[str, tuple[float, TreeDraft]] = {}
     skips: list[TreeSkip] = []
@@ -123,7 +124,7 @@ def tree_drafts(
 
 
 def shapes_to_search(steps: int) -> Iterator[ServerShape]:
-    """Every shape of at most so many steps that proposes the tokens that it verifies."""
+    """Every shape of at most this many steps whose drafts propose enough tokens for its verification."""
     for count in range(1, steps + 1):
         for candidates in CANDIDATES:
             for verified in VERIFIED:
@@ -160,7 +161,9 @@ def _price(query: AdviseQuery, chains: Priced, acceptance: TreeAcceptance) -> _P
 
 
 def _check_runs(query: AdviseQuery, candidate: Candidate) -> None:
-    """Refuse (InputError) a draft of which the engine runs no trees, unless any draft may be chosen."""
+    """Refuse (InputError) a draft for which the engine runs no trees, unless the question allows any
+    draft.
+    """
     scenario = candidate.scenario
     runs = runs_trees(engine_of(scenario.machine.calibration), scenario.draft, query.engine)
     if not query.may_choose(runs):

@@ -68,11 +68,11 @@ LEAST_BUSY = 0.5
 LEAST_PROMPTS = 1.05
 """Prompts per pass from which TTFT may be 30 % too low on a busy server."""
 MOST_PROMPTS = 3.0
-"""Prompts per pass from which it is right again."""
+"""Prompts per pass from which the closed form's TTFT is right again."""
 LEAST_PREFILLS = 8
 """Prefills during one answer below which TPOT may be 3 % off."""
 LEAST_SPLIT_PREFILLS = 12
-"""The same for prompts that are longer than a pass."""
+"""The same limit for prompts that take several passes."""
 LEAST_ITERATIONS = 10
 """Iterations of an answer with a draft below which TPOT may be 10 % off: the last iteration matters."""
 MOST_AT_OTHER_LENGTHS = 0.1
@@ -97,8 +97,8 @@ passes of their own: a short prompt takes longer than its share of the tokens.
 def doubts(
     question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, loads: Array
 ) -> list[tuple[Doubt, ...]]:
-    """The doubts at each load; none at a rate that saturates the server, where only the closed form has a
-    steady state.
+    """The reasons to doubt the closed form at each load. There are none at a rate that saturates the server,
+    because a replay has no steady state there.
     """
     limits = OPEN if loop.opens else CLOSED
     masks = {

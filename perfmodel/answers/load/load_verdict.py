@@ -18,7 +18,7 @@ RATE_DIGITS = 6
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
     """The recommendation at one load. gamma: the draft length that serves the most requests within the SLO.
-    On a tie the earliest end of a request decides.
+    On a tie, the length with which requests end earliest.
 
     speedup: the baseline's mean TPOT over that of this length. dollars_per_million_tokens: per million output
     tokens, on all replicas that the load needs.
@@ -34,7 +34,9 @@ class TrafficVerdict:
 
 
 def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
-    """The verdict from the rows of one load, the baseline first. known: whether the draft's acceptance is."""
+    """The verdict from the rows of one load, the baseline first. known: whether the draft's acceptance is
+    known.
+    """
     baseline = rows[0]
     served = [row for row in rows if not row.saturated] or rows
     best = max(served, key=_worth)
@@ -51,8 +53,8 @@ def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) 
 
 
 class Worth(NamedTuple):
-    """What a row is chosen by, the first figure before the second: requests per second within the SLO,
-    requests per second of a saturated server, and the time of a request, negated.
+    """The figures that rank the rows of a load; a later figure only breaks ties: requests per second within
+    the SLO, requests per second of a saturated server, and the negated time of a request.
     """
 
     within_slo_per_s: float
@@ -71,9 +73,10 @@ def _worth(row: TrafficRow) -> Worth:
 
 
 def _counted_per_s(row: TrafficRow) -> float:
-    """Requests per second of which a share counts: those that arrive, if all of them are served.
+    """The requests per second to which the share within the SLO applies: those that arrive, unless the server
+    is saturated.
 
-    The number that a replay happened to serve would decide by chance.
+    The number that a replay happened to serve would make the choice depend on chance.
     """
     if row.request_rate is None or row.saturated:
         return row.requests_per_s

@@ -25,7 +25,7 @@ LONGEST_TRIED = 4
 
 @dataclass(frozen=True, slots=True)
 class PrefixChange:
-    """An alternative configuration, and how much earlier a request then ends than in the baseline, as in
+    """An alternative configuration. Its times compare it with the same baseline as those of
     `PrefixVerdict`.
     """
 
@@ -116,7 +116,8 @@ def _verdict(
     best: TrafficRow,
     passes: Mapping[int | str, StepTimes],
 ) -> PrefixVerdict:
-    """The verdict at one load. Changes are compared with the baseline of the closed form, as they are.
+    """The verdict at one load. Changes are computed by the closed form, so they are compared with the closed
+    form's baseline.
 
     passes: draft length or policy -> its passes.
     """

@@ -22,16 +22,16 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 60
 MOST_USED = 0.999
-"""Share of a pool's capacity up to which a queue has a length."""
+"""Up to this share of a pool's capacity, its queue has a finite length."""
 FIXED = Moments(0.0)
 ONCE = np.ones(1)
 
 
 @dataclass(frozen=True)
 class TwoPools:
-    """The two pools at one draft length. transfer_s: of the caches of one prompt. first_alone: whether the
-    first step drafts nothing, because the prefill pool does not run the draft. arrivals: variance of the
-    arrivals over that of Poisson arrivals. spread: standard deviation of acceptance between requests.
+    """The two pools at one draft length. transfer_s: time to send the caches of one prompt. first_alone:
+    whether the first step drafts nothing, because the prefill pool does not run the draft. arrivals: variance
+    of the arrivals over that of Poisson arrivals. spread: standard deviation of acceptance between requests.
     """
 
     prefill: Instances
@@ -57,12 +57,12 @@ class TwoPools:
 
     @cached_property
     def rates(self) -> Array:
-        """Requests per second of all decode instances, by the batch of one."""
+        """Requests per second of all decode instances, for each batch size of one instance."""
         return self.decode.count * self.steps.batches / (self.iterations * self.steps.decode_s)
 
     @cached_property
     def rising(self) -> Array:
-        """`rates`, of the best batch up to each one."""
+        """The largest of the `rates` up to each batch size."""
         return np.maximum.accumulate(self.rates)
 
     @property
@@ -90,8 +90,8 @@ class TwoPools:
 
     @property
     def best_split(self) -> tuple[int, int]:
-        """Instances of both pools that serve the highest rate on as many devices; on a tie, of the smallest
-        prefill pool.
+        """The numbers of instances that serve the highest rate on these devices; on a tie, those with the
+        smallest prefill pool.
         """
         each_prefill = self.prefill_rate / self.prefill.count
         each_decode = self.decode_rate / self.decode.count
@@ -104,7 +104,7 @@ class TwoPools:
         )
 
     def with_counts(self, prefill: int, decode: int) -> "TwoPools":
-        """The same instances in other numbers."""
+        """The same pools with other numbers of instances."""
         return replace(
             self, prefill=replace(self.prefill, count=prefill), decode=replace(self.decode, count=decode)
         )

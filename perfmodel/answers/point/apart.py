@@ -24,7 +24,7 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """One way to use all the devices, at the gamma and the batch of one replica with the most throughput."""
+    """One way to use all devices, at the gamma and the batch per replica with the highest throughput."""
 
     tokens_per_s: float
     tpot_s: float
@@ -34,7 +34,8 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A drafter on `draft_devices` additional devices. A use is None where not one sequence fits.
+    """A drafter on `draft_devices` additional devices. A field is None if not even one sequence fits in
+    memory that way.
 
     replicas: all devices as replicas without a draft. together: with the draft on the target's devices.
     before: with a separate drafter, before the verification. while_verifying: with a separate drafter, during
@@ -95,7 +96,9 @@ def drafter_apart(
         overlapped_s = hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
 
     def best_use(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> DeviceUse | None:
-        """The use with the most tokens per second; None where nothing usable remains. copies: replicas."""
+        """The batch and gamma with the most tokens per second; None if none is usable. copies: number of
+        replicas.
+        """
         rate = np.where(usable, batches * prediction.tokens_per_iteration / iteration_s, 0.0)
         at, gamma = divmod(int(rate.argmax()), rate.shape[1])
         if not rate[at, gamma]:

@@ -91,12 +91,13 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The part of a batch that runs at once, and what it gains over the baseline, of which more may run.
+    """How much of a batch runs at once with the draft, and its gain over the baseline, which may run more
+    requests at once.
 
     running, baseline_running: requests at once with the draft and without. most: requests that may run at
     once if the engine keeps one recurrent state for each, where its rule was not read; else `running`.
-    throughput_tokens_per_s, ar_throughput_tokens_per_s: of those that run. gain: their ratio; the verdict is
-    about it.
+    throughput_tokens_per_s, ar_throughput_tokens_per_s: of the requests that run. gain: their ratio; the
+    verdict is about it.
     """
 
     running: int
@@ -179,8 +180,8 @@ class WhatIf(Answer):
 
     @property
     def is_baseline_as_asked(self) -> bool:
-        """Whether gamma 0 was asked for, and is not the best draft length that was sought. Of what does not
-        fit, this is not said.
+        """Whether the question states gamma 0, so that gamma 0 is not the result of a search. False for a
+        configuration that does not fit.
         """
         if self.query.gamma or not self.memory.fits:
             return False

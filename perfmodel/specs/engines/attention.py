@@ -137,9 +137,9 @@ class EngineAttention(Frozen):
         return [name for name, own_word in worded if own_word.upper() == word]
 
     def choices(self, architecture: str, vendor: str, head: Head, version: str = "") -> list[str]:
-        """The backends that a user may choose on such a device for such heads; one of those that share the
-        engine's own word, which then decides between them itself. A backend without such a word is only the
-        engine's own choice in a version.
+        """The backends that a user may choose on such a device for such heads. Of backends that share one
+        word of the engine, only one is listed, because the engine decides between them. A backend without a
+        word of the engine cannot be chosen by a user: only the engine's defaults use it.
         """
         by_itself = {self.default(architecture, head, narrow, version) for narrow in (False, True)}
         known = [d for d in self.defaults if architecture.startswith(d.architecture)]

@@ -42,8 +42,8 @@ class Defect(Frozen):
     It affects the listed kinds of draft, architectures (by their first word), attention backend, targets with
     recurrent layers or routed experts, contexts from a length on, and versions from `since` to before
     `until`; with `assumed` only a question that names no attention backend; with `uneven` only verifications
-    of a number of tokens a sequence that no power of two is. An omitted field is no condition.
-    slows: whether a draft may become slower than the baseline, so that no verdict says that it surely pays.
+    of a number of tokens a sequence that no power of two is. An omitted field sets no condition. slows:
+    whether a draft may become slower than the baseline, so that no verdict says that it surely pays.
     """
 
     thread: Text

@@ -1,8 +1,8 @@
 """Which experts an engine runs by kernels that also route and sort their tokens: ``tuned_experts`` in
 ``hardware/engines/<word>.yaml``.
 
-Other experts have the cost of default flags (`expert_layer_s`): kernels around them that the tables of
-experts do not hold.
+For other experts, `expert_layer_s` adds the time of the kernels around them, which the tables of experts do
+not contain.
 """
 
 from perfmodel.specs.boundary.frozen import Text
@@ -12,10 +12,10 @@ from perfmodel.specs.engines.engines import architecture_of
 
 
 class TunedExperts(Span):
-    """Experts with such kernels by default in a range of versions; an omitted field is no condition.
+    """Experts with such kernels by default in a range of versions; an omitted field sets no condition.
 
-    formats: of the experts' weights. architectures: of the model (``model_type``). device: class of the
-    device (`architecture_of`).
+    formats: formats of the experts' weights. architectures: model types (``model_type``). device: class of
+    the device (`architecture_of`).
     """
 
     formats: tuple[str, ...] = ()

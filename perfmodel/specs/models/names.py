@@ -37,7 +37,8 @@ def base_name(name: str) -> str:
 def is_listed(name: str) -> bool:
     """Whether a spelling is that of a bundled model or of an alias.
 
-    Names of files come first: the aliases stand in the files of all models, which takes time to read.
+    The names of files are checked first, because the aliases are in the files of all models, which take time
+    to read.
     """
     return name in files.bundled_names("models") or name in aliases()
 

@@ -27,11 +27,11 @@ from perfmodel.operations import Array
 from perfmodel.queueing.closed_form import mean_tpot_s
 
 MOST_TRIED = 8
-"""Instances of a pool beyond the fewest that are tried for clients."""
+"""For clients, pools are tried with up to this many instances more than the fewest."""
 
 
 class PoolLoad(ABC):
-    """A load of all devices together. arguments: of a question to `traffic` about all of them."""
+    """The load of all devices together. arguments: those of a question to `traffic` about all devices."""
 
     @property
     @abstractmethod
@@ -57,11 +57,13 @@ class PoolLoad(ABC):
 
     @abstractmethod
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """Requests per second by which pools are compared; 0 if they do not keep the limits."""
+        """Requests per second by which pools are compared; 0 if the pools do not meet the limits."""
 
     @abstractmethod
     def rate_of_servers(self, server: PoolServer, count: int) -> float:
-        """The same of some equal servers."""
+        """Requests per second by which a number of equal servers is compared; 0 if they do not meet the
+        limits.
+        """
 
     @abstractmethod
     def place(self, server: PoolServer, count: int) -> tuple[float, float]:
@@ -69,7 +71,7 @@ class PoolLoad(ABC):
 
     @abstractmethod
     def suffices(self, rate: float) -> bool:
-        """Whether devices of such a rate serve the load within the limits."""
+        """Whether devices with this rate serve the load within the limits."""
 
     @abstractmethod
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
@@ -125,11 +127,11 @@ class AtRate(PoolLoad):
         return server.tpot_s(self.rate / count), -count * server.most
 
     def suffices(self, rate: float) -> bool:
-        """A rate that is at least the asked one."""
+        """Whether the rate is at least the rate of the question."""
         return self.rate <= rate
 
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
-        """Both pools at the asked rate."""
+        """Both pools at the rate of the question."""
         return pools.at(self.rate, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
@@ -166,7 +168,9 @@ class OfClients(PoolLoad):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The clients for `traffic`, whose outputs vary so that they do not stay in step."""
+        """The clients as `traffic` takes them. Their output lengths vary, because clients with equal outputs
+        would send at the same time.
+        """
         return {"max_concurrency": self.clients, "output_std": OUT_OF_STEP * self.output_len}
 
     def of_each(self, servers: int) -> Array:
@@ -180,7 +184,7 @@ class OfClients(PoolLoad):
         return sorted({*powers, *splits_at_capacity(pair, gpus)})
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """All clients in the decode pool, or none of them ever in a queue."""
+        """The rate with all clients in the decode pool, or with no client ever in a queue."""
         each = pair.each
         batch = self.clients / decode
         alone = float(each.rising[0]) * min(batch, 1.0)
@@ -205,7 +209,7 @@ class OfClients(PoolLoad):
         return float(mean_tpot_s(server.steps, load, server.limits)[0]), -count * server.most
 
     def suffices(self, rate: float) -> bool:
-        """Any rate: the clients are served within the limits, or the rate is 0."""
+        """Whether the rate is above 0: clients that are not served within the limits have the rate 0."""
         return rate > 0.0
 
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
@@ -213,7 +217,7 @@ class OfClients(PoolLoad):
         return pools.with_clients(float(self.clients), 0.0, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """Without limits any number serves them."""
+        """The pools on the fewest devices; without limits any number of instances serves the clients."""
         if not limits_s:
             return None
         counts = []
@@ -225,8 +229,8 @@ class OfClients(PoolLoad):
         return cheapest(counts, lambda pools: self.rate_of_pools(pools, limits_s, math.inf) > 0.0)
 
     def _least_rate(self, pair: Pair, limits_s: dict[str, float]) -> float:
-        """Requests per second of pools that just keep the limits: each client takes no longer than they
-        allow; 0 where they leave the time to the first token open.
+        """Requests per second of pools that just meet the limits: no request takes longer than they allow. 0
+        without a limit on the time to the first token.
         """
         each = pair.each
         batch = each.state(min(pair.decode_rate, each.most)).batch
@@ -235,7 +239,7 @@ class OfClients(PoolLoad):
         return self.clients / min(first_s + decoding_s, limits_s.get("e2e", math.inf))
 
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
-        """The fewest servers whose clients keep the limits."""
+        """The fewest servers that serve their clients within the limits."""
         best: Instances | None = None
         bounds = [(server, math.ceil(self.clients / server.clients_bound)) for server in servers]
         for server, least in sorted(bounds, key=lambda each: each[1] * each[0].gpus):

@@ -20,9 +20,9 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 24
 LIGHT = 0.2
-"""Load of a queue up to which few requests wait."""
+"""Up to this load of a queue, few requests wait."""
 MORE = 3
-"""Instances of either pool beyond the bound that are tried for a rate."""
+"""For a rate, pools are tried with up to this many instances more than the lower bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +36,16 @@ class Decoding:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A prefill and a decode instance. each: one of both. prefill_rate, decode_rate: bounds of one."""
+    """A prefill and a decode instance. each: one instance of each kind. prefill_rate, decode_rate: the
+    largest request rates of one instance.
+    """
 
     each: TwoPools
     prefill_rate: float
     decode_rate: float
 
     def bound(self, prefill: int, decode: int) -> float:
-        """Upper bound of the rate of some instances."""
+        """Upper bound of the request rate of these numbers of instances."""
         return min(prefill * self.prefill_rate, decode * self.decode_rate)
 
     @property
@@ -55,7 +57,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class SizedPools:
-    """Pools of a pair and their highest rate within the limits."""
+    """Pools of this pair of instances, and their highest request rate within the limits."""
 
     pair: Pair
     pools: TwoPools
@@ -63,8 +65,8 @@ class SizedPools:
 
 
 def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-    """The highest rate, up to a bound, at which enough requests are within the limits; without limits a
-    share of the capacity.
+    """The highest rate, up to a bound, at which enough requests meet the limits; without limits, a share of
+    the capacity.
     """
     most = min(bound, HEADROOM * pools.most)
     if not limits_s or pools.share_within(limits_s, most) >= SHARE_WANTED:
@@ -81,7 +83,7 @@ def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
 
 
 def pairs_of(drafting: Drafting, limits_s: dict[str, float]) -> list[Pair]:
-    """All pairs of instances with a draft that can keep the limits."""
+    """All pairs of instances, with each draft, that can meet the limits."""
     instances = drafting.instances
     decoding = list(_decoding(drafting, limits_s))
     pairs = []
@@ -102,8 +104,8 @@ def pairs_of(drafting: Drafting, limits_s: dict[str, float]) -> list[Pair]:
 
 
 def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decoding]:
-    """Decode instances with the requests per second within the limit on TPOT alone. A mean output takes no
-    less than its tokens after the first.
+    """Decode instances with the requests per second within the limit on TPOT alone. A mean output takes at
+    least the time of its tokens after the first.
     """
     limit = limits_s.get("tpot", math.inf)
     of_answer = limits_s.get("e2e", math.inf) / drafting.question.lengths.decoded
@@ -148,7 +150,9 @@ def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
 
 
 def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
-    """The instances of both pools: around the split at which both are full."""
+    """The numbers of prefill and decode instances to try: those around the split at which both pools are
+    full.
+    """
     every = splits_of(pair, gpus)
     even = gpus * pair.ratio / (1.0 + pair.ratio) / pair.each.prefill.gpus
     first = min(max(math.floor(even), 1), len(every))
@@ -156,7 +160,7 @@ def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
 
 
 def splits_of(pair: Pair, gpus: int) -> list[tuple[int, int]]:
-    """The instances of both pools on as many devices, by rising prefill pools."""
+    """All numbers of prefill and decode instances on these devices, the smallest prefill pool first."""
     prefill_gpus = pair.each.prefill.gpus
     decode_gpus = pair.each.decode.gpus
     most = (gpus - decode_gpus) // prefill_gpus
