@@ -32,7 +32,7 @@ def print_table(a: Advice, verbose: bool) -> None:
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
     """Rows of the table: the choice, the optional draft, the second best, the best baseline if it is neither,
-    and the best choice if nobody reads along.
+    and the best choice if nobody reads along. No two read alike.
     """
     named = {
         "chosen": a.chosen,
@@ -44,7 +44,7 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
     named["nearest"] = None if a.nearest is None else a.nearest.pick
     rows: list[tuple[str, Pick]] = []
     for name, pick in named.items():
-        if pick is not None and pick not in (p for _, p in rows):
+        if pick is not None and _row(a, pick) not in (_row(a, p) for _, p in rows):
             rows.append((name, pick))
     return rows
 

@@ -56,6 +56,16 @@ def test_where_a_draft_runs(engine: str, draft: str, kv: str, says: str | None) 
     assert a.runs_in == says
 
 
+def test_only_engines_that_support_the_device_are_named_for_a_draft() -> None:
+    """vLLM and SGLang have EAGLE-3 too, but do not run on a Mac."""
+    question = {"draft": "eagle3", "alpha": 0.7, "engine": "mlx", "weights": "4bit"}
+    assert whatif("qwen3-next-80b-a3b", "m3-ultra-512gb", 1, 8192, 2, **question).runs_in == (
+        "not in MLX; in llama.cpp >= b10451"
+    )
+    advised = advise("qwen3-next-80b-a3b", "m3-ultra-512gb", context=8192, engine="mlx", weights="4bit")
+    assert advised.not_run.runs_in == "not in MLX; in llama.cpp >= b10451"
+
+
 def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
     """SGLang has dspark, the fastest of Qwen3-8B's heads, from 0.5.18 on, DFlash from 0.5.12, EAGLE-3 from
     0.4.6.

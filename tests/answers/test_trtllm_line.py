@@ -108,3 +108,11 @@ def test_no_line_names_a_checkpoint_of_autoawq() -> None:
     unquantised = advise("qwen3-32b", "h100", context=4096, engine="trtllm")
     assert not any("AWQ" in (each.line or "") for each in unquantised.alternatives)
     assert "Qwen/Qwen3-32B-AWQ " in advise("qwen3-32b", "h100", weights="awq-g128", draft=[]).serve.vllm_line
+
+
+def test_a_line_without_a_draft_does_not_say_that_none_gains_at_any_batch() -> None:
+    """The answer about batch 1024 has one that may pay below it."""
+    answer = advise("gpt-oss-120b", "4xb200", engine="trtllm", context=4096)
+    assert not answer.chosen.gamma
+    assert answer.on_off is not None
+    assert not any("in any range" in note for note in answer.serve.notes)

@@ -1,7 +1,10 @@
 """The end of an answer of `advise` that is undecided."""
 
+import re
+
 import pytest
 
+import perfmodel as pm
 from perfmodel import cli
 from perfmodel.cli.advise_words import COUNTERS_READ
 from perfmodel.validate.engine.acceptance import MODULES
@@ -28,3 +31,31 @@ def test_it_says_to_measure_a_draft_before_deciding_and_with_what(
 
 def test_the_engines_that_it_names_are_those_whose_counters_are_read() -> None:
     assert {name.lower() for name in COUNTERS_READ} == set(MODULES)
+
+
+def test_a_switch_with_which_a_typical_draft_gains_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """With vLLM's default backend on this board, verifying several tokens takes as long as they save."""
+    question = "-m glm-4.5-air --hardware 2xrtx-pro-6000 --weights fp8 -c 64k --objective latency"
+    assert cli.run(("advise", *question.split())) == 1
+    lines = capsys.readouterr().out.splitlines()
+    words = " ".join(" ".join(lines).split())
+    likely = re.search(
+        r"with --attention-backend flashinfer likely (\S+)x to (\S+)x with a typical mtp", words
+    )
+    assert "with a typical one no draft is likely to gain; " + likely[0] in words
+    low, high = map(float, likely.groups())
+    point = {"batch": 1, "context": 65536, "tp": 2, "weights": "fp8", "draft": "mtp"}
+    typical = pm.whatif("glm-4.5-air", "rtx-pro-6000", attention_backend="flashinfer", **point).typical
+    assert typical.speedups == pytest.approx((low, high), abs=0.1)
+    started = next(line for line in lines if "--attention-backend FLASHINFER" in line)
+    assert '"method": "mtp"' in started
+    assert "--max-num-seqs 1 " not in started, "a server for one person lets no second request wait"
+    assert words.count("TP 2 2 none") == 1, "the choice is the best baseline, and has one row"
+
+
+def test_no_switch_is_named_where_a_draft_gains_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    question = "-m glm-4.5-air --hardware 4xh100 --weights fp8 -c 64k --objective latency"
+    cli.run(("advise", *question.split()))
+    words = capsys.readouterr().out
+    assert "To measure mtp, which gains" in words
+    assert "--attention-backend" not in words

@@ -20,6 +20,7 @@ from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.advice.room_for_draft import room_for_draft
 from perfmodel.answers.advice.search import Search
 from perfmodel.answers.advice.shorter_draft import ShorterDraft, shorter_draft
+from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure, switch_to_measure
 from perfmodel.answers.advice.tree_drafts import tree_drafts
 from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.point.whatif_answer import Remedy
@@ -58,10 +59,11 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     shorter = shorter_draft(query, decision.option or chosen)
     trees, trees_skipped = tree_drafts(query, search.drafted, chosen.value)
     warnings = (*search.candidates.left_out(query), *warnings_of(chosen, query))
+    to_measure = switch_to_measure(query, chosen, decision.likely) if decision.likely else None
     choice = Advice(
         query=query,
         verdict=decision.verdict,
-        reason=reason_of(query, decision, search.drafted),
+        reason=reason_of(query, decision, search.drafted, to_measure),
         objective=Objective.of(query),
         chosen=pick_of(chosen, query, seats),
         runner_up=_first(decision.others, query),
@@ -77,7 +79,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     )
     return replace(
         choice,
-        alternatives=(*with_changes, *_alternatives(query, decision, shorter)),
+        alternatives=(*with_changes, *_alternatives(query, decision, shorter, to_measure)),
         robustness=decision.robustness,
         pareto=Fronts(front(search.baseline), front(search.searched)),
         candidates=search.points,
@@ -101,9 +103,14 @@ def _remedies(search: Search, decision: Decision) -> tuple[Remedy, ...]:
 
 
 def _alternatives(
-    query: AdviseQuery, decision: Decision, shorter: ShorterDraft | None
+    query: AdviseQuery,
+    decision: Decision,
+    shorter: ShorterDraft | None,
+    to_measure: SwitchToMeasure | None,
 ) -> Iterator[Alternative]:
-    """Other layouts and a shorter draft that a reader may prefer to the choice."""
+    """Other layouts, a shorter draft and a switch that a reader may prefer to the choice."""
+    if to_measure is not None:
+        yield to_measure.alternative
     yield from layouts_beside(query, decision)
     if shorter is not None:
         yield with_shorter_draft(shorter)

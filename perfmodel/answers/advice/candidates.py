@@ -185,7 +185,8 @@ def _candidate(
     asked = query.query(batch=1, draft=name, draft_kv=kv.label(), draft_tp=draft_tp, **layout.arguments())
     scenario = resolve(asked, acceptance, named)
     scenario.draft_pass_s(1.0, 1.0)
-    runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine, layout.dp)
+    vendor = scenario.machine.gpu.vendor
+    runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine, layout.dp, vendor)
     if runs is not None and runs.runs and (defect := slowing(scenario, float(query.context))) is not None:
         runs = RunsIn(False, f"{runs.text}, but {defect_warning(defect)}")
     key = _key(name, kv)

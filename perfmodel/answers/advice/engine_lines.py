@@ -78,9 +78,10 @@ def export(
     """
     setup = Setup(table, draft, served, draft_path)
     notes: list[str] = []
-    if not setup.drafts and served.file is None:
-        slower = "no draft with a known acceptance is faster in any range: leave speculation off"
-        notes.append("start without a draft; measure one, then decide" if undecided else slower)
+    if not setup.drafts and served.file is None and undecided:
+        notes.append("start without a draft; measure one, then decide")
+    elif not setup.drafts and served.file is None and table.compares:
+        notes.append("no draft with a known acceptance is faster in any range: leave speculation off")
     started: dict[str, Started] = {}
     for word, server in servers().items():
         if not server.offers(served):

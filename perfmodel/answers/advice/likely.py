@@ -68,8 +68,12 @@ def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> Typ
     """The preferred draft that gains even if it accepts little for its kind, and whose head is in the
     checkpoint or named; None without one.
     """
-    startable = [gain for gain in likely if gain.draft == "mtp" or query.draft_path is not None]
-    return next((gain for gain in startable if gain.worth_measuring), None)
+    return next((gain for gain in likely if startable(query, gain) and gain.worth_measuring), None)
+
+
+def startable(query: AdviseQuery, gain: TypicalGain) -> bool:
+    """Whether a line can start the draft: its head is in the checkpoint or named."""
+    return gain.draft == "mtp" or query.draft_path is not None
 
 
 def named_point(

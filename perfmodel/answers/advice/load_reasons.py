@@ -2,13 +2,11 @@
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import draft_text
-from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_order import near_tie, time_s, used
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served
-from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import clients, interval_text, request_rate, seconds
 
 SEEN = 0.005
@@ -22,7 +20,7 @@ def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
     baseline, rival = decision.baseline, decision.rival
     if not chosen.row.gamma:
         if rival is None:
-            return f"{needs}{_unknown(question, decision.likely)}"
+            return f"{needs}{_without_rival(question, decision)}"
         name = rival.candidate.scenario.draft.name
         return f"{needs}; with {name} {served_text(rival)}{_interval(question, decision)}"
     if baseline is None:
@@ -56,11 +54,12 @@ def _interval(question: AdviseQuery, decision: LoadDecision) -> str:
     return f"; at its mean batch the draft gives {speedup:.2f}x{interval_text(interval)}"
 
 
-def _unknown(question: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:
-    """That no acceptance is known, and the gain of a typical draft; empty if one is."""
-    if not without_acceptance(question):
-        return ""
-    return f"; no acceptance is known for {question.model}{likely_text(likely)}"
+def _without_rival(question: AdviseQuery, decision: LoadDecision) -> str:
+    """Why no draft is compared with the choice: the gain of a typical one where no acceptance is known."""
+    if decision.verdict == "unknown_acceptance":
+        return f"; no acceptance is known for {question.model}{likely_text(decision.likely)}"
+    limits = " within the limits" if question.latency_limits_ms else ""
+    return f"; no draft with a known acceptance is faster{limits}"
 
 
 def served_text(served: Served) -> str:

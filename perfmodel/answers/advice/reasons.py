@@ -7,6 +7,7 @@ from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.prices import Priced, room
 from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure
 from perfmodel.answers.point.reason import reason
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.speculation import Workload, predict
@@ -15,8 +16,13 @@ SEEN = 1.05
 """Smallest speedup that is not printed as 1.0x."""
 
 
-def reason_of(query: AdviseQuery, decision: Decision, drafted: list[Priced]) -> str:
-    """drafted: all priced drafts."""
+def reason_of(
+    query: AdviseQuery,
+    decision: Decision,
+    drafted: list[Priced],
+    to_measure: SwitchToMeasure | None = None,
+) -> str:
+    """drafted: all priced drafts. to_measure: a switch with which a draft likely gains."""
     chosen, rival = decision.chosen, decision.rival
     would_pay, likely = decision.would_pay, decision.likely
     gain = decision.robustness.gain_over_baseline_interval
@@ -29,6 +35,7 @@ def reason_of(query: AdviseQuery, decision: Decision, drafted: list[Priced]) -> 
         return f"no draft runs here; {stops}"
     if rival is None:
         typical = likely_text(likely) + _at_larger_batches(query, likely)
+        typical += "" if to_measure is None else f"; {to_measure.text}"
         return f"no acceptance is known for {query.model}{typical}{_would_pay(would_pay)}; {stops}"
     why = _why(rival, query)
     draft = rival.candidate.scenario.draft

@@ -172,7 +172,8 @@ def schedule(question: ScheduleQuery) -> Schedule:
     instead = _why_single(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
     if instead is not None:
         tables = (tables[0].single(),)
-    runs = runs_in(engine, scenario.draft, question.engine, question.dp)
+    vendor = scenario.machine.gpu.vendor
+    runs = runs_in(engine, scenario.draft, question.engine, question.dp, vendor)
     served, draft_path = served_with(question, scenario, query.draft or scenario.draft.name)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     answered = []

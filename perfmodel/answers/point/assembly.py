@@ -173,7 +173,8 @@ def _lengths_and_engine(query: Query, scenario: Scenario, batch: float, gamma: i
     if not gamma:
         only_memory = ContextLengths(memory_bound_context(scenario, batch), None, None)
         return {"inflection": only_memory, "runs_in": None}
-    runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, query.engine, query.dp)
+    engine, vendor = engine_of(scenario.machine.calibration), scenario.machine.gpu.vendor
+    runs = runs_in(engine, scenario.draft, query.engine, query.dp, vendor)
     return {
         "inflection": context_lengths(scenario, batch, gamma, query.batch_range),
         "runs_in": None if runs is None else runs.text,

@@ -47,12 +47,12 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
 def _switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenario]]:
     """The changed argument of each possible switch, and the scenario with it."""
     named = replace(query, draft=query.draft or scenario.draft.name)
-    for changes in _switches(query, scenario):
+    for changes in switches(query, scenario):
         with suppress(InputError):
             yield changes, resolve_costs(replace(named, **changes))
 
 
-def _switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
+def switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
     """The changed argument of each switch."""
     machine = scenario.machine
     attention = engine_attention().get(engine_of(machine.calibration) or "")

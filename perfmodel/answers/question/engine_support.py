@@ -57,12 +57,17 @@ def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
 
 
 def runs_in(
-    engine: str | None, draft: Draft, named_engine: str | None, attention_groups: int = 1
+    engine: str | None,
+    draft: Draft,
+    named_engine: str | None,
+    attention_groups: int = 1,
+    vendor: str | None = None,
 ) -> RunsIn | None:
     """Whether and where the draft runs; None for a stack that is not a serving engine.
 
     named_engine: the value of ``--engine``. A draft that is newer than the named version does not run there.
-    attention_groups: of a server; without a named version its line has the newest flag for them.
+    attention_groups: of a server; without a named version its line has the newest flag for them. vendor: of
+    the device, whose engines alone are named; None names all.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
@@ -75,7 +80,8 @@ def runs_in(
         if attention_groups > 1 and not version and own.attention_groups:
             since = max(since, own.attention_groups, key=release)
         return RunsIn(True, f"{own.title} >= {since}")
-    others = {e.title: _first_version(served_draft(e, draft), draft) for e in engines.values()}
+    there = [e for e in engines.values() if vendor is None or vendor in e.makers]
+    others = {e.title: _first_version(served_draft(e, draft), draft) for e in there}
     elsewhere = " or ".join(f"{title} >= {since}" for title, since in others.items() if since)
     if elsewhere:
         return RunsIn(False, f"not in {own.title}; in {elsewhere}")

@@ -62,6 +62,14 @@ def test_servers_with_a_shorter_draft_are_compared_by_what_they_may_have_given_u
     assert safest_of_best([took(other, 10.0), took(simple, 10.2)], question).candidate == other.candidate
 
 
+def test_a_draft_that_breaks_a_limit_is_not_one_of_unknown_acceptance() -> None:
+    """EAGLE-3 is known for this model, but delays the first tokens beyond the limit."""
+    tokens = {"input_len": 12_288, "output_len": 300, "max_ttft_ms": 3000}
+    answer = advise("llama-3.3-70b", "a100", weights="fp8", request_rate=1, **tokens)
+    assert answer.verdict == "do_not_speculate"
+    assert answer.reason.endswith("; no draft with a known acceptance is faster within the limits")
+
+
 def test_one_server_fewer_does_not_serve_the_load() -> None:
     answer = advised("llama-3.1-8b", "h100", 20.0)
     p = answer.chosen

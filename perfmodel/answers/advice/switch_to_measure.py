@@ -1,0 +1,80 @@
+"""A switch of the server with which a draft of unknown acceptance likely gains, where none gains as asked."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.likely import cautious_point, draft_to_measure, likely_gains, startable
+from perfmodel.answers.advice.on_off import seats_of
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.search import Search
+from perfmodel.answers.point.remedies import Changes, switch_text, switches
+from perfmodel.answers.question import resolve_costs
+from perfmodel.answers.question.typical import TypicalGain
+from perfmodel.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchToMeasure:
+    """changes: the changed argument of the query. gain: of a typical draft with the switch, over the baseline
+    without it. point: the server that measures the draft.
+    """
+
+    changes: Changes
+    query: AdviseQuery
+    gain: TypicalGain
+    point: PricedPoint
+
+    @property
+    def text(self) -> str:
+        """``with --attention-backend flashinfer likely 1.6x to 2.2x with a typical mtp draft (...)``."""
+        return f"with {switch_text(self.changes)} likely {self.gain.text}"
+
+    @property
+    def alternative(self) -> Alternative:
+        """The server that measures the draft."""
+        text = f"{self.text[0].upper()}{self.text[1:]}; to measure it"
+        return Alternative.of(text, self.query, self.point, seats_of(self.query, self.point))
+
+
+def switch_to_measure(
+    query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
+) -> SwitchToMeasure | None:
+    """The switch with the largest gain, one that keeps the numbers of the model first. None if a draft gains
+    as asked, or no switch helps one that can be started.
+    """
+    if draft_to_measure(query, likely) is not None:
+        return None
+    found = list(_helpful(query, baseline, likely))
+    return max(found, key=lambda each: ("kv_dtype" not in each.changes, each.gain.speedups[0]), default=None)
+
+
+def _helpful(
+    query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
+) -> Iterator[SwitchToMeasure]:
+    """The switches with which a draft gains even if it accepts little for its kind."""
+    for draft in (gain.draft for gain in likely if startable(query, gain)):
+        asked = {"batch": baseline.batch, "draft": draft, "draft_kv": "full", "draft_tp": None}
+        point = query.query(**asked, **baseline.layout.arguments())
+        for changes in switches(point, resolve_costs(point)):
+            if "draft_tp" not in changes:
+                helpful = _with(changes, query, baseline, draft)
+                if helpful is not None:
+                    yield helpful
+
+
+def _with(changes: Changes, query: AdviseQuery, baseline: PricedPoint, draft: str) -> SwitchToMeasure | None:
+    """The draft with a switch; None if it gains too little, or the server does not run or fit."""
+    changed = replace(query, **changes)
+    try:
+        there = Search.of(changed, [baseline.layout]).best_baseline
+    except InputError:
+        return None
+    if there is None:
+        return None
+    over = there.times(baseline, query)
+    gains = [gain for gain in likely_gains(changed, there) if gain.draft == draft]
+    scaled = tuple(replace(g, speedups=(over * g.speedups[0], over * g.speedups[1])) for g in gains)
+    point = cautious_point(changed, there, scaled)
+    return None if point is None else SwitchToMeasure(changes, changed, scaled[0], point)
