@@ -115,7 +115,7 @@ def refuse(where: str, key: str | None, allowed: str, given: object) -> InputErr
 
 
 def shortened(text: str, most: int = SHOWN) -> str:
-    """At most so many characters of a text that a refusal quotes."""
+    """The part of a text that a refusal quotes: at most this many characters."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def print_pools(advice: PoolAdvice) -> None:
-    """The options by the highest rate within the limits, what the asked rate needs, and commands that give
+    """The options by the highest rate within the limits, what the given rate needs, and commands that give
     the same figures.
     """
     say(f"{advice.sentence}.", "bold")

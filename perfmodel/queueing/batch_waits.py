@@ -18,7 +18,7 @@ class BatchWaits:
     passes: int = 0
 
     def holds(self, running: int, tokens: float) -> bool:
-        """Whether the prompts wait during the coming pass, which otherwise has so many tokens."""
+        """Whether the prompts wait during the coming pass, which otherwise has this many tokens."""
         fullest = self.limits.batch_wait_share * self.limits.max_num_batched_tokens
         if not running or tokens >= fullest or self.passes >= self.limits.batch_wait_passes:
             self.passes = 0

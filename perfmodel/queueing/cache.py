@@ -34,7 +34,9 @@ class Cache(ABC):
 
     @abstractmethod
     def leave(self, request: QueuedRequest, decoded: float, keep: bool = True) -> None:
-        """Gives back the room of a request that decoded so many tokens. keep: whether its session goes on."""
+        """Gives back the room of a request that decoded this many tokens. keep: whether its session goes
+        on.
+        """
 
     @abstractmethod
     def trim(self) -> None:

@@ -61,7 +61,7 @@ class ClientCycle:
 def client_cycle(
     steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array, saturation_rate: float
 ) -> ClientCycle:
-    """The cycle among so many clients, all with a seat.
+    """The cycle among this many clients, all with a seat.
 
     The rate is at least that of fewer clients (a table may be slower among more), and at most the saturation
     rate. By Little's law a cycle lasts clients / rate. If that is shorter than the cycle of the equations,

@@ -216,7 +216,9 @@ class Reuse:
         first = (1.0 - back) * begins[:, None]  # finds the common beginning only
 
         def mean_if_found(value: Callable[[Array], Array]) -> Array:
-            """Mean over all prompts of a function of the tokens found; 0 where none is found."""
+            """Mean over all prompts of a function of the tokens found; the function counts as 0 if no
+            tokens are found.
+            """
             return (back * value(of_session) + first * value(of_prefix)) @ k.weight
 
         mean, std = self.prompts

@@ -52,10 +52,11 @@ def step_times(
     reuse: Reuse | None = None,
     engines: Sequence[PrefixSettings] | None = None,
 ) -> list[StepTimes]:
-    """The passes of each draft length.
+    """The times of the passes, for each draft length.
 
-    own: replaces the engine's own constants. reuse: shared parts of prompts. engines: the engine of the cache
-    for each length, instead of that in `reuse`. Raises InputError for a length without a known acceptance.
+    own: replaces the engine's own constants. reuse: shared parts of prompts. engines: for each length, the
+    rules of the prefix cache, instead of those in `reuse`. Raises InputError for a length without a known
+    acceptance.
     """
     drafted = np.asarray(gammas, np.int64)
     scenario = scenario.with_context_std(lengths.context_std)
@@ -169,7 +170,9 @@ def _with_prompts(
 
 
 def _iteration_s(scenario: Scenario, batch: Array, context: float, drafted: NDArray[np.int64]) -> Array:
-    """Seconds of an iteration, a baseline step where none is drafted, ``[running batch, draft length]``."""
+    """Seconds of an iteration (of a baseline step if the length is 0), over ``[running batch, draft
+    length]``.
+    """
     verification = scenario.target_pass_s(batch, context, drafted.astype(np.float64) + 1.0)
     seconds = np.broadcast_to(verification, (batch.size, drafted.size))
     if not drafted.any():

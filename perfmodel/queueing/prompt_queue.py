@@ -55,7 +55,7 @@ class PromptQueue:
         return self.waits.holds(running, tokens)
 
     def passes_to_go(self, passes: int, pass_number: int) -> int:
-        """Passes, at most so many, until the queue may read a prompt that it holds now."""
+        """Number of passes, up to a largest number, until the queue may read a prompt that it holds now."""
         if self.waiting and self.waiting[0].from_pass > pass_number:
             passes = min(passes, self.waiting[0].from_pass - pass_number)
         if self.waits is not None and self.waits.passes:
@@ -105,7 +105,7 @@ class PromptQueue:
         return requests
 
     def _take_part(self, request: QueuedRequest, budget: int) -> int:
-        """The tokens of a prompt that the coming pass reads, of so many that it has room for."""
+        """The tokens of a prompt that the coming pass reads, given the tokens for which it has room."""
         tokens = min(request.unread_tokens, budget, self.most_of_a_prompt)
         request.part_tokens = tokens
         return tokens

@@ -88,7 +88,7 @@ def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
 
 
 def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests, tokens: float, drafts: bool) -> float:
-    """Seconds that launches add to a pass over so many prompt tokens."""
+    """Seconds that launches add to a pass over this many prompt tokens."""
     graphs = tokens <= _graph_tokens(scenario, drafts)
     return _launches_s(scenario, of_engine, graphs)
 
@@ -151,7 +151,7 @@ def _prompt_ops(scenario: Scenario, tokens: Floats) -> list[Op]:
 
 
 def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
-    """Ops of a pass over prompts of so many tokens."""
+    """Ops of a pass over prompts of this many tokens."""
     ops = costs.forward(shard, costs.PassShape(prompts, tokens, 0.0, head_query=1.0), Full())
     return [op.replace(of_prompt=True) if isinstance(op, ExpertsOp) else op for op in ops]
 
@@ -160,8 +160,8 @@ def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
 class PromptPrograms:
     """The functions above for one scenario, as programs of a number of tokens.
 
-    launches_s: seconds of a pass over so many prompt tokens, without or with a draft. alone: whether prompts
-    have passes of their own.
+    launches_s: seconds that launches add to a pass over these numbers of prompt tokens, without or with a
+    draft. alone: whether prompts have passes of their own.
     """
 
     layers: Program

@@ -168,7 +168,7 @@ def read_published(name: str, row_type: type[Row], **having: str) -> tuple[Row, 
 
 @cache
 def published_points(*set_names: str) -> tuple[MeasuredPoint, ...]:
-    """The points of the named sets, or of all of them. Raises InputError for a set that is none of `SETS`."""
+    """The points of the named sets, or of all of them. Raises InputError for a set that is not in `SETS`."""
     for name in set_names:
         if name not in SETS:
             raise unknown_name("--set", "published set", name, SETS)

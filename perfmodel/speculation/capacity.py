@@ -108,7 +108,7 @@ def memory_of(
 
 @once
 def fraction_of(scenario: Scenario, gamma: int, fraction: float | None) -> float:
-    """The engine's share of the device's memory, where none is given."""
+    """The engine's default share of the device's memory."""
     if fraction is not None:
         return fraction
     drafts = draft_size(scenario.draft) if gamma else "none"

@@ -1,4 +1,6 @@
-"""What a reader may prefer to the choice of `advise` without a load, each with its line to start."""
+"""Alternatives that a reader may prefer to the choice of `advise` without a load, each with the line that
+starts it.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,11 +13,11 @@ from perfmodel.answers.advice.shorter_draft import ShorterDraft
 from perfmodel.answers.text import seconds
 
 NEARLY = 1.15
-"""Factor of the shortest time per token up to which smaller servers are named beside the choice."""
+"""Smaller servers are named if their time per token is at most this many times the shortest one."""
 NEARLY_GOOD = 1.1
-"""Factor by which a simpler layout may be worse than the choice and still be named."""
+"""A simpler layout is named if it is worse than the choice by at most this factor."""
 LEAST_BETTER = 0.01
-"""Share from which a better layout is named."""
+"""A layout is named as better from this share of improvement on."""
 
 
 def layouts_beside(query: AdviseQuery, decision: Decision) -> Iterator[Alternative]:
@@ -28,7 +30,7 @@ def layouts_beside(query: AdviseQuery, decision: Decision) -> Iterator[Alternati
 
 
 def _harder(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoint]) -> Alternative | None:
-    """The layout that is a little better than the choice and takes more to run; None without one."""
+    """The layout that is a little better than the choice but harder to run; None if there is none."""
     first = layouts[0]
     gain = first.times(chosen, query) - 1.0
     if first.layout == chosen.layout or gain < LEAST_BETTER:
@@ -38,7 +40,9 @@ def _harder(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoi
 
 
 def _simpler(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoint]) -> Alternative | None:
-    """The simplest layout of as many GPUs that is nearly as good as the choice; None without one."""
+    """The simplest layout of the same number of GPUs that is nearly as good as the choice; None if there
+    is none.
+    """
     if query.objective == "latency":
         return None
     as_many = [p for p in layouts if p.layout.gpus == chosen.layout.gpus]
@@ -55,7 +59,7 @@ def _simpler(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPo
 def _smaller_servers(
     query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoint]
 ) -> Alternative | None:
-    """The layout with the smallest servers that is nearly as fast for one stream; None without one."""
+    """The layout with the smallest servers that is nearly as fast for one stream; None if there is none."""
     if query.objective != "latency":
         return None
     size = chosen.layout.server_gpus

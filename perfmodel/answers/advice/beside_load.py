@@ -1,4 +1,6 @@
-"""What an operator may prefer to the choice of `advise` under a load, each with its line to start."""
+"""Alternatives that an operator may prefer to the choice of `advise` under a load, each with the line that
+starts it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,17 +20,17 @@ from perfmodel.errors import InputError
 from perfmodel.specs import engine_of
 
 NEARLY_GOOD = 1.1
-"""Factor by which a request may take longer than with the choice, and the layout still be named."""
+"""A layout is named if a request takes at most this many times as long as with the choice."""
 SOONER = 2.0
-"""Factor by which the first token of another layout must be earlier to be named."""
+"""A layout is named for its earlier first token if its TTFT is shorter by at least this factor."""
 LONG_WAIT_S = 1.0
 """Time to the first token from which a shorter one matters."""
 WITH_FP8_CACHE = ("vllm", "sglang")
 """Engines whose cache may be in FP8 whatever the checkpoint."""
 NOTICED = 0.95
-"""Largest ratio of the times of a request from which a smaller cache is worth naming."""
+"""A smaller cache is named if a request then takes at most this share of its time with the choice."""
 MUCH_SOONER = 0.85
-"""Largest ratio of the times of a request from which smaller weights are worth naming."""
+"""Smaller weights are named if a request then takes at most this share of its time with the choice."""
 
 
 def beside_load(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Iterator[Alternative]:
@@ -50,8 +52,8 @@ def started(text: str, question: AdviseQuery, served: Served) -> Alternative:
 
 
 def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
-    """The fewest GPUs that serve a rate without a draft, if these are fewer than given; None for the lowest
-    latency, to which all of them help.
+    """The fewest GPUs that serve a rate without a draft, if they are fewer than the given ones; None if
+    the objective is the lowest latency, because every GPU then helps.
     """
     if question.request_rate is None or question.gpus is None or question.objective == "latency":
         return None
@@ -64,8 +66,8 @@ def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
 
 
 def _smaller_weights(question: AdviseQuery, chosen: Served) -> Alternative | None:
-    """Servers with weights of another format that save GPUs or, on the given ones, much time of a request: in
-    the first format that does.
+    """Servers in the first other weight format that saves GPUs or, on the given GPUs, much of the time of
+    a request.
     """
     layout = chosen.candidate.layout
     for flag, other in in_smaller_formats(question):
@@ -82,7 +84,7 @@ def _smaller_weights(question: AdviseQuery, chosen: Served) -> Alternative | Non
 
 
 def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
-    """Servers with a cache in FP8, where memory has no room for all clients of a server; None if it would
+    """Servers with an FP8 cache, if the clients of a server do not all fit in memory; None if FP8 would
     change little, or if the question names a format.
     """
     layout = chosen.candidate.layout
@@ -114,7 +116,9 @@ def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
 
 
 def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
-    """The simplest layout of as many GPUs on which a request takes hardly longer; None without one."""
+    """The simplest layout of the same number of GPUs on which a request takes hardly longer; None if there
+    is none.
+    """
     if question.objective == "latency":
         return None
     layout = chosen.candidate.layout
@@ -130,8 +134,8 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
 
 
 def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
-    """The layout of as many GPUs with a much earlier first token and requests that end hardly later; None
-    without one. Requests that wait for room have such long waits.
+    """The layout of the same number of GPUs with a much earlier first token and requests that end hardly
+    later; None if there is none. It helps where requests wait long for a seat.
     """
     wait_s = chosen.ttft_s
     sooner = [s for s in _near(decision, chosen) if s.ttft_s < wait_s / SOONER]
@@ -153,7 +157,7 @@ def _shorter(question: AdviseQuery, drafting: Served) -> Alternative | None:
 
 
 def _near(decision: LoadDecision, chosen: Served) -> list[Served]:
-    """The other servers on as many GPUs with which a request takes hardly longer."""
+    """The other servers on the same number of GPUs with which a request takes hardly longer."""
     gpus = chosen.candidate.layout.gpus
     as_many = [s for s in decision.others if s.candidate.layout.gpus == gpus]
     return [s for s in as_many if s.request_s <= NEARLY_GOOD * chosen.request_s]

@@ -13,10 +13,11 @@ USUAL_WHOLE_EXPERTS = 4
 
 
 class Simplicity(NamedTuple):
-    """Sorts layouts by what their servers take to run; an earlier field weighs more.
+    """Sorts layouts by how hard their servers are to run; an earlier field takes precedence.
 
-    devices: of a server. at_once: those that run at a time. mixed_attention: whether attention groups are
-    tensor-parallel themselves. unusual_experts: whether experts are not divided as the attention suggests.
+    devices: number of devices of a server. at_once: number of devices that run at the same time.
+    mixed_attention: whether attention groups are tensor-parallel themselves. unusual_experts: whether
+    experts are not divided as the attention suggests.
     """
 
     devices: int
@@ -30,10 +31,10 @@ class Simplicity(NamedTuple):
 class Layout:
     """Equal servers behind a router, on `gpus` GPUs; some of these stay idle if they do not divide evenly.
 
-    server_gpus: GPUs of one server. dp: data-parallel attention groups of a server; each has all of attention
-    for its own sequences. ep: groups of a server's GPUs that have whole experts; 1 divides every expert over
-    all of them. in_turn: as many GPUs hold the layers of a server and run in turn (llama.cpp); each is one of
-    its `server_gpus` at a time.
+    server_gpus: GPUs of one server. dp: data-parallel attention groups of a server; each has all of
+    attention for its own sequences. ep: groups of a server's GPUs that have whole experts; 1 divides every
+    expert over all of them. in_turn: number of GPUs that hold the layers of a server and run in turn
+    (llama.cpp); only `server_gpus` of them run at a time.
     """
 
     gpus: int
@@ -59,20 +60,20 @@ class Layout:
         return self.tp > 1, self.dp > 1, self.ep > 1
 
     def is_alike(self, other: "Layout") -> bool:
-        """Whether the servers of both are divided in the same ways, as far as their sizes allow it."""
+        """Whether the servers of two layouts are divided in the same ways, as far as their sizes allow it."""
         return all(kept <= theirs for kept, theirs in zip(self.divisions, other.divisions, strict=True))
 
     @property
     def groups(self) -> int:
-        """Kinds of groups in a server, which take flags and care: none with tensor parallelism alone, one
-        with whole experts or data-parallel attention (usually with whole experts), two if such attention is
-        tensor-parallel in each group.
+        """Number of kinds of groups in a server, each of which needs flags: 0 with tensor parallelism
+        alone, 1 with whole experts or data-parallel attention (usually with whole experts), 2 if
+        data-parallel attention is tensor-parallel in each group.
         """
         return int(self.ep > 1 or self.dp > 1) + (1 < self.dp < self.server_gpus)
 
     def is_simpler_than(self, other: "Layout") -> bool:
-        """Whether its servers take less to run: fewer devices each and no more kinds of groups, or fewer
-        kinds on no more devices.
+        """Whether its servers are easier to run: fewer devices each with no more kinds of groups, or fewer
+        kinds of groups on no more devices.
         """
         sizes = self.server_gpus * self.in_turn, other.server_gpus * other.in_turn
         groups = self.groups, other.groups
@@ -81,10 +82,11 @@ class Layout:
 
     @property
     def simplicity(self) -> "Simplicity":
-        """What its servers take to run.
+        """How hard its servers are to run.
 
-        One kind of attention group is simpler than both. Whole experts on every GPU are usual where each of
-        at least `USUAL_WHOLE_EXPERTS` GPUs has its own attention, and divided ones elsewhere.
+        Either data-parallel or tensor-parallel attention alone is simpler than both together. Experts are
+        usually whole on every GPU if each of at least `USUAL_WHOLE_EXPERTS` GPUs has its own attention,
+        and divided otherwise.
         """
         mixed = 1 < self.dp < self.server_gpus
         apart = self.dp == self.server_gpus >= USUAL_WHOLE_EXPERTS
@@ -93,8 +95,8 @@ class Layout:
         return Simplicity(devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep)
 
     def is_usual(self, node: int) -> bool:
-        """Whether servers beyond a box are run so: on whole nodes of `node` GPUs or in one of them, with
-        tensor-parallel attention or with one attention group on every GPU.
+        """Whether servers on several nodes are usually run this way: on whole nodes of `node` GPUs or
+        within one node, with tensor-parallel attention or with one attention group per GPU.
         """
         size = self.server_gpus
         whole_nodes = size <= node or size % node == 0
@@ -115,11 +117,11 @@ class Layout:
         return f"{servers}, {self.idle} idle" if self.idle else servers
 
     def times(self, replicas: int) -> "Layout":
-        """As many of the same servers, without idle GPUs."""
+        """This number of the same servers, without idle GPUs."""
         return replace(self, replicas=replicas, gpus=replicas * self.server_gpus * self.in_turn)
 
     def split(self, devices: int) -> "Layout":
-        """The layout with the layers of every server on as many devices."""
+        """The layout with the layers of every server divided among this many devices."""
         return replace(self, gpus=self.gpus * devices, in_turn=devices)
 
     def arguments(self) -> dict[str, int]:
@@ -128,16 +130,16 @@ class Layout:
 
 
 def one_server(server_gpus: int, dp: int, ep: int) -> Layout:
-    """One server on as many GPUs as it needs."""
+    """One server on the GPUs that it needs."""
     return Layout(server_gpus, 1, server_gpus, dp, ep)
 
 
 def of_gpus(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
     """Every layout of this number of GPUs that the model may have; the smallest servers come first.
 
-    Data-parallel attention and expert parallelism are for models with experts, on GPUs with a link of their
-    own (`linked`): over PCIe nobody serves so, and no exchange of tokens was measured there. Experts are
-    divided over all GPUs of a server or over none of them, which every engine runs.
+    Data-parallel attention and expert parallelism are for models with experts, on GPUs with a link of
+    their own (`linked`): nobody serves this way over PCIe, and no exchange of tokens was measured there.
+    Experts are divided over all GPUs of a server or over none of them, which every engine runs.
     """
     grouped = linked and model.moe is not None
     return [
@@ -165,7 +167,9 @@ def servers_up_to(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layo
 
 
 def _server_sizes(gpus: int) -> list[int]:
-    """GPUs of a server: the divisors of all, and powers of two, which leave some idle."""
+    """GPUs of a server to try: the divisors of the number of GPUs, and powers of two, which leave some
+    GPUs idle.
+    """
     return sorted({*_divisors(gpus), *_powers_of_two(gpus)})
 
 

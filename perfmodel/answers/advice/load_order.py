@@ -1,4 +1,4 @@
-"""Sorts the servers that serve a load: which of them an operator would run."""
+"""Sorts the servers that serve a load by which of them an operator would run."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from perfmodel.answers.advice.served import Served
 from perfmodel.speculation.length_to_run import most_given_up
 
 NEAR_TIE = 0.05
-"""Share by which a request may take longer on servers with more room under the limits. It is less than half
-of the mean error of a step (an assumption).
+"""Servers with more room under the limits are preferred if a request takes longer on them by at most this
+share. It is less than half of the mean error of a step (an assumption).
 """
 EASY = 0.7
-"""Used share of a limit, at the 90th percentile, below which more room is of no use (an assumption)."""
+"""Below this used share of a limit, at the 90th percentile, more room is of no use (an assumption)."""
 
 
 def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
@@ -24,8 +24,8 @@ def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
 
 
 def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
-    """The first by `order`; of its near ties with as many GPUs, the one with the most room under the latency
-    limits, and of these the simplest.
+    """The first layout by `order`. Among near ties with the same number of GPUs, the one with the most
+    room under the latency limits, and of these the simplest.
     """
     if not served:
         return None
@@ -39,15 +39,15 @@ def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | 
 
 
 def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> list[Served]:
-    """Those whose time is longer than the shortest by at most a share; what a server may have given up for a
-    shorter draft counts in it.
+    """The layouts whose time is longer than the shortest by at most a share. The share includes the time
+    that a server may have given up for a shorter draft.
     """
     most_s = min(time_s(s, question) / (1.0 + given_up(s)) for s in served) * (1.0 + share)
     return [s for s in served if time_s(s, question) <= most_s]
 
 
 def time_s(served: Served, question: AdviseQuery) -> float:
-    """The time by which servers on as many GPUs are compared."""
+    """The time by which servers on the same number of GPUs are compared."""
     return served.tpot_s if question.objective == "latency" else served.request_s
 
 
@@ -64,7 +64,7 @@ def near_tie(question: AdviseQuery) -> float:
 
 def used(served: Served, question: AdviseQuery) -> tuple[float, float]:
     """The share of requests beyond the limits in percent, and the largest used share of a limit in tenths;
-    less is more room. Below `EASY` it counts no more.
+    less is more room. Used shares below `EASY` count as equal.
     """
     if not _weighs_limits(question):
         return 0.0, 0.0
@@ -77,7 +77,7 @@ def _weighs_limits(question: AdviseQuery) -> bool:
 
 
 def better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:
-    """The better of two; the baseline on a tie."""
+    """The better of the best draft and the baseline; the baseline on a tie."""
     if baseline is None or rival is None:
         return baseline or rival
     return rival if order(rival, question) < order(baseline, question) else baseline

@@ -1,4 +1,4 @@
-"""The part of a load that the given devices serve, where they do not serve it whole."""
+"""The part of a load that the given devices can serve, if they cannot serve all of it."""
 
 from dataclasses import dataclass, replace
 
@@ -17,17 +17,17 @@ from perfmodel.answers.point.verdict import Verdict, verdict
 from perfmodel.answers.text import clients, request_rate
 
 FAR = 0.7
-"""Share of a limit, at the 90th percentile, below which saturation binds and not the limit."""
+"""If the 90th percentile uses less than this share of a limit, saturation binds and not the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The configuration with the largest load within the limits. request_rate, clients: this load of all
-    servers; alone: the largest one without a draft, 0 if none. limit: what binds at a higher load:
-    ``ttft``, ``tpot``, ``e2e``, or ``saturation``. seats: requests that the memory of a server holds, where
-    this is why. verdict, speedup, speedup_interval: those of `whatif` at the mean batch; None without a
-    draft.
-    tpot_interval: 90 % interval of the mean TPOT. pick: the configuration, as of its load.
+    """The configuration with the largest load within the limits. request_rate, clients: the largest load,
+    of all servers together. alone: the largest load without a draft; 0 if there is none. limit: what binds
+    at a higher load: ``ttft``, ``tpot``, ``e2e``, or ``saturation``. seats: requests that the memory of a
+    server holds, if memory is the reason. verdict, speedup, speedup_interval: those of `whatif` at the
+    mean batch; None without a draft. tpot_interval: 90 % interval of the mean TPOT. pick: the
+    configuration at its load.
     """
 
     request_rate: float | None
@@ -84,7 +84,9 @@ class NearestServers:
 
 
 def nearest_servers(question: AdviseQuery, alone: list[Reach], drafted: list[Reach]) -> NearestServers | None:
-    """The servers with the largest load within the limits; None if none serve any. A draft must raise it."""
+    """The servers with the largest load within the limits; None if no servers can serve any load. A draft
+    is used only if it raises the load.
+    """
     without = carried(question, alone)
     least = 0.0 if without is None else without.load
     best = carried(question, drafted, least) or without
@@ -99,7 +101,7 @@ def nearest_servers(question: AdviseQuery, alone: list[Reach], drafted: list[Rea
 
 
 def reaches_of(question: AdviseQuery, candidates: Candidates) -> tuple[list[Reach], list[Reach]]:
-    """The reaches of all candidates without a draft, and with one."""
+    """The largest loads of all candidates, without a draft and with one."""
     return reaches(question, candidates, drafts=False), reaches(question, candidates, drafts=True)
 
 
@@ -150,7 +152,7 @@ def _nearest(question: AdviseQuery, best: Carried, served: Served, alone: float)
 
 def _limit(question: AdviseQuery, above: TrafficRow) -> str:
     """The limit that the 90th percentile comes nearest to, or exceeds most, at a load that is a little too
-    large; ``saturation`` where none is near.
+    large; ``saturation`` if it is far from all limits.
     """
     used = limits_used(question, above)
     binding = max(used, key=lambda name: used[name], default="")

@@ -18,8 +18,8 @@ KNOTS = 16
 
 
 def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts: Array) -> Array | None:
-    """Tokens per iteration by context. None if the question states no acceptance by context, or none for such
-    short contexts.
+    """Tokens per iteration by context. None if the question states no acceptance by context, or no
+    acceptance for such short contexts.
 
     Outside the measured range the nearest measured context counts.
     """

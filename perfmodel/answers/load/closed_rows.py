@@ -24,10 +24,10 @@ def closed_rows(
     question: TrafficQuery, choice: Choice, log_off: float | None, loads: Array, bounds: bool = False
 ) -> list[TrafficRow]:
     """The rows of a choice at some loads. log_off: standard deviation of the logarithm of its mean TPOT.
-    bounds: whether the rows only bound others, and need neither replicas nor warnings.
+    bounds: whether the rows only bound other rows, and need neither replicas nor warnings.
 
-    Rates with a limit on the number of clients are a closed loop of that many clients, where these cannot
-    send faster.
+    If the number of clients is limited and they cannot send faster, a rate is served as a closed loop of
+    that many clients.
     """
     loop = question.loop
     rows = _rows(question, loop, choice, log_off, loads, bounds)
@@ -138,7 +138,7 @@ def _nothing_fits(
 def _warnings(
     question: TrafficQuery, loop: Loop, served: ServedLoad, at: int, replicas: int | None
 ) -> tuple[str, ...]:
-    """What a reader has to know of a load beside its figures."""
+    """What a reader has to know about a load in addition to its figures."""
     notes = []
     if served.saturated[at]:
         notes.append(saturation_note(served.saturation_rate, replicas))

@@ -20,8 +20,9 @@ class DraftLimits:
     """The saturation rate of one draft length, and the load from which it is slower than the baseline (or
     None).
 
-    table: rows of [first batch, last batch, tokens] for a policy with a table. over_best_fixed: for a policy
-    that changes its length, the lowest mean TPOT of a single length over its own, at each load.
+    table: rows of [first batch, last batch, tokens] for a policy with a table. over_best_fixed: for a
+    policy that changes its length, the lowest mean TPOT of a single length divided by that of the policy,
+    at each load.
     """
 
     gamma: int | str
@@ -43,7 +44,9 @@ def draft_limits(replica: Replica, choice: Choice) -> DraftLimits:
 
 
 def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
-    """At each load, the lowest mean TPOT of a single length (or the baseline), over that of these passes."""
+    """At each load, the lowest mean TPOT of a single length (or the baseline), divided by that of these
+    passes.
+    """
     single = [replica.passes[0], *(choice.steps for choice in Auto().choices(replica))]
     tpot = [mean_tpot_s(t, replica.load, replica.limits) for t in (*single, steps) if t.seats]
     if tpot[:-1]:
@@ -52,7 +55,7 @@ def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
 
 
 def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
-    """The lowest load from which the mean TPOT is no lower than the baseline's; None where it is always
+    """The lowest load from which the mean TPOT is no lower than the baseline's; None if it is always
     lower.
     """
     baseline = replica.passes[0]

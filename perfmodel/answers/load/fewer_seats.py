@@ -1,4 +1,6 @@
-"""Seats of a server: fewer that serve more tokens per second, and an engine's own default with a draft."""
+"""Notes on the seats of a server: a smaller number that serves more tokens per second, and an engine's own
+default with a draft.
+"""
 
 from collections.abc import Iterator
 
@@ -9,8 +11,8 @@ from perfmodel.queueing.steps import StepTimes
 
 
 def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterator[str]:
-    """A sentence if fewer requests at once, with their prompts, serve more than all that can run. steps: of
-    the baseline. most_at_once: requests that can be at the server.
+    """A sentence if a server with fewer seats, prompts included, serves more than one in which all
+    requests run. steps: those of the baseline. most_at_once: requests that can be at the server.
     """
     each_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
     run = steps.batches <= most_at_once
@@ -18,7 +20,7 @@ def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterato
 
 
 def of_default(limits: Limits, drafts: bool, most_at_once: float) -> Iterator[Note]:
-    """A note if a server that drafts runs fewer requests at once by default than can be at it."""
+    """A note if a server that drafts runs fewer requests at once, by default, than can be at the server."""
     seats = limits.drafting_seats
     if drafts and seats is not None and seats < most_at_once:
         yield Note(

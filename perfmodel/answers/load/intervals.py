@@ -1,4 +1,6 @@
-"""90 % intervals of the mean TTFT and of the throughput of a row, from that of its mean TPOT."""
+"""90 % intervals of the mean TTFT and of the throughput of a row, derived from the interval of its mean
+TPOT.
+"""
 
 import math
 from dataclasses import replace
@@ -11,8 +13,8 @@ from perfmodel.speculation import Scenario
 
 
 def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -> TrafficRow:
-    """The row with both intervals. log_off: standard deviation of the logarithm of its mean TPOT. The mean
-    TTFT has the error of its engine, or the TPOT's if that is larger.
+    """The row with both intervals. log_off: standard deviation of the logarithm of its mean TPOT. The
+    error of the mean TTFT is that of its engine, or that of the TPOT if it is larger.
 
     In a closed loop clients send when an answer ends, so the throughput is as uncertain as the time of a
     request. In an open loop the throughput is the request rate, or the saturation rate if that is lower. If

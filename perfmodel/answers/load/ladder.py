@@ -2,14 +2,15 @@
 
 A replay draws its requests, so the times at two near loads differ by chance, and those of the higher load
 may be shorter. So replays run at the rungs only. The times at a rung are at least those at the rungs below
-it, and the times at any other load are between those of the two rungs around it. Below the first rung
-few requests meet: the times are those of that rung, and as many fewer requests run as come. A policy changes
-its drafts with the load, so it is replayed at each load itself.
+it, and the times at any other load are between those of the two rungs around it. Below the first rung few
+requests meet: the times are those of that rung, and the number of running requests falls in proportion to
+the load. A policy changes its drafts with the load, so it is replayed at each load itself.
 
 The closed form makes the rows where it holds. Its times at the rungs bound those of all rows between them.
 
-A server at a rate above its capacity serves as it does at its capacity, and each request waits longer by the
-time by which it comes sooner. With a limit on requests at once, it waits at its client.
+At a rate above its capacity, a server serves as it does at its capacity. Each request arrives sooner than
+at the capacity and waits longer by this difference. With a limit on requests at once, it waits at its
+client.
 """
 
 from bisect import bisect_right
@@ -36,18 +37,18 @@ from perfmodel.queueing.replayed_requests import ReplayedRequests
 SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97, 1.0)
 """Rungs of an open loop, as shares of the rate that the server can carry."""
 CAPPED = (*SHARES, 1.2, 1.5)
-"""The same with a limit on requests at once, which all wait at the last one."""
+"""Rungs of an open loop with a limit on requests at once; at the last rung, the limit is always reached."""
 CLIENTS = tuple(sorted({round(2 ** (half / 2)) for half in range(48)}))
 """Rungs of a closed loop."""
 BELOW = 2
-"""Rungs below a rung whose times it always has at least. In open loops it has those of all others without
-that: of 1,638 pairs of rungs of random servers, percentiles were up to 1 % longer at the lower one in 13, all
-of them at most two rungs below.
+"""The times of a rung are raised to those of this many rungs below it. In open loops, the times of lower
+rungs are hardly ever longer: of 1,638 pairs of rungs of random servers, percentiles were longer at the
+lower rung in 13 pairs, by at most 1 %, and all of these were at most two rungs apart.
 """
 NEAR_TPOT = 0.9
-"""Share of the closed form's TPOT from which a replay of clients may have the longer one."""
+"""From this share of the closed form's TPOT on, a replay of clients may have a longer TPOT."""
 NEAR_TTFT = 0.75
-"""Share of its TTFT from which a replay of clients may have the longer one."""
+"""From this share of the closed form's TTFT on, a replay of clients may have a longer TTFT."""
 PARTS = 8
 """Parts between two rungs at whose ends the closed form bounds a replay."""
 IDLE: dict[str, Any] = dict.fromkeys(
@@ -56,7 +57,7 @@ IDLE: dict[str, Any] = dict.fromkeys(
 """Figures of a server without requests."""
 FIGURES = (*IDLE, "tokens_per_iteration")
 SHARED = ("prefix_hit_rate", "slo_share")
-"""Figures that a row may be without."""
+"""Figures that a row may lack."""
 TIMES = ("tpot_s", "ttft_s", "e2e_s")
 
 
@@ -64,9 +65,9 @@ TIMES = ("tpot_s", "ttft_s", "e2e_s")
 class Ladder:
     """The rungs of one choice of a question. Each is replayed when a load first needs it.
 
-    log_off: standard deviation of the logarithm of the mean TPOT. loads: of the rungs. closed: the rows of
-    the closed form there. bounds: the same where it holds, with times at least those of lower rungs.
-    more_bounds: bounds at more loads. met: rung -> its replay.
+    log_off: standard deviation of the logarithm of the mean TPOT. loads: the loads of the rungs. closed:
+    the rows of the closed form at the rungs. bounds: these rows where the closed form holds, with times at
+    least those of lower rungs. more_bounds: such bounds at further loads. met: rung -> its replay.
     """
 
     question: TrafficQuery
@@ -120,7 +121,7 @@ class Ladder:
         return self.more_bounds
 
     def _bounds(self, rows: Sequence[TrafficRow]) -> list[TrafficRow]:
-        """The rows of the closed form that stand, with times at least those of lower loads."""
+        """The rows of the closed form that hold, with times at least those of lower loads."""
         standing = [row for row in rows if self._holds(row)]
         return list(accumulate(standing, lambda lower, row: at_least(row, lower)))
 
@@ -157,12 +158,12 @@ class Ladder:
         return closed_rows(self.question, choice, None, np.array(loads), bounds=True)
 
     def _holds(self, row: TrafficRow) -> bool:
-        """Whether a row of the closed form stands."""
+        """Whether the closed form holds for a row."""
         return not self.question.replays and (self.question.closed_form or not row.doubts)
 
     def _raised(self, rung: int, rough: bool) -> TrafficRow:
-        """The row of a rung, with times at least those of the rungs below it; of rates, with its own where
-        these are enough.
+        """The row of a rung, with times at least those of the rungs below it. In an open loop the row
+        keeps its own times if they are long enough.
         """
         if rough and self.question.opens:
             return self._rung(rung)
@@ -170,7 +171,7 @@ class Ladder:
         return reduce(at_least, below, self._rung(rung))
 
     def _near(self, lower: int, rung: int) -> bool:
-        """Whether the times at a lower rung may be the longer ones: by chance, or since sessions find less of
+        """Whether the times at a lower rung may be longer: by chance, or because sessions find less of
         their contexts there.
         """
         if self.question.turns > 1:
@@ -195,7 +196,7 @@ class Ladder:
         return self.met[rung]
 
     def _late(self, load: float, closed: TrafficRow) -> TrafficRow:
-        """A row of a saturated server, whose requests come sooner than at its capacity."""
+        """The row of a saturated server, whose requests arrive sooner than at its capacity."""
         last = len(self.loads) - 1
         requests = requests_at(self.question, self.loads[last])
         sooner_s = requests.at_s * (1.0 - self.loads[last] / load)
@@ -251,7 +252,7 @@ def _clients(question: TrafficQuery) -> tuple[float, ...]:
 
 
 def between(low: TrafficRow, high: TrafficRow, share: float) -> TrafficRow:
-    """A share of the way from a row to another: times by factors, other figures by differences."""
+    """Interpolates between two rows: times geometrically, other figures linearly."""
     values: dict[str, Any] = {name: _part(getattr(low, name), getattr(high, name), share) for name in FIGURES}
     for name in SHARED:
         lower = getattr(low, name)

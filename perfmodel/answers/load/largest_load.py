@@ -1,4 +1,4 @@
-"""The largest load that one server keeps within its limits."""
+"""The largest load that one server serves within its limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,9 @@ from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice
 
 STEPS = 16
-"""Loads that are computed at once: over the whole range, then between the last that is kept and the next."""
+"""Number of loads that are computed at once: first over the whole range, then between the last load within
+the limits and the next one.
+"""
 LEAST = 1.0 / 256.0
 """The smallest rate that is tried, as a share of the largest."""
 Keeps = Callable[[TrafficRow], bool]
@@ -24,8 +26,8 @@ Keeps = Callable[[TrafficRow], bool]
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """row: of the largest load that is kept; None if none is. above: of a load that is not kept, a few
-    per cent higher; None if the highest one is kept.
+    """row: the row of the largest load within the limits; None if no load is. above: the row of a load a
+    few per cent higher, which exceeds the limits; None if the highest load is within them.
     """
 
     row: TrafficRow | None
@@ -33,7 +35,7 @@ class Largest:
 
     @property
     def load(self) -> float:
-        """Requests per second, or clients; 0 if none are kept."""
+        """Requests per second, or clients; 0 if no load is within the limits."""
         return 0.0 if self.row is None else load_of(self.row)
 
 
@@ -69,7 +71,7 @@ class OneServer:
         return ladder.bounded(load, row)
 
     def largest(self, most: float, keeps: Keeps) -> Largest:
-        """The largest load up to one that is kept by the closed form."""
+        """The largest load within the limits by the closed form, up to a highest load."""
         question = self.priced.question
         if question.opens:
             passes = self.priced.replica.passes.values()
@@ -90,7 +92,7 @@ class OneServer:
         return loads if self.priced.question.opens else np.unique(np.maximum(np.round(loads), 1.0))
 
     def _highest(self, loads: Array, keeps: Keeps) -> Largest:
-        """The highest of these loads that is kept, and the next one."""
+        """The highest of these loads that is within the limits, and the next one."""
         above = None
         for row, _ in reversed(self._closed(loads)):
             if keeps(row):
@@ -99,7 +101,7 @@ class OneServer:
         return Largest(None, above)
 
     def _closed(self, loads: Array) -> list[tuple[TrafficRow, Choice]]:
-        """The rows of the closed form, each with its choice; none where nothing is drafted."""
+        """The rows of the closed form, each with its choice; empty if nothing is drafted."""
         priced = self.priced.at(loads)
         choices = [choice for choice in priced.choices if (choice.gamma != 0) is self.drafts]
         found = []

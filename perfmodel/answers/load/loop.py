@@ -11,8 +11,8 @@ from perfmodel.queueing.load import Lengths, Load
 class Loop:
     """Loads of one kind. values: requests per second of an open loop, or clients of a closed one.
 
-    burstiness: shape of the gaps between arrivals. think_s: mean time between an output and the client's next
-    request. cap: the most requests at once in an open loop; None without a limit.
+    burstiness: shape of the gaps between arrivals. think_s: mean time between an output and the client's
+    next request. cap: the largest number of requests at once in an open loop; None without a limit.
     """
 
     opens: bool
@@ -29,7 +29,9 @@ class Loop:
         return Load(self.lengths, rate, clients, self.burstiness, self.think_s)
 
     def named(self, value: float) -> dict[str, Any]:
-        """One load as a row names it: a rate, a number of clients, or a rate and its limit; else None."""
+        """One load as fields of a row: a rate, a number of clients, or a rate and its limit; the other
+        fields are None.
+        """
         if self.opens:
             return {"request_rate": value, "concurrency": self.cap}
         return {"request_rate": None, "concurrency": int(value)}

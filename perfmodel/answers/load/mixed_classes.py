@@ -25,8 +25,8 @@ from perfmodel.uniform import largest_std
 class ClassRow:
     """One class at one load and draft length, from a replay.
 
-    slo_share: share of its requests within its own SLO, or else the question's. goodput: such requests per
-    second.
+    slo_share: share of its requests within its own SLO, or within that of the question if it has none.
+    goodput: requests per second within the SLO.
     """
 
     request_rate: float | None

@@ -20,7 +20,7 @@ from perfmodel.speculation import Scenario
 from perfmodel.speculation.capacity import draft_size, draft_stored_bytes
 
 LONGEST_DRAFT = 8
-"""Draft length up to which the best one is searched."""
+"""The best draft length is searched up to this one."""
 
 
 def decoder_of(question: TrafficQuery) -> TrafficQuery:
@@ -46,7 +46,7 @@ def scenario_of(question: TrafficQuery, instances: Instances) -> Scenario:
 
 
 def prompting_of(question: TrafficQuery, instances: Instances) -> Scenario:
-    """One instance that reads prompts, at which no draft is accepted."""
+    """One instance that reads prompts, with acceptance 0."""
     return resolve_costs(_query(question, instances))
 
 
@@ -75,7 +75,7 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
     own = costs.request_s + costs.prompt_token_s * lengths.input_mean
 
     def full_s(computed: float) -> float:
-        """Seconds of one prompt among as many as fill a pass."""
+        """Seconds per prompt when a pass is full of prompts."""
         tokens = max(budget, computed)
         return float(prefilling(np.zeros(1), np.array([tokens]))[0]) * computed / tokens
 
@@ -97,8 +97,8 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
 def _cached(
     reuse: Reuse, prompting: Scenario, gamma: int, sequences: float, lengths: Lengths, each_s: float
 ) -> CachedPrompts:
-    """Prompts of a prefill instance with a prefix cache. It never has the answers, so a further turn reads
-    the last one with its new tokens.
+    """Prompts of a prefill instance with a prefix cache. Its cache never contains answers, so each further
+    turn reads the last answer together with the new tokens.
     """
     first = replace(reuse.first, output_mean=0.0)
     of_prompts = replace(reuse, first=first, turn_tokens=reuse.turn_tokens + reuse.first.output_mean)
@@ -131,8 +131,8 @@ def two_pools(
 
 
 def needs_prompt(decoding: Scenario) -> bool:
-    """Whether the draft of a decode pool starts from what it has computed of the prompt; one that looks up
-    tokens needs only these.
+    """Whether the draft of a decode pool needs a prompt that it has read itself. A draft that looks up
+    tokens needs only the tokens.
     """
     return draft_size(decoding.draft) != "lookup"
 

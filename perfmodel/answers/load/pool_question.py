@@ -14,7 +14,9 @@ FORM = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?::((?:dp|ep)\d{1,4}(?:,(?:dp|
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """Instances of a pool. gpus: of each; dp, ep: its groups, as of `whatif`."""
+    """Instances of a pool. gpus: devices of each instance. dp, ep: the groups of an instance, as in
+    `whatif`.
+    """
 
     count: int
     gpus: int
@@ -55,8 +57,8 @@ def parse_instances(given: object, flag: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The link that carries caches from pool to pool, for each device: rate in bytes/s, the share of it that
-    a transfer reaches, and the time of the shortest one.
+    """The link of each device that carries caches between the pools: its rate in bytes/s, the share of
+    this rate that a transfer reaches, and the time of the shortest transfer.
     """
 
     rate: float
@@ -70,7 +72,9 @@ class Transfer:
 
 
 def parse_kv_link(given: object, flag: str) -> str:
-    """Reads ``RATE[,SHARE[,FLOOR]]``: GB/s of a device, a share, and milliseconds. Raises InputError."""
+    """Reads ``RATE[,SHARE[,FLOOR]]``: GB/s per device, the share that a transfer reaches, and the shortest
+    time in milliseconds. Raises InputError.
+    """
     text = parse_text(given, flag)
     _numbers(text, flag)
     return text

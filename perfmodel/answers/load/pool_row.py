@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """One load and draft length. Rates are of all devices; batches of one decode instance.
+    """One load and draft length. Rates are those of all devices, batches those of one decode instance.
 
     queue_s, prefill_s, transfer_s, first_step_s: parts of the mean TTFT. prefill_used, decode_used: load over
     capacity. limits: the pool with the smaller capacity. saturated: more requests arrive than a pool serves;

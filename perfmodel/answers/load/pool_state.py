@@ -9,9 +9,9 @@ from perfmodel.queueing.served_load import whole_answer
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Prompts on one prefill instance. alone_s: of one prompt alone. each_s: of a prompt in full passes. cv:
-    coefficient of variation of the tokens that are read. hit_rate: share of prompt tokens that a prefix cache
-    holds; None without one.
+    """Prompts on one prefill instance. alone_s: seconds of one prompt alone. each_s: seconds per prompt in
+    full passes. cv: coefficient of variation of the tokens that are read. hit_rate: share of prompt tokens
+    that a prefix cache holds; None without one.
     """
 
     alone_s: float
@@ -36,8 +36,9 @@ class PoolTimes:
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """Both pools at a rate of all requests. batch: decoding requests of one instance. step_s: its iteration.
-    used: load of the prefill pool over its capacity. waiting_s: of clients in front of full pools.
+    """Both pools at a rate of all requests. batch: decoding requests of one instance. step_s: seconds of
+    its iteration. used: load of the prefill pool over its capacity. waiting_s: seconds that clients wait
+    in front of full pools.
     """
 
     rate: float
@@ -50,7 +51,7 @@ class PoolState:
     waiting_s: float = 0.0
 
     def between(self, other: "PoolState", share: float) -> "PoolState":
-        """A share of the way to another state."""
+        """Interpolates between this state and another one."""
         ends = zip(astuple(self), astuple(other), strict=True)
         return PoolState(*(low + share * (high - low) for low, high in ends))
 

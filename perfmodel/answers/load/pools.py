@@ -100,7 +100,7 @@ def _rows(question: TrafficQuery, decoding: Scenario, both: Sequence[TwoPools]) 
 
 @contextmanager
 def _of_pool(flag: str) -> Iterator[None]:
-    """Names the flag of a pool in refusals of its layout, which the pool states and no other flag."""
+    """Names the flag of a pool in refusals of its layout, because only this flag states the layout."""
     try:
         yield
     except InputError as error:
@@ -123,7 +123,7 @@ def _check_drafts(question: TrafficQuery, decoding: Scenario) -> None:
 def _check_room(
     question: TrafficQuery, instances: Instances, scenario: Scenario, flag: str, tokens: float
 ) -> None:
-    """Refuse (InputError) instances whose memory does not hold one request of so many tokens."""
+    """Refuse (InputError) instances whose memory does not hold one request of this many tokens."""
     limits = limits_of(question, instances)
     if sequences_of(scenario, tokens, np.array([0]), limits, 0.0)[0] < 1.0:
         weights = f"the weights of {scenario.target.name} on {instances.gpus} {scenario.machine.gpu.name}"

@@ -7,10 +7,10 @@ from perfmodel.answers.load.pool_row import PoolRow
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Two pools. ratio: prefill devices for each decode device at which both are full, by draft length.
-    transfer_bytes: cache of a prompt on one decode device. best_split: by draft length, the instances of both
-    pools of these sizes that serve the highest rate on as many devices. prefix_hit_rate: share of prompt
-    tokens that the caches of the prefill pool hold; None without any.
+    """Two pools. ratio: prefill devices per decode device at which both pools are full, by draft length.
+    transfer_bytes: cache of a prompt on one decode device. best_split: by draft length, the numbers of
+    instances of these sizes that serve the highest rate on the same number of devices. prefix_hit_rate:
+    share of prompt tokens that the caches of the prefill pool hold; None without any.
     """
 
     prefill: str
@@ -27,8 +27,8 @@ class Pools:
 
     @property
     def best(self) -> PoolRow:
-        """The row of the most output tokens per second at the last load; at equal rates that of the least
-        time per token.
+        """The row with the most output tokens per second at the last load; at equal rates, the one with
+        the shortest time per token.
         """
         last = [row for row in self.rows if row.clients == self.rows[-1].clients]
         lengths = len(self.ratio)

@@ -1,4 +1,4 @@
-"""What the pools are compared with: one server of the decode layout, and caches kept on another tier."""
+"""The alternatives to two pools: one server of the decode layout, and caches kept on another tier."""
 
 from dataclasses import replace
 from typing import Any

@@ -42,9 +42,9 @@ class PrefixVerdict:
     hit_rate_without, hit_rate: share of prompt tokens found in the cache, without and with a draft. block:
     tokens of a block. dropped_tokens: tokens of a hit that are computed again. decode_gain_s: mean seconds
     per request that decoding saves. recomputed_s: mean seconds per request by which prompts take longer
-    because of lost hits. net_s: seconds by which a request ends sooner; None where the server is saturated
-    with or without the draft. pays: whether requests end sooner, or the server takes more of them. changes:
-    alternatives, the best first.
+    because of lost hits. net_s: seconds by which a request ends sooner; None if the server is saturated
+    with or without the draft. pays: whether requests end sooner, or the server serves more of them.
+    changes: alternatives, the best first.
     """
 
     request_rate: float | None
@@ -158,7 +158,7 @@ def _verdict(
 
 
 def _order(change: PrefixChange) -> tuple[bool, float]:
-    """Changes that pay come first, then those without a net time, then the largest."""
+    """Sorts changes: first those that pay, then those without a net time, then by the largest net time."""
     net_s = math.inf if change.net_s is None else change.net_s
     return not change.pays, -net_s
 

@@ -27,9 +27,9 @@ from perfmodel.specs import Z
 from perfmodel.speculation import Scenario
 
 OF_INTERVAL = 500
-"""Number of requests in the replays of both ends of an interval."""
+"""Number of requests in each replay that gives an end of an interval."""
 MOST_KEPT_BYTES = 2**18
-"""Size of a replay's arguments up to which its result is kept: some 5,000 requests."""
+"""The result of a replay is kept if its arguments are at most this large: about 5,000 requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,9 @@ class ReplayedLoad:
 
 
 def replayed(*served: Any) -> ReplayedRequests:
-    """What `replay` gives for these arguments, and gave before: drafts are compared with one baseline."""
+    """The result of `replay` for these arguments. It is kept, because several drafts are compared with one
+    baseline.
+    """
     pickled = pickle.dumps(served)
     return _known(pickled) if len(pickled) <= MOST_KEPT_BYTES else replay(*served)
 

@@ -23,7 +23,7 @@ from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.trace import LONGEST
 
 MOST_PROMPT_PASSES = 1_000_000
-"""Most passes that read prompts, in all replays of a question: some ten seconds."""
+"""Largest number of passes that read prompts, in all replays of a question: they take about ten seconds."""
 
 
 def check_size(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> None:
@@ -57,7 +57,7 @@ def check_size(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> 
 
 
 def _most_requests(question: TrafficQuery, replays: int) -> int:
-    """The most requests of each of some replays."""
+    """The largest number of requests of each replay, given the number of replays."""
     passes = max(question.lengths.input_mean / question.limits.max_num_batched_tokens, 1.0)
     return math.floor(MOST_PROMPT_PASSES / (replays * passes))
 
@@ -73,8 +73,8 @@ def replayed_rows(
     """The rows of a trace or a mix at one load, in the order of `choices` and of their rows in the closed
     form; with a mix also the rows of its classes.
 
-    log_off: draft length -> standard deviation of the logarithm of its mean TPOT. A row of the closed form
-    stays where no request fits. Raises InputError.
+    log_off: draft length -> standard deviation of the logarithm of its mean TPOT. If no request fits, the
+    row of the closed form remains. Raises InputError.
     """
     if question.trace is not None:
         replica, choices = _for_trace(question, replica, choices, load)

@@ -1,8 +1,8 @@
 """Latencies never fall as the load rises.
 
-Both methods have an error of some per cent: the closed form by its assumptions, a replay by the requests that
-it draws. So a row may come out faster than one at a lower load. Its times are then raised to those of the
-lower load.
+Both methods have an error of a few per cent: the closed form by its assumptions, a replay by the requests
+that it draws. So a row may come out faster than one at a lower load. Its times are then raised to those of
+the lower load.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow, load_of
 
 
 def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficRow]]:
-    """The rows by load, with TTFT and TPOT of each draft length at least as long as at all lower loads, and a
-    share within the SLO that is at most theirs.
+    """The rows by load. For each draft length, TTFT and TPOT are at least as long as at all lower loads,
+    and the share within the SLO is at most as large.
     """
     highest = dict[int | str, TrafficRow]()
     raised: list[list[TrafficRow]] = [[] for _ in by_load]

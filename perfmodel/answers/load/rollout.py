@@ -25,10 +25,11 @@ MOST_DONE = 0.9
 class RolloutRow:
     """A rollout with one draft length or policy.
 
-    age: versions of the target's weights since those that the draft was trained for. alpha: the acceptance at
-    that age; None where it is the question's. makespan_s: time to the last token of the last request. tail_s:
-    the part of it after nine in ten requests were done. speedup: the makespan without drafts over this one.
-    stream_speedup: the same ratio of the mean TPOT of a request.
+    age: versions of the target's weights since those that the draft was trained for. alpha: the acceptance
+    at that age; None if it is that of the question. makespan_s: time to the last token of the last
+    request. tail_s: the part of the makespan after nine in ten requests were done. speedup: the makespan
+    without drafts over the makespan with them. stream_speedup: the same ratio for the mean TPOT of a
+    request.
     """
 
     age: float | None

@@ -32,8 +32,8 @@ from perfmodel.speculation import Scenario, check_draft_length
 class Priced:
     """A question with the passes that its rows need.
 
-    question: as completed. query: the point at which its names are resolved. spread_source: see `completed`.
-    known: whether the draft's acceptance is; if not, the baseline is the only choice.
+    question: as completed. query: the point at which its names are resolved. spread_source: see
+    `completed`. known: whether the draft's acceptance is known; if not, the baseline is the only choice.
     """
 
     question: TrafficQuery
@@ -109,8 +109,8 @@ class RowsByLoad:
 
 
 def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
-    """What a server is compared with others by: the closed form alone, or the rows of `traffic`, some of
-    which are replays.
+    """The figures by which servers are compared: those of the closed form alone, or the rows of `traffic`,
+    some of which are replays.
     """
     priced = Priced.of(question)
     without = dict.fromkeys(priced.replica.passes)
@@ -119,8 +119,8 @@ def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
 
 
 def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
-    """The question with all that its files, its model and its engine say where it says nothing; and the
-    source of the spread of acceptance between requests. Raises InputError.
+    """The question with the values that it leaves out, taken from its files, its model and its engine; and
+    the source of the spread of acceptance between requests. Raises InputError.
     """
     values = mix_values(question) | trace_values(question) | rollout_values(question)
     named = Named.of(question)
@@ -213,8 +213,8 @@ def _on_ladders(
     log_off: Mapping[int, float | None],
     simulated: Sequence[bool],
 ) -> list[list[TrafficRow]]:
-    """The rows of drawn requests by load. A row of the closed form stays where it holds, or where no request
-    fits.
+    """The rows of drawn requests by load. A row remains that of the closed form if the closed form holds,
+    or if no request fits.
     """
     ladders = {
         choice.gamma: Ladder(question, replica, choice, log_off.get(choice.steps.gamma))
@@ -237,7 +237,7 @@ def _on_ladders(
 
 
 def _as_doubted(row: TrafficRow) -> TrafficRow:
-    """A row of the closed form outside its range says so."""
+    """A row of the closed form outside its range, with the reasons to doubt it."""
     notes = tuple(f"the closed form may be off: {doubt}" for doubt in row.doubts)
     return replace(row, warnings=row.warnings + notes)
 

@@ -37,7 +37,7 @@ class Times(Protocol):
 
 
 def slo_share(limits_s: dict[str, float], times: Times) -> Array:
-    """Share of requests within every limit. TTFT and TPOT are taken as independent."""
+    """Share of requests within every limit. TTFT and TPOT are assumed to be independent."""
     share = np.ones(np.shape(times.tpot.mean))
     for name, limit in limits_s.items():
         if name != "e2e":
@@ -64,8 +64,8 @@ def replicas_of(
     rate: float,
     share: float | None,
 ) -> int | None:
-    """Number of replicas that share an open loop's rate, so that none is saturated and the SLO is met. share:
-    of the requests within the SLO on one.
+    """Number of replicas that must share an open loop's rate so that none is saturated and the SLO is met.
+    share: share of requests within the SLO on one replica.
     """
     if not loop.opens:
         return None

@@ -71,8 +71,8 @@ class TpotInterval(NamedTuple):
 def tpot_interval(
     log_off: float, steps: StepTimes, served: ServedLoad, load: Load, limits: Limits
 ) -> TpotInterval:
-    """Ends of the mean TPOT's interval: the server is solved again with steps that are faster and slower by
-    the error. At a rate, that is the same server on another clock.
+    """Ends of the mean TPOT's interval: the server is solved again with steps that are faster and slower
+    by the error. At a rate, this is the same as another rate with all times scaled.
     """
     factors = np.exp([[-Z * log_off], [Z * log_off]])
     if load.rate is not None:

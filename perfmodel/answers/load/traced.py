@@ -73,7 +73,9 @@ def _unstated_lengths(question: TrafficQuery, trace: Arrivals) -> dict[str, Any]
 
 
 def _load_of(path: str, trace: Arrivals) -> dict[str, tuple[float, ...]]:
-    """The trace's rate; as many clients as requests if all arrive at the same time. Raises InputError."""
+    """The trace's rate; if all requests arrive at the same time, one client per request. Raises
+    InputError.
+    """
     rate = rate_of(trace)
     if rate is None:
         return {"max_concurrency": (trace.at_s.size,)}

@@ -42,7 +42,7 @@ OVER_HOST = (
     "long prompts wait for messages through host memory; NCCL_SHM_USE_CUDA_MEMCPY=1 was several times as "
     "fast there (sgl-project/sglang#39605)"
 )
-"""What is known of prompts on devices without access to one another's memory."""
+"""The warning about prompts on devices without access to one another's memory."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,11 +50,11 @@ class Traffic(Answer):
     """One row for each load and draft length, the baseline first, and the conclusions from them.
 
     verdict: ``unknown_acceptance`` if no acceptance of the draft is known; the answer then has only the
-    baseline. prefix: with a prefix cache, what the draft costs it at each load. replay: the rows of a replay
-    that was asked for, which are also in `rows`. kv_cache: what one server with the longest draft logs at its
-    start. pools: the answer about two pools; the rows are then those of the same devices as servers of the
-    decode layout that do both, each with its share of the load. offload: caches of earlier prompts on another
-    tier.
+    baseline. prefix: with a prefix cache, what the draft costs it at each load. replay: the rows of a
+    replay that the question requests; they are also in `rows`. kv_cache: what one server with the longest
+    draft logs at its start. pools: the answer about two pools; the rows are then those of the same devices
+    used as servers of the decode layout, which read prompts and decode; each has its share of the load.
+    offload: caches of earlier prompts on another tier.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -94,7 +94,8 @@ def traffic(question: TrafficQuery) -> Traffic:
     """Should this server speculate under this request rate (or concurrency), with which draft length, and on
     how many replicas?
 
-    Rates are of one replica, or of all pools; where it is saturated the row says so. Raises InputError.
+    A rate is that of one replica, or of all pools together. A row states whether the replica is saturated.
+    Raises InputError.
     """
     if question.decode is None:
         return _of_servers(question)
@@ -164,7 +165,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
 
 
 def _word(verdicts: Sequence[TrafficVerdict], known: bool) -> str:
-    """The verdict of all loads together. known: whether the draft's acceptance is."""
+    """The verdict of all loads together. known: whether the draft's acceptance is known."""
     if not known:
         return "unknown_acceptance"
     return "speculate" if any(verdict.gamma for verdict in verdicts) else "do_not_speculate"
@@ -215,7 +216,9 @@ def _warnings(priced: Priced, query: Query, gamma: int) -> tuple[str, ...]:
 
 
 def _one_reading(per_byte_s: Constant) -> Iterator[str]:
-    """A warning about the time per byte of these messages, one reading on another device; none if unknown."""
+    """A warning that the time per byte of these messages comes from a single measurement on another
+    device; none if that time is unknown.
+    """
     if per_byte_s.value:
         rate = f"{1e-9 / per_byte_s.value:.1f} GB/s"
         yield (

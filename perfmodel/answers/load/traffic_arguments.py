@@ -364,8 +364,8 @@ class TrafficArguments(CommonOptions):
             )
 
     def _check_deviations(self) -> None:
-        """InputError for a deviation that no distribution of lengths has. Those of a rollout's outputs, which
-        are log-normal, may be any.
+        """InputError for a deviation that no distribution of lengths has. The outputs of a rollout are
+        log-normal, so any deviation is allowed for them.
         """
         names = ("input",) if self.rollout is not None else ("input", "output")
         for name in names:

@@ -45,7 +45,7 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def _served(self) -> ServingEngine | None:
-        """What is known of the engine; None for a calibration that states none."""
+        """What is known of the engine; None for a calibration without an engine."""
         word, _, _ = parse_engine(engine_named(self)).partition(DRIFT)
         return None if self.calibration else serving_engines().get(word)
 
@@ -161,7 +161,7 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def capped_loop(self) -> Loop:
-        """The closed loop of as many clients as `--max-concurrency` lets in beside a rate."""
+        """The closed loop of the number of clients to which `--max-concurrency` limits an open loop."""
         loop = self.loop
         return replace(loop, opens=False, values=np.array([float(loop.cap or 1)]), cap=None)
 

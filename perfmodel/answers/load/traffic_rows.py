@@ -18,7 +18,7 @@ class MadeBy(StrEnum):
 
 
 def between(low: float, high: float, share: float) -> float:
-    """A share of the way from one time to another, by factors; by differences if one of them is 0."""
+    """Interpolates between two times: geometrically, or linearly if one of them is 0."""
     if low > 0 and high > 0:
         return float(low * (high / low) ** share)
     return low + share * (high - low)
@@ -35,7 +35,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, times_s: Array) -> "Percentiles":
-        """Of the times of requests; 0 without any."""
+        """The percentiles of the times of requests; 0 without requests."""
         if not times_s.size:
             return cls(0.0, 0.0, 0.0, 0.0)
         return cls(float(times_s.mean()), *map(float, np.quantile(times_s, (0.5, 0.9, 0.99))))
@@ -50,30 +50,31 @@ class Percentiles:
         return Percentiles(factor * self.mean, factor * self.p50, factor * self.p90, factor * self.p99)
 
     def at_least(self, other: "Percentiles") -> "Percentiles":
-        """The higher of both, each for itself."""
+        """The higher value of each percentile."""
         return Percentiles(*map(max, self.figures, other.figures))
 
     def at_most(self, other: "Percentiles") -> "Percentiles":
-        """The lower of both, each for itself."""
+        """The lower value of each percentile."""
         return Percentiles(*map(min, self.figures, other.figures))
 
     def between(self, other: "Percentiles", share: float) -> "Percentiles":
-        """A share of the way to another, by factors."""
+        """Interpolates between these percentiles and others, geometrically."""
         return Percentiles(*(between(a, b, share) for a, b in zip(self.figures, other.figures, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRow:
-    """One replica at one load and draft length. Fields are None where there is no value: the TTFT of a
+    """One replica at one load and draft length. Fields without a value are None, such as the TTFT of a
     saturated server.
 
-    request_rate: the rate of an open loop. concurrency: the clients of a closed loop. gamma: drafted tokens,
-    or the name of a policy (``table``). running_mean: mean number of requests that decode. slo_share: share
-    of requests within all limits. prefix_hit_rate: prompt tokens found in the prefix cache, over all prompt
-    tokens. replicas: the number that the rate needs, within the SLO if one is given; None if no number
-    suffices. tpot_interval, ttft_interval, throughput_interval: 90 % intervals of the means of TPOT and TTFT,
-    and of output_tokens_per_s. made_by: the method; doubts: why the closed form does not hold at this load.
-    A replay has the means over its requests; `replicas` and `saturation_rate` are always of the closed form.
+    request_rate: the rate of an open loop. concurrency: the clients of a closed loop. gamma: drafted
+    tokens, or the name of a policy (``table``). running_mean: mean number of requests that decode.
+    slo_share: share of requests within all limits. prefix_hit_rate: prompt tokens found in the prefix
+    cache, over all prompt tokens. replicas: the number of replicas that the rate needs, within the SLO if
+    one is given; None if no number suffices. tpot_interval, ttft_interval, throughput_interval: 90 %
+    intervals of the means of TPOT and TTFT, and of output_tokens_per_s. made_by: the method; doubts: why
+    the closed form does not hold at this load. In a row of a replay, means are over its requests, but
+    `replicas` and `saturation_rate` always come from the closed form.
     """
 
     request_rate: float | None
@@ -100,7 +101,7 @@ class TrafficRow:
 
     @property
     def by_limit(self) -> dict[str, Percentiles | None]:
-        """The time that each latency limit of an SLO is of."""
+        """The time to which each latency limit of an SLO applies."""
         return {"ttft": self.ttft_s, "tpot": self.tpot_s, "e2e": self.e2e_s}
 
     @property
@@ -112,7 +113,9 @@ class TrafficRow:
 
 
 def saturation_note(saturation_rate: float, replicas: int | None) -> str:
-    """The warning of a row at a rate above that of one replica. replicas: that the rate needs, if known."""
+    """The warning of a row at a rate above that of one replica. replicas: number that the rate needs, if
+    known.
+    """
     number = "" if replicas is None else f": {replicas} replicas"
     return f"saturated at {saturation_rate:.3g}/s{number}"
 

@@ -130,7 +130,7 @@ class TwoPools:
         return PoolState(rate, batch, step, tpot, ttft, queue, used)
 
     def times(self, state: PoolState) -> PoolTimes:
-        """Times over requests: queues are exponential where there is one, prompts vary as their lengths, and
+        """Times over requests: the wait in a queue is exponential, prompt times vary as their lengths, and
         an answer waits for a running step.
         """
         waits = sometimes(state.used, state.queue_s / state.used) if state.used else FIXED
@@ -151,14 +151,15 @@ class TwoPools:
 
     @property
     def batches(self) -> Array:
-        """0, and the batches of the steps."""
+        """Batch size 0, and the batch sizes of the steps."""
         return np.append(0.0, self.steps.batches)
 
     def tpot_at(self, batch: Array) -> Moments:
         """Time per output token over requests, with `batch` decoding requests on an instance.
 
-        Requests come at random, so the batch varies as a Poisson number: steps at one deviation above and
-        below differ by two of theirs.
+        Requests come at random, so the batch varies as a Poisson number. The standard deviation of a step
+        is half the difference of the steps at one standard deviation of the batch above and below its
+        mean.
         """
         step = self.steps.decode_at(np.maximum(batch, 1.0))
         deviation = np.sqrt(batch)
@@ -227,7 +228,7 @@ class TwoPools:
         self, clients: float, think_s: float = 0.0, limits_s: dict[str, float] | None = None
     ) -> PoolRow:
         """The pools with clients that each wait for their answer, and then for `think_s`: clients = rate x
-        time between two requests of one.
+        time between two requests of one client.
         """
 
         def inside(state: PoolState) -> float:

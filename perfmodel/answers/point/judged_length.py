@@ -43,7 +43,7 @@ def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> Jud
 
 
 def least_loss(query: Query, scenario: Scenario) -> JudgedLength | None:
-    """The draft length that loses least where none gains; None if the draft has no length."""
+    """The draft length that loses least, if no length gains; None if the draft has no length."""
     longest = scenario.longest(query.max_gamma)
     if longest < 1:
         return None

@@ -177,7 +177,9 @@ def _beyond(row: AcceptanceRow, served: tuple[float, float], context: float) -> 
 
 
 def context_spread(doublings: float) -> float:
-    """The standard deviation of ln(tokens per iteration) so many doublings away from a measured context."""
+    """The standard deviation of ln(tokens per iteration) at a context this many doublings away from a
+    measured one.
+    """
     return CONTEXT_DRIFT * math.sqrt(doublings)
 
 

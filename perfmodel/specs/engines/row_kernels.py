@@ -30,7 +30,7 @@ class OwnKernel(Frozen):
     source: Text
 
     def takes(self, gpu: GPUSpec, rows: float) -> bool:
-        """Whether it multiplies so many rows on a device."""
+        """Whether the kernel multiplies this many rows on a device."""
         return gpu.architecture in self.architectures and self.first <= rows <= self.last
 
 

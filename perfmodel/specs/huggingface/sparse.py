@@ -116,7 +116,7 @@ def gated_streams(keys: Keys, layers: int) -> Fields:
 
 
 def mean_indexer(keys: Keys, layers: int) -> Fields:
-    """Qwen4-Exp's `indexer` of so many layers: one key is the mean of those of `indexer_compress_ratio`
+    """Qwen4-Exp's `indexer` of this many layers: one key is the mean of those of `indexer_compress_ratio`
     tokens.
     """
     if keys.integer("indexer_kv_heads", 1) != 1:

@@ -26,7 +26,7 @@ def sliding_layers(keys: Keys, layers: int, rule: Sequence[bool]) -> int:
 
 
 def window_of(window: int | None, sliding: int) -> Fields:
-    """The fields of ModelSpec for a window of so many tokens and the number of layers that have it."""
+    """The fields of ModelSpec for a window of this many tokens and the number of layers that have it."""
     return {
         "sliding_window": window if window and sliding else None,
         "num_sliding_layers": sliding if window else 0,

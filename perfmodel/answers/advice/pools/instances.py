@@ -34,7 +34,9 @@ class Instance:
 
 @dataclass(frozen=True, eq=False)
 class Drafting:
-    """All instances with one draft, or without. question: to `traffic`, under the asked load."""
+    """All instances with one draft, or without a draft. question: the question to `traffic` under the
+    given load.
+    """
 
     draft: str | None
     question: TrafficQuery

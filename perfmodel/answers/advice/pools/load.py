@@ -49,7 +49,7 @@ class PoolLoad(ABC):
 
     @abstractmethod
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """The numbers of prefill and decode instances that are worth trying on as many devices."""
+        """The numbers of prefill and decode instances that are worth trying on this number of devices."""
 
     @abstractmethod
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:

@@ -11,12 +11,13 @@ class PoolOption:
     """One way to use the given devices: servers that do both (`servers`), or a prefill and a decode pool.
 
     servers, prefill, decode: instances as in ``traffic --decode``; None where there are none. draft: None
-    without one. most_requests_per_s: the highest rate at which enough requests are within the limits, or
-    without limits of 0.9 of the capacity; of clients, the rate at which they are served within the limits.
-    Also per given device. ratio: prefill devices for each decode device at which both pools reach their
-    limits. needed, needed_gpus: the fewest such instances for the asked load; None if no number suffices, or
-    any one does. ttft_s, ttft_p90_s, tpot_s, tpot_p90_s, slo_share: on all given devices under the asked
-    load; None beyond `most_requests_per_s`. check: a command with the same figures.
+    without one. most_requests_per_s: the highest rate at which enough requests are within the limits;
+    without limits, 0.9 of the capacity. For clients, the rate at which they are served within the limits.
+    most_requests_per_s_per_gpu: this rate per given device. ratio: prefill devices for each decode device
+    at which both pools reach their limits. needed, needed_gpus: the fewest such instances for the given
+    load, and their devices; None if no number suffices, or if any number does. ttft_s, ttft_p90_s, tpot_s,
+    tpot_p90_s, slo_share: on all given devices under the given load; None beyond `most_requests_per_s`.
+    check: a command with the same figures.
     """
 
     servers: str | None
@@ -48,7 +49,7 @@ class PoolOption:
 
     @property
     def serves(self) -> bool:
-        """Whether it serves the asked rate within the limits."""
+        """Whether it serves the given rate within the limits."""
         return self.ttft_s is not None
 
     @property
@@ -64,10 +65,10 @@ class PoolOption:
 
 @dataclass(frozen=True, slots=True)
 class PoolAdvice:
-    """One pool against two. options: the best of each, with and without a draft, by the highest rate within
-    the limits. one_would_do: whether one pool serves the asked load within the limits on the given devices.
-    load: in words. searched: instances and draft lengths that were priced. notes: what was not searched, with
-    the missing table, or is not as asked.
+    """One pool against two. options: the best of each, with and without a draft, by the highest rate
+    within the limits. one_would_do: whether one pool serves the given load within the limits on the given
+    devices. load: the load in words. searched: number of instances and draft lengths that were priced.
+    notes: what was not searched and which table is missing for it, or what differs from the question.
     """
 
     gpus: int
@@ -88,12 +89,12 @@ class PoolAdvice:
 
     @property
     def serves(self) -> bool:
-        """Whether the given devices serve the asked rate within the limits."""
+        """Whether the given devices serve the given rate within the limits."""
         return any(option.serves for option in self.options)
 
     @property
     def chosen(self) -> PoolOption | None:
-        """The option of the highest rate; one pool where two are better by no more than `ALIKE`."""
+        """The option with the highest rate; one pool if two pools are better by no more than `ALIKE`."""
         one = self.best(two=False)
         two = self.best(two=True)
         if one is None or two is None:
@@ -124,7 +125,7 @@ class PoolAdvice:
 
     @property
     def for_rate(self) -> str:
-        """What the asked load needs, in words."""
+        """What the given load needs, in words."""
         if self.clients is not None and any(each.slo_share is None for each in self.options):
             return f"Without limits on latency, any number of devices serves {self.load}"
         one = self.best(two=False)

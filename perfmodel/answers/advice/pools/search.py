@@ -22,13 +22,15 @@ from perfmodel.operations import Array
 from perfmodel.queueing.closed_form import serve
 
 SHORTLIST = 6
-"""Layouts of one pool, with and without a draft each, that `traffic` answers for the asked rate."""
+"""Number of layouts of one pool, each with and without a draft, for which `traffic` is asked about the
+given rate.
+"""
 TIMES = ("ttft_s", "ttft_p90_s", "tpot_s", "tpot_p90_s", "slo_share")
 
 
 def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdvice, Candidates]:
-    """The best of one pool and of two pools, each with and without a draft, for the asked rate; and the
-    candidates of one pool with the lowest TPOT there.
+    """The best of one pool and of two pools, each with and without a draft, for the given rate; and the
+    candidates of one pool with the lowest TPOT at this rate.
     """
     assert question.gpus is not None
     load = load_of(question)
@@ -75,13 +77,13 @@ def load_of(question: AdviseQuery) -> PoolLoad:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A number of devices, and the asked load."""
+    """A number of devices, and the load of the question."""
 
     gpus: int
     load: PoolLoad
 
     def one(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The servers that do both with the highest rate within the limits."""
+        """The servers that both read prompts and decode, with the highest rate within the limits."""
         servers = [server for each in made for server in servers_of(each)]
         best, most = self._best_server(servers)
         if best is None:
@@ -108,7 +110,9 @@ class Search:
         )
 
     def _best_server(self, servers: Sequence[PoolServer]) -> tuple[PoolServer | None, float]:
-        """The server of which the devices serve most within the limits, and their requests per second."""
+        """The server with which the devices serve the highest rate within the limits, and this rate in
+        requests per second.
+        """
         best: PoolServer | None = None
         rate = 0.0
         for server in sorted(servers, key=lambda each: -(self.gpus // each.gpus) * each.most):
@@ -122,7 +126,7 @@ class Search:
         return best, rate
 
     def beyond(self, *made: Sequence[Drafting]) -> Iterator[str]:
-        """Where the given devices do not keep the limits: the fewest that do."""
+        """The fewest devices that meet the limits, if the given devices do not."""
         for each in (drafting for several in made for drafting in several):
             with_draft = f"with {each.draft}" if each.draft else "without a draft"
             servers = self.load.fewest_servers(list(servers_of(each)))
@@ -162,7 +166,7 @@ class Search:
         return None if best is None else self._of_pools(*best)
 
     def _best_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> SizedPools | None:
-        """The pools that serve most within the limits."""
+        """The pools that serve the highest rate within the limits."""
         tried = [
             (self.load.bound(pair, *split), pair, split)
             for pair in pairs

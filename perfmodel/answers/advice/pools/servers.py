@@ -22,7 +22,9 @@ from perfmodel.queueing.steps import StepTimes
 FULL = 0.99
 """Largest share of time for prompts."""
 TRIED = 12
-"""Rates that are computed at once, twice: the second time between the best of the first and the next."""
+"""Number of rates that are computed at once. A second search computes as many between the best rate of the
+first search and the next one.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,9 @@ class PoolServer:
 
     @property
     def clients_bound(self) -> float:
-        """Upper bound of `most_clients`, by Little's law at the limits; infinite where they leave it open."""
+        """Upper bound of `most_clients`, by Little's law at the limits; infinite if the limits do not
+        bound the number of clients.
+        """
         limits_s = self.question.limits_s
         answer_s = limits_s.get("tpot", math.inf) * self.question.lengths.decoded
         whole_s = min(limits_s.get("ttft", math.inf) + answer_s, limits_s.get("e2e", math.inf))
@@ -123,7 +127,7 @@ def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
 
 
 def servers_for(servers: Iterable[PoolServer], rate: float) -> Instances | None:
-    """The fewest devices of equal servers that serve a rate; None if none keeps the limits."""
+    """The fewest devices of equal servers that serve a rate; None if no server meets the limits."""
     best: Instances | None = None
     gpus = math.inf
     for server in sorted(servers, key=lambda each: math.ceil(rate / each.most) * each.gpus):
