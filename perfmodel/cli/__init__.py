@@ -146,7 +146,7 @@ def run(arguments: Sequence[str]) -> int:
         print(help)
         return 0
     except (InputError, click.UsageError) as error:
-        return _refused(_sentence(error))
+        return _refused(_about_a_flag(error, arguments) or _sentence(error))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_OF:
@@ -170,6 +170,34 @@ def _print_nowhere() -> None:
     """Discards the rest of the output."""
     with suppress(OSError, ValueError):  # ValueError: stdout is no file, as under a test
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _about_a_flag(error: InputError | click.UsageError, arguments: Sequence[str]) -> str:
+    """A line about a flag without its value, with the allowed ones, or about a flag of llama.cpp with one
+    dash (``-ngl 99``), of which click reads the first letter; empty for other mistakes.
+    """
+    from perfmodel.cli.engine_flags import asked_here  # of no other use here
+
+    if isinstance(error, click.BadOptionUsage):
+        for param in _command_of(arguments).params:
+            if error.option_name in param.opts and isinstance(param, click.Option) and not param.is_flag:
+                return f"{error.option_name}: must be followed by {param.metavar}, given nothing"
+    if isinstance(error, click.UsageError):
+        for word in arguments:
+            if word[:1] == "-" != word[1:2] and word[2:] and (here := asked_here(word)):
+                return f"{word}: a flag of an engine; here: {here}"
+    return ""
+
+
+def _command_of(arguments: Sequence[str]) -> click.Command:
+    """The command that the first words name."""
+    found: click.Command = app
+    for word in arguments:
+        inner = found.get_command(click.Context(found), word) if isinstance(found, click.Group) else None
+        if inner is None:
+            break
+        found = inner
+    return found
 
 
 def _sentence(error: Any) -> str:

@@ -7,6 +7,8 @@ SAMPLING = (
     "`validate acceptance --temperature` (docs/observe.md)"
 )
 ASSUMED = "assumed to be on; `validate engine --watch LOG` names it where a log says that it is off"
+NO_EFFECT = "it changes no time that is predicted: leave it out"
+HOST = "--host-bandwidth GB/S, what the processor's threads read of layers or experts on the host"
 EARLY = (
     "drafts that stop early have a mean length: round it (drafted over iterations) for --gamma, and give the "
     "printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
@@ -21,12 +23,49 @@ ENGINE_FLAGS = {
         "--draft-n-min",
     ),
     SAMPLING: ("--temperature", "--temp", "--top-p", "--top-k", "--min-p", "--rejection-sample-method"),
-    ASSUMED: ("--async-scheduling", "--flash-attn", "--enable-overlap-schedule", "--compilation-config"),
+    ASSUMED: (
+        "--async-scheduling",
+        "--flash-attn",
+        "-fa",
+        "--enable-overlap-schedule",
+        "--enable-chunked-prefill",
+        "--cont-batching",
+        "--compilation-config",
+    ),
+    NO_EFFECT: (
+        "--trust-remote-code",
+        "--host",
+        "--port",
+        "--api-key",
+        "--served-model-name",
+        "--alias",
+        "--chat-template",
+        "--jinja",
+        "--reasoning-parser",
+        "--tool-call-parser",
+        "--enable-auto-tool-choice",
+        "--disable-log-requests",
+        "--mmap",
+        "--no-mmap",
+        "--mlock",
+        "--metrics",
+        "--seed",
+    ),
+    HOST: ("--threads", "--threads-batch", "--numa"),
+    "`schedule` says up to which number of requests a draft pays": ("--speculative-disable-by-batch-size",),
+    "`traffic --gamma adaptive` asks for lengths that follow the load": ("--speculative-adaptive",),
+    "--attention-backend NAME, of target and draft": (
+        "--speculative-draft-attention-backend",
+        "--speculative-attention-mode",
+    ),
+    "--model NAME or a file": ("-hf", "--hf-repo"),
     "--hardware NAME:pcie5, the device in a server of that PCIe generation": ("--pcie", "--pcie-gen"),
     "`traffic --max-num-batched-tokens N`, the tokens of a pass over prompts": (
         "--chunked-prefill-size",
         "--max-prefill-tokens",
         "--ubatch-size",
+        "-ub",
+        "--prefill-step-size",
     ),
     "--redundant-experts N and --moe-imbalance X": ("--enable-eplb", "--num-redundant-experts"),
     LENGTH: (
@@ -44,29 +83,38 @@ ENGINE_FLAGS = {
         "--speculative-model",
         "--speculative-draft-model-path",
         "--model-draft",
+        "-md",
     ),
     "`tree --given LEVELSxTOPKxNODES` answers a tree of drafted tokens": (
         "--speculative-eagle-topk",
         "--speculative-num-draft-tokens",
         "--speculative-token-tree",
     ),
-    "--layer-split N, or --tp N for rows": ("--tensor-split", "--split-mode"),
+    "--layer-split N, or --tp N for rows": ("--tensor-split", "-ts", "--split-mode", "-sm"),
     "--dp N, groups of data-parallel attention": ("--enable-dp-attention",),
     "--ep N": ("--enable-expert-parallel",),
     "--context TOKENS, the cached tokens of a sequence": ("--ctx-size", "--context-length", "--max-kv-size"),
     "--batch N, sequences that decode at once": (
         "--concurrency",
         "--parallel",
+        "-np",
         "--num-requests",
         "--num-parallel",
     ),
     "--memory-fraction SHARE": ("--free-gpu-memory-fraction",),
-    "--kv-dtype FORMAT": ("--cache-type-k", "--cache-type-v", "--kv-bits"),
+    "--kv-dtype FORMAT": ("--cache-type-k", "-ctk", "--cache-type-v", "-ctv", "--kv-bits"),
     "--weights FORMAT": ("--quant", "--bits"),
-    "--cpu-moe N with --host-bandwidth GB/S": ("--n-cpu-moe", "--override-tensor", "--cpu-offload-gb"),
-    "--gpu-layers N with --host-bandwidth GB/S": ("--n-gpu-layers", "--num-gpu", "--ngl"),
+    "--cpu-moe N with --host-bandwidth GB/S": (
+        "--n-cpu-moe",
+        "-ncmoe",
+        "--override-tensor",
+        "-ot",
+        "--cpu-offload-gb",
+    ),
+    "--gpu-layers N with --host-bandwidth GB/S": ("--n-gpu-layers", "-ngl", "--num-gpu", "--ngl"),
     "`traffic` models prefix caches: --prefix-len, --prefix-hits and --turns": (
         "--enable-prefix-caching",
+        "--no-enable-prefix-caching",
         "--disable-radix-cache",
         "--cache-hit-rate",
     ),

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from perfmodel.errors import InputError, unknown_name
+from perfmodel.errors import unknown_name
 
 QUESTION = "Question"
 OUTPUT = "Output"
@@ -90,17 +90,6 @@ class GroupedCommand(click.Command):
     def is_long(self) -> bool:
         """Whether ``--help`` leaves flags out."""
         return len(self.params) > MOST_FLAGS
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """See `click.Command`. A flag without its value is refused with the allowed values."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.BadOptionUsage as error:
-            for param in self.params:
-                if error.option_name in param.opts and not getattr(param, "is_flag", False):
-                    allowed = f"must be followed by {param.make_metavar(ctx)}, given nothing"
-                    raise InputError(f"{error.option_name}: {allowed}") from None
-            raise
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """See `click.Command`; a long one has ``--help-all`` too."""
