@@ -1,7 +1,5 @@
 """``perfmodel validate check``: the gate for anyone's records, in anyone's repository."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +7,9 @@ import click
 
 from perfmodel.answers.declaration import TINY, Argument
 from perfmodel.cli.commands import Json, flagged
-from perfmodel.cli.output import Column, print_json, table
-from perfmodel.validate.accuracy import check as module
+from perfmodel.cli.output import print_json
+from perfmodel.validate.accuracy import check as rules
+from perfmodel.validate.cli import checked_words
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER
 from perfmodel.validate.records import RESULTS
 
@@ -61,66 +60,23 @@ def check(
     """Compare predictions with the records of a folder; exit status 1 if errors are too large, or if errors
     or measurements have changed since a baseline."""
     folder = results or RESULTS
-    checked = module.check(
+    checked = rules.check(
         folder,
         max_error=max_error,
         baseline=baseline,
-        max_drift=max_drift or module.MAX_DRIFT,
+        max_drift=max_drift or rules.MAX_DRIFT,
         calibration=calibration,
         figure=figure,
         write=write,
     )
-    now = checked.parts
-    faults = checked.faults
-    limit = checked.limit
-    before = checked.before
-    all_figures = [f for part in now for f in part.figures]
     if json:
-        content = {
-            "schema_version": 1,
-            "parts": {part.name: asdict(part.errors) for part in now},
-            "rows": [asdict(f) | {"error": f.error} for f in all_figures],
-            "faults": faults,
-            "doubts": checked.doubts,
-        }
-        print_json(content)
+        print_json(checked_words.content(checked))
     else:
-        _show(now, before)
+        checked_words.show(checked)
         if write:
             click.echo(f"wrote {baseline}")
-        count = sum(part.errors.rows for part in now)
-        records = {f.record for f in all_figures}
-        rule = "no limit" if limit is None else f"mean errors up to {limit:.1%}"
-        if before is not None:
-            rule += f", {100 * module.TOLERANCE:g} point above {baseline} at most"
-        verdict = "FAIL" if faults else "PASS"
-        click.echo(f"check: {verdict}; {count} figures of {len(records)} records in {folder}; {rule}")
-    for line in (*faults, *(f"not to be relied on: {doubt}" for doubt in checked.doubts)):
+        click.echo(checked_words.summary(checked, folder, baseline))
+    for line in checked_words.complaints(checked, has_rule=bool(max_error or baseline)):
         click.echo(line, err=True)
-    if faults:
-        if not (max_error or baseline):
-            click.echo(
-                "to keep errors that you know of from growing: --baseline FILE --write once, then "
-                "--baseline FILE",
-                err=True,
-            )
+    if not checked.passes:
         raise click.exceptions.Exit(1)
-
-
-def _show(now: Sequence[module.CheckedPart], before: module.Baseline | None) -> None:
-    head: list[str | Column] = ["machine/plan/figure", "rows", "mean error", "bias", "worst"]
-    head.append(Column("calibration", left=True, spare=1))
-    rows = []
-    for part in now:
-        e = part.errors
-        errors = [f"{e.mape:.1%}", f"{e.bias:+.1%}", f"{e.worst:+.1%}"]
-        rows.append([part.name, f"{e.rows}", *errors, part.calibration])
-    if before:
-        behind_mean = head.index("mean error") + 1
-        head.insert(behind_mean, "before")
-        for part, row in zip(now, rows, strict=True):
-            old = before.parts.get(part.name)
-            row.insert(behind_mean, f"{old.mape:.1%}" if old else "-")
-    table(head, rows)
-    if any(f.fitted for part in now for f in part.figures):
-        click.echo("* fitted on these very records: their error says nothing of other points")

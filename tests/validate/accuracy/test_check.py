@@ -90,8 +90,9 @@ def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(folder, fa
     """Slower or faster: the errors of this record grow one way only, and its predictions move both ways."""
     baseline = folder / "baseline.json"
     assert check(folder, "--baseline", str(baseline), "--write") == 0
+    assert f"wrote {baseline}\n" in capsys.readouterr().out
     assert check(folder, "--baseline", str(baseline)) == 0
-    capsys.readouterr()
+    assert "wrote" not in capsys.readouterr().out
     broken = str(off_by(folder, factor))
     before = {f.name: f.predicted for f in figures(folder)}
     steps = [figure for figure in figures(folder, broken) if figure.part.endswith("target_s")]
