@@ -38,7 +38,9 @@ def plain(value: Any) -> Any:
 
 
 class Answer:
-    """Base of all answers. printed: the text of `print`; the package sets it to that of the command line."""
+    """Base of all answers. printed: the text of `print`; the package sets it to the text of the command
+    line.
+    """
 
     printed: ClassVar[Callable[[Any], str]] = repr
 

@@ -64,12 +64,12 @@ def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
 
 
 def rate(given: Any, flag: str) -> str:
-    """A rate as it is spelled, ``0.8`` or ``0.4x3``. `question.rates` makes an acceptance of it."""
+    """A rate as text, such as ``0.8`` or ``0.4x3``. `question.rates` turns it into an acceptance."""
     return str(given)
 
 
 def state_format(given: Any, flag: str) -> str:
-    """A format of recurrent states, in the words of an engine or in ours."""
+    """A format of recurrent states, in the words of an engine or of this package."""
     from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS  # few questions state one
 
     name = str(given).lower()

@@ -18,7 +18,7 @@ from perfmodel.costs.pass_time import PassTime
 ANSWERS = ("whatif", "ops", "inflection", "advise", "schedule", "tree", "hierarchy", "traffic", "compare")
 """Verbs whose answers have a published schema: all but a sweep, which is a table."""
 MORE: dict[type, dict[str, Any]] = {PassTime: {"comm_s": float, "fixed_s": float, "limiter": str}}
-"""Type -> the keys that its `as_dict` has in addition to its fields."""
+"""Type of an answer -> the keys that its `as_dict` has in addition to its fields."""
 
 
 def schema(verb: Verb[..., Any]) -> dict[str, Any]:

@@ -23,7 +23,9 @@ SCORE_BYTES = 4.0
 """Bytes of one attention score or one token index as a selection kernel keeps it (fp32, int32)."""
 
 TILE_VALUES = 128
-"""Values of a head up to which a tile of an attention kernel has all of its rows. Larger heads have fewer."""
+"""For heads of at most this many values, a tile of an attention kernel has all of its rows; for larger
+heads it has fewer.
+"""
 
 MAX_BUDGET = 2**40
 """Budgets above this many tokens are refused as typing errors."""
@@ -99,9 +101,9 @@ class KVMethod:
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
     reads_all: ClassVar[bool] = False
-    """Whether it reads every token of the target's own cache, and so needs nothing in addition."""
+    """Whether it reads every token of the target's own cache, so that it needs no additional memory."""
     evicts: ClassVar[bool] = False
-    """Whether a cache that only the draft uses holds no other tokens than those that are attended to."""
+    """Whether a cache that only the draft uses holds only the tokens that are attended to."""
 
     budget: int | None
     """K: cached tokens that one draft step reads. None where the method reads a share or all of the context.
@@ -118,7 +120,7 @@ class KVMethod:
 
     @property
     def needs_own_prefill(self) -> bool:
-        """True where the draft must run its own pass over the prompt; `setup` does not count that pass."""
+        """True if the draft must run its own pass over the prompt; `setup` does not count this pass."""
         return False
 
     def attended_tokens(self, context: Floats) -> Floats:

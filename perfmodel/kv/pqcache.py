@@ -8,9 +8,9 @@ class PQCache(KVMethod):
     """Stores each key as `subvectors` codes of `bits` bits. Each step scores all codes and reads the best
     tokens.
 
-    `iterations` of k-means cluster the keys after the prompt. All options are required, because none has one
-    published default: codes are chosen by benchmark, k-means by the time that prefill leaves. Reads of
-    centroids are not counted, because they stay in cache.
+    `iterations` of k-means cluster the keys after the prompt. All options are required, because none has a
+    published default: the authors choose the codes per benchmark, and the iterations by the time that
+    prefill leaves. Reads of centroids are not counted, because they stay in cache.
     """
 
     source = "Zhang et al. 2024, arXiv 2407.12820"

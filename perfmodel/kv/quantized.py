@@ -34,7 +34,9 @@ class Quantized(KVMethod):
         return context * (layout.values_per_token * self.bits / 8.0 + self._scales(layout))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Read the cache, find each group's range (two compares a value), scale and round, write the copy."""
+        """Read the cache, find each group's range (two comparisons per value), scale and round, write the
+        copy.
+        """
         values = context * layout.values_per_token
         return Step(4.0 * values, values * layout.bytes_per_value + self.read_bytes(context, layout), 1.0)
 

@@ -9,7 +9,7 @@ from perfmodel.operations import Floats
 class SnapKV(KVMethod):
     """Once, after the prompt, copies the last `window` tokens and those to which they attend most.
 
-    `generated` tokens since then were appended to the copy and are read too. The scores are pooled over
+    The `generated` tokens since then are appended to the copy and read too. The scores are pooled over
     `kernel` neighbours before the choice. Defaults window 32 and kernel 7: Li et al. 2024, LongBench
     experiments.
     """

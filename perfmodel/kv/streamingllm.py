@@ -8,10 +8,10 @@ class StreamingLLM(KVMethod):
     """Reads the first `sinks` tokens and the latest (budget - sinks) tokens.
 
     `copy`: a ring buffer holds the tokens; without it the draft reads the target's cache through an index.
-    `own_prefill`: as published. The draft's keys and values then come from passes in which its window
-    attends, at positions inside the cache, so the prompt runs through the draft once more and fills the ring
-    buffer. Otherwise the draft reads the keys and values of a full prefill, at their positions in the text.
-    Default of 4 sinks: Xiao et al. 2023.
+    `own_prefill`: as in the publication, the draft's keys and values come from passes that attend only to
+    its window, with positions inside the cache. The prompt therefore runs through the draft once more and
+    fills the ring buffer. Otherwise the draft reads the keys and values of a full prefill, at their
+    positions in the text. Default of 4 sinks: Xiao et al. 2023.
     """
 
     source = "Xiao et al. 2023, arXiv 2309.17453"
@@ -30,12 +30,12 @@ class StreamingLLM(KVMethod):
 
     @property
     def needs_own_prefill(self) -> bool:
-        """True where the draft's own window attends."""
+        """True if the draft's keys and values come from passes over its own window."""
         return self.own_prefill
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Gathers sinks and window into the ring buffer. No work for a view, or where the draft's own prefill
-        fills it.
+        """Gathers sinks and window into the ring buffer. No work for a view, or if the draft's own prefill
+        fills the buffer.
         """
         if self.own_prefill or not self.copy:
             return NOTHING

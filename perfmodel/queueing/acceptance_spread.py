@@ -12,13 +12,13 @@ from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 BETA_STEPS = 400
 LEAST_PARAMETER = 0.3
-"""Smaller parameter of a Beta distribution, at least. With less, most requests accept all or nothing, and no
-acceptance near 1 gains as much as its mean.
+"""The smaller parameter of a Beta distribution is at least this. With a smaller one, most requests accept
+all or nothing, and no distribution reaches the gain of a constant acceptance near 1.
 """
 
 
 class GainSpread(NamedTuple):
-    """How far the gain Omega differs, without units.
+    """The variation of the gain Omega, without units.
 
     between, third: variance and third moment of 1/Omega over requests, divided by powers of its mean. within:
     variance of an iteration's gain over the mean gain, the squared deviation of one token's iterations.

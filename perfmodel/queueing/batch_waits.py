@@ -1,8 +1,8 @@
 """Prompts that wait for a fuller pass, as in TensorRT-LLM.
 
-Its options ``batch_wait_timeout_iters`` and ``batch_wait_max_tokens_ratio`` (PyExecutor._waiting_requests of
-_torch/pyexecutor/py_executor.py, recalled): while requests decode, prompts wait until the tokens of a pass
-reach this share of its budget, but for no more than this number of passes.
+Its options ``batch_wait_timeout_iters`` and ``batch_wait_max_tokens_ratio`` (PyExecutor._waiting_requests
+of _torch/pyexecutor/py_executor.py, from memory): while requests decode, prompts wait until the tokens of
+a pass reach this share of its budget, but for no more than this number of passes.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from perfmodel.queueing.load import Limits
 
 @dataclass(slots=True)
 class BatchWaits:
-    """passes: that the prompts at the server have waited for a fuller one."""
+    """passes: number of passes for which the prompts at the server have waited for a fuller pass."""
 
     limits: Limits
     passes: int = 0

@@ -44,10 +44,10 @@ class FoundPrompt(NamedTuple):
 
 @dataclass(slots=True)
 class BlockCache:
-    """Tokens by node. size: all cached tokens. users: running requests that hold the node. idle: nodes
-    without such requests, least recently used first. own: tokens of running requests in private blocks, and
-    in cached blocks that are computed again. read, found: prompt tokens that were computed, and that were
-    found.
+    """The cached tokens of each node. size: number of all cached tokens. users: running requests that hold
+    the node. idle: nodes without such requests, least recently used first. own: tokens of running requests
+    in private blocks, and in cached blocks that are computed again. read: prompt tokens that were
+    computed. found: prompt tokens that were found.
     """
 
     law: HitLaw
@@ -66,7 +66,9 @@ class BlockCache:
         return self.found / max(self.found + self.read, 1)
 
     def find(self, request: int, prompt: int) -> FoundPrompt:
-        """What the cache holds of a prompt, and the room with the idle tokens that the prompt would hold."""
+        """The part of a prompt that is in the cache, and the room that the prompt would take, idle tokens
+        included.
+        """
         matched = 0
         missed = False
         needed = prompt
@@ -81,7 +83,9 @@ class BlockCache:
         return FoundPrompt(hit, needed + matched - hit)
 
     def enter(self, request: int, prompt: int, hit: int, needed: int, again: bool = False) -> None:
-        """Takes the room that `find` returned. again: after a preemption, which does not count as a hit."""
+        """Takes the room that `find` returned. again: whether the request was preempted; its tokens then
+        do not count as a hit.
+        """
         fresh = 0
         double = needed - prompt
         for node, tokens in self.shared.paths[request]:

@@ -26,7 +26,7 @@ class Cache(ABC):
 
     @abstractmethod
     def find(self, request: QueuedRequest) -> FoundPrompt:
-        """What the cache holds of the prompt, and the room that it takes."""
+        """The part of the prompt that is in the cache, and the room that the prompt takes."""
 
     @abstractmethod
     def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
@@ -44,7 +44,7 @@ class Cache(ABC):
 
 
 class PrivateCache(Cache):
-    """Each request has its own cache, and nothing is kept after it."""
+    """Each request has its own cache, and nothing is kept after its end."""
 
     def find(self, request: QueuedRequest) -> FoundPrompt:
         return FoundPrompt(0, request.prompt_tokens)

@@ -26,7 +26,9 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 16
 BEYOND_ALL = 4
-"""Batches beyond the number of clients, of which the last has less than 1e-40 of the time."""
+"""Number of batch sizes computed beyond the number of clients; the last one has less than 1e-40 of the
+time.
+"""
 FEWER_CLIENTS = 16
 """Number of smaller client counts whose throughput gives a lower bound."""
 
@@ -35,8 +37,8 @@ FEWER_CLIENTS = 16
 class ClientCycle:
     """A cycle over ``[number of clients]``; times in seconds.
 
-    decoding_s: from the first to the last token. ttft: without waits for room. others: other clients that
-    decode meanwhile. requests_per_s: of all clients.
+    decoding_s: time from the first to the last token. ttft: time to the first token without waits for
+    room. others: number of other clients that decode meanwhile. requests_per_s: rate of all clients.
     """
 
     decoding_s: Array
@@ -46,7 +48,7 @@ class ClientCycle:
 
     @property
     def seconds(self) -> Array:
-        """First token and decoding."""
+        """The time of a whole cycle: first token and decoding."""
         return self.decoding_s + self.ttft.mean
 
     def at(self, places: NDArray[np.int64]) -> "ClientCycle":
@@ -63,9 +65,10 @@ def client_cycle(
 ) -> ClientCycle:
     """The cycle among this many clients, all with a seat.
 
-    The rate is at least that of fewer clients (a table may be slower among more), and at most the saturation
-    rate. By Little's law a cycle lasts clients / rate. If that is shorter than the cycle of the equations,
-    decoding is shorter too, but at one draft length never shorter than with fewer clients.
+    The rate is at least that of fewer clients (a table may be slower among more), and at most the
+    saturation rate. By Little's law a cycle lasts clients / rate. If this is shorter than the cycle of the
+    equations, decoding is shorter too; at one draft length, however, it is never shorter than with fewer
+    clients.
     """
     fewer = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, clients]), return_inverse=True)
@@ -87,7 +90,7 @@ def client_cycle(
 
 
 def _undisturbed(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> ClientCycle:
-    """The cycle of the equations above, at any rate."""
+    """The cycle of the equations above, without the bounds on its rate."""
     share = _decoding_share(steps, lengths, limits, clients)
     others = (clients - 1.0) * share
     batch = 1.0 + others

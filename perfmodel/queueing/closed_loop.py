@@ -64,8 +64,8 @@ def closed_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, cli
 
 
 def _with_room(ttft: Moments, room_s: Array) -> Moments:
-    """The first token with the mean wait for a seat or for room in the cache. Where the rate leaves less time
-    than the first token takes, it comes sooner.
+    """The first token with the mean wait for a seat or for room in the cache. If the cycle at this rate
+    leaves less time than the first token takes, the first token comes sooner.
     """
     sooner = replace(ttft, mean=ttft.mean + np.minimum(room_s, 0.0))
     waits = np.maximum(room_s, 0.0)
@@ -73,8 +73,8 @@ def _with_room(ttft: Moments, room_s: Array) -> Moments:
 
 
 class ClientsAtServer(NamedTuple):
-    """Clients at the server as one of them sees it, itself among them, and the most requests per second that
-    all clients send.
+    """Number of clients at the server as one of them sees it (itself included), and the largest number of
+    requests per second that all clients send.
     """
 
     clients: Array
@@ -82,9 +82,9 @@ class ClientsAtServer(NamedTuple):
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> ClientsAtServer:
-    """What each number of clients makes at the server: 1 + (clients - 1) p are there.
+    """The clients at the server for each number of clients: 1 + (clients - 1) p.
 
-    p: share of its time that a client is there, and does not think (arrival theorem).
+    p: share of its time that a client is at the server and does not think (arrival theorem).
     """
     if not (load.think_s and steps.seats):
         return ClientsAtServer(clients, np.full(1, np.inf))

@@ -20,8 +20,8 @@ from perfmodel.queueing.occupancy import NEGLIGIBLE, TINY
 from perfmodel.queueing.steps import StepTimes
 
 FULL = 0.98
-"""Load of the prompt queue above which its waiting time is computed at this load; a higher load is saturated
-anyway.
+"""If the prompt queue has a higher load than this, its waiting time is computed at this load; a higher
+load is saturated anyway.
 """
 
 
@@ -36,7 +36,8 @@ class PassSeconds(NamedTuple):
 class Meeting:
     """The state that an arriving request finds, over ``[load, n]``, in seconds.
 
-    wait: until the next pass begins. others: prompts before its own or in the same pass. pass_s: a mean pass.
+    wait: time until the next pass begins. others: prompts before its own or in the same pass. pass_s:
+    seconds of a mean pass.
     """
 
     wait: Moments
@@ -102,7 +103,7 @@ def first_token(
     """Time to the first token of requests that find `batch` others decoding with probability `seen`, without
     waits for room.
 
-    batch, per_pass: over ``[n]`` or ``[load, n]``, n from 0. per_pass: prompts that fit in a pass.
+    per_pass: prompts that fit in a pass; like `batch` over ``[n]`` or ``[load, n]``, n from 0.
     """
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.running_s[0])  # a pass for a prompt alone reads the weights too
@@ -134,7 +135,7 @@ def backlog(ends: Array, per_pass: Array) -> Array:
 
 
 def _passes(steps: StepTimes, batch: Array) -> PassSeconds:
-    """The passes at these batches, interpolated between whole ones."""
+    """The passes at these batches, interpolated between whole batch sizes."""
     running = np.maximum(batch, 1.0)
     seconds = np.interp(running, steps.batches, steps.running_s)
     return PassSeconds(np.where(batch > 0, seconds, 0.0), steps.prompt_at(running))

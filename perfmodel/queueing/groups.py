@@ -1,9 +1,9 @@
 """Data-parallel groups of attention that wait for each other's prompts, as in TensorRT-LLM.
 
-With ``enable_balance`` and ``timeout_iters`` of its ``attention_dp_config``, prompts wait until every group
-has one, or until this number of passes has run since prompts were last let in
-(PyExecutor._balance_adp_requests of _torch/pyexecutor/py_executor.py, recalled). A pass waits for the group
-with the most prompt tokens.
+With ``enable_balance`` and ``timeout_iters`` of its ``attention_dp_config``, prompts wait until every
+group has one, or until this number of passes has run since prompts were last let in
+(PyExecutor._balance_adp_requests of _torch/pyexecutor/py_executor.py, from memory). A pass waits for the
+group with the most prompt tokens.
 """
 
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from perfmodel.queueing.request import QueuedRequest
 class Groups:
     """Requests and prompts of each group. A new request joins the group with the fewest requests.
 
-    balance_passes: passes after which prompts are read although a group has none. let_in: the last pass for
-    which prompts of all groups were there, or none was needed because a group decodes nothing.
+    balance_passes: passes after which prompts are read although a group has none. let_in: the last pass
+    that let prompts in, because every group had one, or because a group had nothing to decode.
     """
 
     def __init__(self, count: int, balance_passes: int) -> None:
@@ -26,7 +26,7 @@ class Groups:
         self.let_in = 0
 
     def join(self, request: QueuedRequest) -> None:
-        """A request arrives."""
+        """Adds a request that arrives."""
         request.group = min(range(self.count), key=self.requests.__getitem__)
         self.requests[request.group] += 1
         self.prompts[request.group] += 1
@@ -40,7 +40,7 @@ class Groups:
         self.prompts[request.group] += 1
 
     def leave(self, request: QueuedRequest) -> None:
-        """A request has all its tokens."""
+        """Removes a request that has all its tokens."""
         self.requests[request.group] -= 1
 
     def holds(self, pass_number: int) -> bool:
@@ -52,7 +52,9 @@ class Groups:
         return self.passes_to_go(pass_number) < self.balance_passes
 
     def passes_to_go(self, pass_number: int) -> int:
-        """Passes until prompts are let in, counted from the last time; all of them at such a pass."""
+        """Number of passes until prompts are let in; just after prompts were let in, the whole waiting
+        time.
+        """
         return self.balance_passes - (pass_number - self.let_in) % self.balance_passes
 
     def fullest_tokens(self, prompts: Iterable[QueuedRequest]) -> float:

@@ -12,7 +12,9 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
 
 HALVINGS = 20
-"""Steps of the search for the acceptance whose mean gain is the stated one: a millionth of the range."""
+"""Steps of the search for the acceptance whose mean gain is the stated one; they narrow its range to a
+millionth.
+"""
 DRAWN_AT_ONCE = 2_000_000
 """Number of iterations whose gains are drawn together, which keeps memory constant."""
 
@@ -29,7 +31,8 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
 @dataclass(frozen=True, slots=True)
 class Gains:
     """How many tokens an iteration gains: the draft length, the mean gain, and P(at least j drafted tokens
-    are accepted) from j = 0 (None for a constant acceptance). spread: of the acceptance between requests.
+    are accepted) from j = 0 (None for a constant acceptance). spread: standard deviation of the acceptance
+    between requests.
     """
 
     gamma: int
@@ -40,8 +43,8 @@ class Gains:
 
 @lru_cache(maxsize=16)
 def _iterations(gains: Gains, decoded_bytes: bytes, seed: int) -> NDArray[np.int64]:
-    """The iterations of requests, which are the same at every load and on every layout. decoded_bytes: tokens
-    of each request, as int64.
+    """The iterations of requests, which are the same at every load and on every layout. decoded_bytes: the
+    bytes of an int64 array of the tokens of each request.
     """
     decoded = np.frombuffer(decoded_bytes, np.int64)
     draw = np.random.default_rng([seed, 1])

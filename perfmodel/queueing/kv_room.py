@@ -15,7 +15,7 @@ def sequences_of(
 ) -> Array:
     """Requests whose caches fit in addition to the weights, not rounded, ``[draft length]``.
 
-    reserved_bytes: for activations and CUDA graphs, where the engine's account leaves them out.
+    reserved_bytes: memory for activations and CUDA graphs, if the engine's account does not count it.
     """
     held = np.asarray(context) + _unused_tokens(scenario, drafted)
     room = memory_of(scenario, 1.0, held, drafted.astype(float), limits.memory_fraction)
@@ -27,10 +27,10 @@ def sequences_of(
 
 
 def with_prefix_once(sequences: Array, unshared: Array, share: float) -> Array:
-    """Sequences that fit where the prefix that a `share` of them begins with is cached once for all,
+    """Number of sequences that fit if the prefix with which a `share` of them begins is cached only once,
     ``[draft length]``.
 
-    sequences: that fit with all of their contexts. unshared: that fit without the prefix.
+    sequences: number that fits with their whole contexts. unshared: number that fits without the prefix.
     """
     prefix_room = (1.0 / sequences - 1.0 / unshared) / share
     return np.where(sequences > 0, np.maximum(sequences, unshared * (1.0 - prefix_room)), sequences)
@@ -38,7 +38,7 @@ def with_prefix_once(sequences: Array, unshared: Array, share: float) -> Array:
 
 def _unused_tokens(scenario: Scenario, drafted: NDArray[np.int64]) -> Array:
     """Tokens of its cache that a running request holds and does not use, on average: half of its last
-    block, and the room for drafted tokens of coming iterations, beside those that a pass verifies,
+    block, and the room for drafted tokens of coming iterations (without those that a pass verifies),
     ``[draft length]``.
     """
     calibration = scenario.machine.calibration

@@ -1,8 +1,8 @@
 """Sums and percentiles of random times from three moments.
 
 Means, variances and third central moments of independent parts add up. A percentile is that of the Pearson
-III (shifted gamma) distribution with these moments, by the approximation of Wilson and Hilferty (1931). Its
-inverse has a closed form too.
+III (shifted gamma) distribution with these moments, by the approximation of Wilson and Hilferty (1931).
+The inverse of this approximation has a closed form too.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ def mixed(weights: Array, part: Moments) -> Moments:
 
 
 def shares_of(logs: Array) -> Array:
-    """Shares in proportion to numbers of which the logarithms are given, along the last axis."""
+    """Shares along the last axis in proportion to numbers, given the logarithms of these numbers."""
     parts = np.exp(logs - logs.max(-1, keepdims=True))
     return np.asarray(parts / parts.sum(-1, keepdims=True))
 

@@ -23,7 +23,9 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 
 NEGLIGIBLE = 1e-9
-"""Share of time that counts as none, and distance of a rate from one that cannot be reached."""
+"""A smaller share of time counts as 0. Also the distance that a rate keeps from one that cannot be
+reached.
+"""
 TINY = 1e-12
 """Keeps a divisor from 0."""
 MOST_LOG_WEIGHTS = 60.0
@@ -35,8 +37,8 @@ for gamma-distributed gaps (counted for shapes from 0.1 to 10).
 
 
 class Waiting(NamedTuple):
-    """Requests without a seat, over ``[rate]``. full: share of time without room. requests: their mean
-    number; 0 where it has no mean.
+    """Requests without a seat, over ``[rate]``. full: share of time without room. requests: mean number of
+    these requests; 0 if the mean does not exist.
     """
 
     full: Array
@@ -44,8 +46,8 @@ class Waiting(NamedTuple):
 
 
 class Stationary(NamedTuple):
-    """A chain at rest. share: of time, over ``[rate, n]``. waiting: mean number of requests beyond the last
-    seat, over ``[rate]``.
+    """A chain in steady state. share: share of time with n requests, over ``[rate, n]``. waiting: mean
+    number of requests beyond the last seat, over ``[rate]``.
     """
 
     share: Array
@@ -53,8 +55,8 @@ class Stationary(NamedTuple):
 
 
 class EvenArrivals(NamedTuple):
-    """A chain of arrivals more even than Poisson's. share: of time, over ``[rate, n]``. bunching: variance
-    over mean of its arrivals, over ``[rate, 1]``.
+    """A chain whose arrivals are more even than Poisson's. share: share of time with n requests, over
+    ``[rate, n]``. bunching: variance over mean of the arrivals, over ``[rate, 1]``.
     """
 
     share: Array
@@ -67,8 +69,9 @@ class Occupancy:
     that wait for room.
 
     running: mean number of requests that decode. pass_s: seconds of a pass at n from 1, with its prompts.
-    saturated: more requests arrive than can leave. metastable: with all seats taken, fewer would leave than
-    arrive. load: the rate over that at which requests leave. index: variance over mean of the arrivals.
+    saturated: more requests arrive than can leave. metastable: with all seats taken, fewer would leave
+    than arrive. load: the arrival rate over the rate at which requests leave. index: variance over mean of
+    the arrivals.
     """
 
     share: Array
@@ -106,7 +109,7 @@ class Capacity(NamedTuple):
 
 @lru_cache(maxsize=64)
 def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> Capacity:
-    """The most that a server carries.
+    """The largest rate that a server carries.
 
     The rate is the maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)). The prompts at that rate must fit
     in the token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P per pass.
@@ -187,8 +190,8 @@ def _bunching(
 def _binomial(load: Array, index: Array) -> EvenArrivals:
     """The chain for arrivals more even than Poisson's: a binomial number of whole requests.
 
-    The number with the wanted variance is rarely whole. Two neighbouring whole numbers are mixed, with
-    weights that change without jumps, so that TPOT rises with the rate.
+    The number of requests with the wanted variance is rarely whole. Two neighbouring whole numbers are
+    therefore mixed, with weights that change without jumps, so TPOT rises with the rate.
     """
     wanted = load[:, :1] / np.maximum(1.0 - index, TINY)
     fewer = np.ceil(wanted)
@@ -202,11 +205,12 @@ def _binomial(load: Array, index: Array) -> EvenArrivals:
 
 
 def _stationary(load: Array, index: Array) -> Stationary:
-    """The chain at rest, n = 0 ... seats, for requests in geometric bunches.
+    """The chain in steady state, n = 0 ... seats, for requests that arrive in bunches of geometric size.
 
     The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), where m is the
     effective mean bunch. Beyond the last seat weights fall by a constant factor. If they would rise, two
-    loads are possible at one rate. The lower one is reported: weights stay where they would rise to the end.
+    loads are possible at one rate. The lower one is reported: weights that would rise up to the last seat
+    are kept constant.
     """
     # mu(n-1) / mu(n), and mu(0) = 0
     steps = load[:, 1:] / load[:, :-1]
@@ -234,7 +238,7 @@ def _reached(ratio: Array) -> int:
     """The number of seats beyond which all weights are negligible compared with the largest. ratio: the
     weight at n over that at n - 1, ``[load, n]``.
 
-    Where every ratio is the largest of all loads, weights fall the least.
+    Weights fall the least if every ratio is the largest of all loads, so this case is computed.
     """
     log_weight = np.cumsum(np.log(ratio.max(0)))
     peak = max(float(log_weight.max()), 0.0)

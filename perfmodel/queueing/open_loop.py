@@ -14,9 +14,9 @@ from perfmodel.queueing.served_load import ServedLoad, seen_by_requests
 from perfmodel.queueing.steps import StepTimes
 
 EXACT_BATCHES = 8
-"""Every batch up to this one is a node."""
+"""Every batch size up to this one is a node."""
 FURTHER = 28
-"""Number of nodes beyond it."""
+"""Number of nodes beyond `EXACT_BATCHES`."""
 OVERFLOWS = 1e-4
 """Share of time with all seats taken above which one in ten thousand requests waits for a seat."""
 
@@ -101,14 +101,16 @@ def running_requests(
 
 @cache
 def _nodes(states: int) -> Array:
-    """Some batches of 0 ... states - 1, with both ends, close together where they are small."""
+    """Some batch sizes of 0 ... states - 1, both ends included; small ones are close together."""
     further = np.geomspace(EXACT_BATCHES, states - 1, FURTHER)
     n = np.unique(np.round(np.concatenate([np.arange(EXACT_BATCHES), further])))
     return np.asarray(n[n < states])
 
 
 def _at_nodes(share: Array, nodes: Array) -> Array:
-    """Weights of nodes with which sums over all n, ``[load, n]``, are linear interpolations between nodes."""
+    """Weights of the nodes. A sum with these weights equals a sum over all n, ``[load, n]``, of values
+    that are interpolated linearly between nodes.
+    """
     batches = np.arange(float(share.shape[1]))
     place = np.interp(batches, nodes, np.arange(nodes.size))
     beyond = share * (place - np.floor(place))

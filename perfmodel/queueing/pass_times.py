@@ -9,9 +9,10 @@ from perfmodel.queueing.steps import StepTimes
 
 @dataclass(slots=True)
 class PassTimes:
-    """A pass at one running batch: seconds, gain and tokens of each request; seconds of a prompt token, or
-    the function of decoding and prompt tokens, and of those of the fullest group times the groups, that gives
-    the seconds of all prompts. cached_s: attention per prompt token and per cached token before it.
+    """A pass at one running batch: seconds, gain and tokens of each request; seconds of a prompt token; or
+    a function that gives the seconds of all prompts from the decoding tokens, the prompt tokens, and the
+    prompt tokens of the fullest group times the number of groups. cached_s: attention per prompt token and
+    per cached token before it.
     """
 
     decode_s: float
@@ -24,7 +25,7 @@ class PassTimes:
 
 def pass_times(steps: StepTimes, lengths: Lengths, most: int) -> tuple[PassTimes, ...]:
     """Passes by running batch, from 0 to the seats or to `most` requests; a prompt alone reads the weights
-    too, so 0 is as 1.
+    too, so the pass at 0 equals that at 1.
     """
     count = min(max(most, 1), steps.decode_s.size)
     table = steps.table[:count] or (steps,) * count

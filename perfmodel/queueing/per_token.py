@@ -12,8 +12,8 @@ from perfmodel.queueing.moments import Moments
 from perfmodel.queueing.steps import StepTimes
 
 SLOWED = 0.85
-"""Variance of the batch's mean over a request's stay, over the variance of the batch itself. The batch
-changes as slowly as requests do.
+"""Variance of the mean batch during a request's stay, divided by the variance of the batch itself. The
+batch changes as slowly as requests do.
 """
 
 

@@ -11,7 +11,7 @@ from perfmodel.operations import Array, Floats
 from perfmodel.specs.engines.served_requests import PassOrder
 
 REMEMBERED = 4096
-"""Passes with prompts whose times a replay remembers."""
+"""Number of passes with prompts whose times a replay remembers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +58,9 @@ class PrefillTime:
         return np.asarray(added + self.token_s * read + self.pass_s)
 
     def for_numbers(self) -> Callable[[float, float, float], float]:
-        """The function of `__call__` for plain numbers instead of arrays, which is faster. Its third argument
-        is the prompt tokens of the fullest group times the groups. It remembers times, as passes of a replay
-        repeat.
+        """The function of `__call__` for plain numbers instead of arrays, which is faster. Its third
+        argument is the prompt tokens of the fullest group times the groups. It remembers times, because
+        the passes of a replay repeat.
         """
         remembered = lru_cache(maxsize=REMEMBERED)
         token_s = float(self.token_s)
@@ -104,8 +104,9 @@ def prompt_s_of(
     """Seconds that a prompt adds to a pass, by running batch, given mean prompt tokens and pairs of a prompt
     token and a cached one.
 
-    left: prompt tokens for which a pass has room. decoding: other tokens of the pass. ending: mean number of
-    requests that end in it (Poisson). alone: passes in which a prompt is read that meets no other.
+    left: prompt tokens for which a pass has room. decoding: other tokens of the pass. ending: mean number
+    of requests that end in the pass (Poisson). alone: number of passes in which a prompt is read that
+    meets no other prompt.
     """
     # passes with prompts are those in which any comes or goes on, and at least as many as these fill
     together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)

@@ -28,7 +28,7 @@ from perfmodel.specs.engines.stacks import serving_engines
 from perfmodel.speculation.scenario import Scenario
 
 NODES = 16
-"""Number of prompt lengths that stand for a uniform distribution; smaller where turns differ too."""
+"""Number of prompt lengths that represent a uniform distribution; it is smaller if turns differ too."""
 NEGLIGIBLE = 1e-9
 AGES = 128
 """Ages at which idle contexts are evicted, in think times: the knots of an integral."""
@@ -70,8 +70,8 @@ class PrefixSettings:
 
 
 def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
-    """Prefix blocks of the question's engine; of the default engine if the times are not of a serving
-    engine.
+    """Prefix blocks of the question's engine, or of the default engine if the calibration is not that of a
+    serving engine.
     """
     engines = serving_engines()
     engine = engine_of(scenario.machine.calibration) or DEFAULT_ENGINE
@@ -108,10 +108,10 @@ class PromptTokens(NamedTuple):
 class CachedPrompts:
     """Prompts of a server with a prefix cache, over ``[running batch]`` from 1.
 
-    read: mean prompt tokens that are computed. hit_rate: share of prompt tokens that are not. pairs: mean
-    over prompts of computed tokens times cached tokens. room_tokens: tokens that all caches together can
-    hold. cv: coefficient of variation of `read` between prompts on an idle server, where a prompt reads one
-    of these `lengths` with this `chance`.
+    read: mean prompt tokens that are computed. hit_rate: share of prompt tokens that are not computed.
+    pairs: mean over prompts of computed tokens times cached tokens. room_tokens: tokens that all caches
+    together can hold. cv: coefficient of variation of `read` between prompts on an idle server, where a
+    prompt reads one of these `lengths` with this `chance`.
     """
 
     law: HitLaw
@@ -124,8 +124,8 @@ class CachedPrompts:
     chance: Array
 
     def found(self, share: Array) -> Array:
-        """Mean of `hit_rate` over shares of time ``[load, running batch]``, which start at batch 0; its rate
-        is that of batch 1.
+        """Mean of `hit_rate`, weighted by shares of time ``[load, running batch]``. These start at batch
+        0, for which the hit rate of batch 1 is used.
         """
         return np.asarray(share @ self.at(self.hit_rate, np.arange(float(share.shape[-1]))))
 
@@ -140,8 +140,8 @@ class CachedPrompts:
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Kinds of prompts, over ``[kind]``. prompt: tokens. matched: tokens that were computed before. weight:
-    share of all requests. returns: whether the matched tokens are of its own session.
+    """Kinds of prompts, over ``[kind]``. prompt: tokens. matched: tokens that were computed before.
+    weight: share of all requests. returns: whether the matched tokens come from the prompt's own session.
     """
 
     prompt: Array
@@ -154,9 +154,10 @@ class Kinds:
 class Reuse:
     """The parts that requests share.
 
-    first: lengths of a session's first request. prefix, share: tokens of a common beginning, and the share of
-    sessions with it. turns, turn_tokens: each further prompt of a session is the previous context plus this
-    many tokens. think_s: mean time between an output and the next prompt. engine: the engine of the cache.
+    first: lengths of a session's first request. prefix, share: tokens of a common beginning, and the share
+    of sessions with it. turns, turn_tokens: each further prompt of a session is the previous context plus
+    this many tokens. think_s: mean time between an output and the next prompt. engine: the settings of the
+    engine's prefix cache.
     """
 
     first: Lengths

@@ -1,4 +1,4 @@
-"""The passes of a server, priced: from a scenario to `StepTimes`."""
+"""Computes the times of a server's passes: from a scenario to `StepTimes`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,9 @@ from perfmodel.speculation.scenario import Scenario
 KNOTS = 128
 """Number of pass sizes that are priced. Time is linear between them."""
 RATE_ROUNDS = 3
-"""Rounds between the prompts' times and the rate that these allow, for sessions that return after a while."""
+"""Rounds of computing the prompts' times and then the rate that these allow, for sessions that return
+after a while.
+"""
 
 
 class PrefillTimes(NamedTuple):
@@ -39,7 +41,7 @@ class PrefillTimes(NamedTuple):
     drafting: PrefillTime
 
     def where(self, drafts: bool) -> PrefillTime:
-        """The time of a server that drafts, or does not."""
+        """The time with a draft, or without one."""
         return self.drafting if drafts else self.without
 
 
@@ -114,8 +116,9 @@ def _sequences(
 
 
 def _seats(fitting: float, gamma: int, lengths: Lengths, limits: Limits) -> int:
-    """The most concurrent requests: as many as the server has seats for, as a pass verifies, and as fit with
-    the room that is reserved for output to come. A running request has as much to come as it has decoded.
+    """The largest number of concurrent requests: limited by the seats of the server, by the tokens that a
+    pass verifies, and by memory with the room that is reserved for output to come. On average, a running
+    request has as much output to come as it has decoded.
     """
     to_come = max(lengths.context - lengths.input_mean, 0.0)
     reserved = 1.0 + limits.reserved_output * to_come / lengths.context
@@ -124,7 +127,9 @@ def _seats(fitting: float, gamma: int, lengths: Lengths, limits: Limits) -> int:
 
 
 def _survival(scenario: Scenario, drafted: NDArray[np.int64]) -> Array | None:
-    """P(at least j drafted tokens are accepted), from j = 0; None for a constant acceptance, or without."""
+    """P(at least j drafted tokens are accepted), from j = 0; None for a constant acceptance, or without an
+    acceptance.
+    """
     known = scenario.acceptance
     if known is None or known.alpha is not None:
         return None
@@ -132,8 +137,8 @@ def _survival(scenario: Scenario, drafted: NDArray[np.int64]) -> Array | None:
 
 
 def _passes_ahead(scenario: Scenario, own: EngineRequests, gamma: int) -> float:
-    """Passes that the device already has when a request arrives; none with a draft model, whose passes the
-    host starts one by one.
+    """Number of passes that the device already has when a request arrives; 0 with a draft model, because
+    the host starts its passes one by one.
     """
     if gamma and isinstance(scenario.draft, ModelDraft):
         return 0.0
@@ -150,8 +155,8 @@ def _with_prompts(
 ) -> StepTimes:
     """The passes with the time that a prompt adds. fitting: requests whose caches fit.
 
-    A pass at n meets n A / (D - 1) prompts. The time of one prompt is its share when that many are in the
-    pass.
+    A pass at n meets n A / (D - 1) prompts. The time of one prompt is its share of the time that this many
+    prompts add.
     """
     assert passes.prefill is not None
     decoding = passes.batches * (passes.gamma + 1.0)
@@ -185,8 +190,8 @@ def _iteration_s(scenario: Scenario, batch: Array, context: float, drafted: NDAr
 def prefill_times(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
 ) -> PrefillTimes:
-    """The time that prompts add to a pass, by the scenario's roofline and the engine. drafts: whether a draft
-    reads prompts too; without one both times are of the target alone.
+    """The time that prompts add to a pass, by the scenario's roofline and the engine. drafts: whether a
+    draft reads prompts too; without a draft, both times are those of the target alone.
     """
     groups = scenario.target_shard.groups  # among which prompts are spread evenly
     prompt = lengths.input_mean

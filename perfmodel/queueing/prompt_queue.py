@@ -14,9 +14,9 @@ from perfmodel.queueing.request import QueuedRequest
 
 
 class PromptQueue:
-    """waiting: requests without a seat. entered: those with a seat whose prompts are not read to the end.
-    tokens_to_come: output tokens that all requests with a seat have still to decode. may_hold: whether
-    `holds` can be true.
+    """waiting: requests without a seat. entered: requests with a seat whose prompts are not read to the
+    end. tokens_to_come: output tokens that all requests with a seat have still to decode. may_hold:
+    whether `holds` can be true.
     """
 
     def __init__(self, limits: Limits, cache: Cache, groups: Groups | None) -> None:
@@ -37,7 +37,7 @@ class PromptQueue:
         self.waiting.append(request)
 
     def put_back(self, request: QueuedRequest, pass_number: int) -> None:
-        """A preempted request waits in front of all others."""
+        """Puts a preempted request in front of all others."""
         if self.groups is not None:
             self.groups.preempt(request)
         request.from_pass = pass_number
@@ -65,8 +65,8 @@ class PromptQueue:
         return passes
 
     def take(self, budget: int, running: int, pass_number: int) -> list[QueuedRequest]:
-        """The requests whose prompts the coming pass reads, within a budget of tokens: those that were begun
-        before, then new ones. `part_tokens` of each are the tokens that it reads.
+        """The requests whose prompts the coming pass reads, within a budget of tokens: first those that
+        were begun before, then new ones. `part_tokens` of each are the tokens that it reads.
         """
         if self.groups is not None:
             return self._take_by_group(self.groups, budget, running, pass_number)

@@ -51,14 +51,14 @@ def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> F
 
 
 def _gemm_factor(scenario: Scenario, of_engine: EngineRequests) -> float:
-    """How many times as long the GEMMs of a prompt compute."""
+    """Factor by which the GEMMs of a prompt compute longer."""
     if not request_constants().has_rows(engine_of(scenario.machine.calibration)):
         return 1.0
     return max(of_engine.prompt_factor, 1.0)
 
 
 def _slowed(op: Op, factor: float) -> Op:
-    """A GEMM of a prompt that computes for longer; another op is the same."""
+    """The op of a prompt with the longer compute time, if it is a GEMM; any other op is unchanged."""
     if factor == 1.0 or not isinstance(op, GemmOp) or isinstance(op, ExpertsOp):
         return op
     return op.replace(cost=op.cost.replace(flops=factor * op.cost.flops))
@@ -77,8 +77,8 @@ def _experts_s(scenario: Scenario, ops: Sequence[Op]) -> Floats:
 
 
 def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
-    """Seconds of attention over a whole prompt, on the devices of one data-parallel group. One of several
-    micro-batches has the prompt.
+    """Seconds of attention over a whole prompt, on the devices of one data-parallel group. With several
+    micro-batches, one of them has the prompt.
     """
     shard = scenario.target_shard
     if shard.micro_batches > 1:
@@ -95,7 +95,7 @@ def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests, tokens: flo
 
 def _launches_s(scenario: Scenario, of_engine: EngineRequests, graphs: bool) -> float:
     """Seconds that launches add to a pass over prompts whose kernels are launched one by one, or, with
-    graphs, each piece of a CUDA graph and what cuts it.
+    CUDA graphs, over prompts that run as pieces of a graph with launches between them.
     """
     ops = _prompt_ops(scenario, 1.0)
     if graphs:
@@ -107,8 +107,8 @@ def _launches_s(scenario: Scenario, of_engine: EngineRequests, graphs: bool) -> 
 
 
 def _graph_tokens(scenario: Scenario, drafts: bool) -> float:
-    """Most tokens of a pass over prompts that the engine runs as CUDA graphs; none with groups of
-    data-parallel attention.
+    """Largest number of tokens of a pass over prompts that the engine runs as CUDA graphs; 0 with groups
+    of data-parallel attention.
     """
     calibration = scenario.machine.calibration
     engine = serving_engine_of(calibration)

@@ -36,11 +36,11 @@ def replay(
     """Serve all requests. clients: each sends one request at the start, and the next when the previous one is
     answered.
 
-    lengths: the lengths at which `steps` were priced; the time of a prompt is proportional to its tokens. The
-    first request of each client comes at its time in `requests`. cap: the most requests at the server at
-    once, like ``--max-concurrency`` of ``vllm bench serve``. A request beyond it is sent when another ends,
-    and its times begin then. around: the running batch at whose draft length iterations are drawn, if it
-    follows the batch; None for the longest.
+    lengths: the lengths at which `steps` were priced; the time of a prompt is proportional to its tokens.
+    The first request of each client comes at its time in `requests`. cap: the largest number of requests
+    at the server, like ``--max-concurrency`` of ``vllm bench serve``. A request beyond it is sent when
+    another ends, and its times begin then. around: if the draft length depends on the running batch, the
+    batch at whose length iterations are drawn; None for the longest draft.
     """
     queue = _requests(steps, requests, spread, seed, around)
     senders = Senders(queue, requests.shared, steps.own_s, clients, cap)
@@ -59,8 +59,8 @@ def replay(
 def _requests(
     steps: StepTimes, arrivals: Arrivals, spread: float, seed: int, around: int | None
 ) -> list[QueuedRequest]:
-    """The requests, with the work of each: iterations at one draft length times the gain of one, which is the
-    same at every length.
+    """The requests, with the work of each: its iterations at one draft length times the gain of one
+    iteration. This product is the same at every length.
     """
     table = steps.table or (steps,)
     drawn = max(table, key=lambda t: t.gamma) if around is None else table[min(around, len(table)) - 1]

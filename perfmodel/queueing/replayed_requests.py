@@ -1,4 +1,4 @@
-"""What a replay found: the times of every request."""
+"""The result of a replay: the times of every request."""
 
 from dataclasses import dataclass
 
@@ -25,11 +25,11 @@ class ReplayedRequests:
 
     @property
     def by_limit(self) -> dict[str, Array]:
-        """The times that each latency limit of an SLO is of."""
+        """The times to which each latency limit of an SLO applies."""
         return {"ttft": self.ttft_s, "tpot": self.tpot_s, "e2e": self.e2e_s}
 
     @property
     def mean_tpot_s(self) -> float:
-        """Mean over the requests with two tokens or more; 0 without any."""
+        """Mean over the requests with two tokens or more; 0 without such requests."""
         several = self.tpot_s[self.output_tokens > 1]
         return float(several.mean()) if several.size else 0.0

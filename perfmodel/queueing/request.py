@@ -8,12 +8,11 @@ class QueuedRequest:
     """A request from its arrival to its last token; times in seconds.
 
     number: its place in the order of arrival. prompt_tokens, output_tokens, work: what is left to compute;
-    a preemption turns decoded tokens into prompt tokens. work: iterations times the gain of one. growth:
-    cached tokens per unit of work. late: whether the device has a pass already when the request comes.
-    unread_tokens, hit_tokens: prompt tokens that are not computed yet, and that the prefix cache holds.
-    part_tokens: prompt tokens in the coming pass.
-    from_pass: the first pass that may take it. stay: how often it has left the running batch. group: its
-    data-parallel group.
+    a preemption turns decoded tokens into prompt tokens. work: iterations times the gain of one iteration.
+    growth: cached tokens per unit of work. late: whether the device already has a pass when the request
+    arrives. unread_tokens: prompt tokens that are not computed yet. hit_tokens: prompt tokens that the
+    prefix cache holds. part_tokens: prompt tokens in the coming pass. from_pass: the first pass that may
+    take it. stay: number of times that it has left the running batch. group: its data-parallel group.
     """
 
     number: int

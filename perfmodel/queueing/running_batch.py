@@ -1,7 +1,7 @@
 """The requests of a replay that decode, in the order in which they end.
 
-Each pass gains every request the same work. A request therefore ends when the work of all passes has grown by
-its own, and passes between two ends need not be looked at one by one.
+Each pass gains every request the same work. A request therefore ends when the work of all passes has grown
+by the work of the request, so passes between two ends need not be simulated one by one.
 """
 
 from heapq import heappop, heappush
@@ -14,8 +14,8 @@ NEGLIGIBLE_WORK = 1e-6
 
 
 class Ending(NamedTuple):
-    """The end of an answer: the `work` of the batch at which it comes. stay: which stay of the request it
-    ends; a preemption ends a stay sooner.
+    """The end of an answer: the `work` of the batch at which it comes. stay: the number of the request's
+    stay that it ends; a preemption ends a stay sooner.
     """
 
     work: float
@@ -25,7 +25,7 @@ class Ending(NamedTuple):
 
     @property
     def void(self) -> bool:
-        """Whether the request has left the batch: at this end, or sooner by a preemption."""
+        """Whether the request has already left the batch: at this end, or earlier because of a preemption."""
         return self.stay != self.request.stay
 
 
@@ -47,7 +47,7 @@ class RunningBatch:
         return self.endings[0].work - self.work
 
     def start(self, request: QueuedRequest) -> None:
-        """A request decodes from now on."""
+        """Adds a request that decodes from now on."""
         ending = Ending(self.work + request.work, request.number, request.stay, request)
         heappush(self.endings, ending)
         self.youngest.append(ending)
@@ -55,7 +55,7 @@ class RunningBatch:
         self.growth += request.growth
 
     def take_ended(self) -> Ending | None:
-        """Takes out the next request with all its tokens; None without any."""
+        """Takes out the next request that has all its tokens; None if there is none."""
         done = self.work + NEGLIGIBLE_WORK
         endings = self.endings
         while endings:
@@ -78,7 +78,7 @@ class RunningBatch:
         return ending
 
     def _take_out(self, request: QueuedRequest) -> None:
-        """A request stops decoding."""
+        """Removes a request from the batch."""
         self.size -= 1
         self.growth -= request.growth
         request.stay += 1

@@ -1,4 +1,4 @@
-"""Who sends the requests of a replay, and when: at given times, or when an answer ends."""
+"""When the requests of a replay are sent: at given times, or when an answer ends."""
 
 import math
 from collections import deque
@@ -11,7 +11,7 @@ from perfmodel.queueing.request import QueuedRequest
 
 
 class Coming(NamedTuple):
-    """A request on its way: when the server has it, and the first pass that may take it."""
+    """A request on its way: the time when it reaches the server, and the first pass that may take it."""
 
     at_s: float
     number: int
@@ -22,11 +22,11 @@ class Coming(NamedTuple):
 class Senders:
     """Requests that are not at the server yet.
 
-    clients: each sends its first request at the time of that request, and another when it is answered; None
-    if all requests come at their own times. cap: the most requests at the server; further ones are sent when
-    another ends. next_s: when the next request reaches the server; infinite if none is on its way. own_s:
-    seconds until the server has a request. A session's request is sent after the answer
-    to the previous one.
+    clients: number of clients, each of which sends its first request at that request's time, and the next
+    one when it is answered; None if all requests come at their own times. cap: the largest number of
+    requests at the server; further ones are sent when another ends. next_s: when the next request reaches
+    the server; infinite if none is on its way. own_s: seconds until the server has a request. A session's
+    request is sent after the answer to the previous one.
     """
 
     def __init__(
@@ -75,7 +75,9 @@ class Senders:
             yield coming
 
     def answered(self, request: QueuedRequest, time_s: float, from_pass: int) -> None:
-        """A request has left the server. from_pass: the first pass that may take one that is sent now."""
+        """Notes that a request has left the server. from_pass: the first pass that may take a request that
+        is sent now.
+        """
         self.at_server -= 1
         if self.held:
             self._send(self.held.popleft(), time_s, from_pass)

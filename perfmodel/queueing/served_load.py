@@ -1,4 +1,4 @@
-"""What a server makes of loads, in steady state."""
+"""How a server serves loads in steady state."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -32,8 +32,8 @@ class ServedLoad:
     metastable: NDArray[np.bool_]
 
     def gained(self, steps: StepTimes) -> Array:
-        """Tokens per iteration of a request, ``[load]``. With a table they depend on the batches in which it
-        decodes.
+        """Tokens per iteration of a request, ``[load]``. With a table of draft lengths, they depend on the
+        batches in which the request decodes.
         """
         return seen_by_requests(steps, self.share) @ steps.gains
 
@@ -60,7 +60,7 @@ def seen_by_requests(steps: StepTimes, share: Array) -> Array:
 
 
 def joined(parts: list[ServedLoad]) -> ServedLoad:
-    """Blocks of loads one after the other."""
+    """Joins the results of several blocks of loads."""
 
     def whole(values: list[Any]) -> Any:
         if isinstance(values[0], Moments):

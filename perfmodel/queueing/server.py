@@ -55,7 +55,9 @@ class Server:
         self.answered = 0
 
     def run(self, output_tokens: NDArray[np.int64]) -> ReplayedRequests:
-        """Runs all requests to their last token. output_tokens: as they arrived."""
+        """Runs all requests to their last token. output_tokens: the output lengths of the requests when
+        they arrived.
+        """
         count = len(self.requests)
         senders = self.senders
         batch = self.batch
@@ -97,7 +99,7 @@ class Server:
         )
 
     def _polls(self) -> bool:
-        """Whether the server looks for new requests before the coming pass; an idle one always does."""
+        """Whether the server looks for new requests before the coming pass; an idle server always does."""
         if self.batch.size and self.pass_number < self.next_poll:
             return False
         self.next_poll = self.pass_number + self.limits.poll_passes
@@ -143,17 +145,17 @@ class Server:
         self._pass(passes * each.decode_s, passes, passes * each.gain)
 
     def _decode_and_read(self, each: PassTimes, prompts: Sequence[QueuedRequest]) -> None:
-        """Runs a pass that reads prompts beside decoding."""
+        """Runs a pass that reads prompts and decodes."""
         self._pass(each.decode_s + self._prompts_s(each, prompts), 1, each.gain)
         self._start_read(prompts)
 
     def _read(self, each: PassTimes, prompts: Sequence[QueuedRequest]) -> None:
-        """Runs a pass of prompts alone, while those that decode wait."""
+        """Runs a pass of prompts alone, while decoding requests wait."""
         self._pass(self._prompts_s(each, prompts), 1, 0.0)
         self._start_read(prompts)
 
     def _pass(self, seconds: float, passes: int, work: float) -> None:
-        """Time goes on, and all requests of the batch gain tokens."""
+        """Advances the time by a pass; all requests of the batch gain tokens."""
         batch = self.batch
         self.decoding_s += batch.size * seconds
         self.time_s += seconds
@@ -177,14 +179,16 @@ class Server:
         return added_s
 
     def _start_read(self, prompts: Sequence[QueuedRequest]) -> None:
-        """Prompts have been read as far as the pass had room; the whole ones decode."""
+        """Counts prompts as read as far as the pass had room; requests whose prompts are complete begin to
+        decode.
+        """
         self.next_poll = self.pass_number
         for request in self.prompts.read(prompts):
             self._start(request)
 
     def _start(self, request: QueuedRequest) -> None:
-        """A prompt has been read to the end: its first token is out (unless the request was preempted
-        before), and it decodes.
+        """Begins to decode a request whose prompt has been read to the end. Its first token has been
+        produced (unless the request was preempted before).
         """
         if not request.preempted:
             request.first_s = self.time_s
@@ -194,8 +198,8 @@ class Server:
             self.batch.start(request)
 
     def _finish(self) -> None:
-        """Requests with all their tokens leave. The youngest ones go back to the queue while caches outgrow
-        the room.
+        """Removes requests that have all their tokens. The youngest requests go back to the queue while
+        caches outgrow the room.
         """
         batch = self.batch
         while batch.endings and (ending := batch.take_ended()) is not None:
@@ -210,7 +214,7 @@ class Server:
             cache.trim()
 
     def _leave(self, request: QueuedRequest) -> None:
-        """A request with all its tokens leaves, and its client may send another one."""
+        """Removes a request that has all its tokens; its client may send another one."""
         request.ended_s = self.time_s
         self.cache.leave(request, request.output_tokens - 1)
         if self.groups is not None:
@@ -219,7 +223,9 @@ class Server:
         self.senders.answered(request, self.time_s, self.pass_number + (self.batch.size > 0))
 
     def _preempt(self) -> None:
-        """The youngest request gives its cache back, and its decoded tokens become part of its prompt."""
+        """Preempts the youngest request: its cache is freed, and its decoded tokens become part of its
+        prompt.
+        """
         ending = self.batch.take_youngest()
         request = ending.request
         left = ending.work - self.batch.work

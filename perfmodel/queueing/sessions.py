@@ -10,7 +10,8 @@ from perfmodel.queueing.prefix import Reuse
 
 
 def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: int) -> Arrivals:
-    """At least `count` requests in whole sessions, in turn within each session. rate: of requests.
+    """At least `count` requests in whole sessions, in the order of their turns within each session. rate:
+    requests per second.
 
     Times between an output and the next prompt are exponential.
     """
@@ -42,7 +43,9 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
 
 
 def sharing(requests: Arrivals, reuse: Reuse, seed: int) -> Arrivals:
-    """Requests of which a share begins with the common prefix, as far as their prompts are that long."""
+    """The requests, a share of which begins with the common prefix as far as their prompts are long
+    enough.
+    """
     begins = np.random.default_rng([seed, 3]).random(requests.at_s.size) < reuse.share
     common = np.minimum(requests.input_tokens, int(reuse.prefix))
     tokens = np.where(begins, common, 0).tolist()

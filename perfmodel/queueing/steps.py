@@ -1,4 +1,4 @@
-"""Times of a server's passes, by the number of decoding requests: all that queueing knows of a server.
+"""Times of a server's passes, by the number of decoding requests. Queueing uses nothing else of a server.
 
 A pass over n decoding requests takes `decode_s[n-1]`. A prompt in the same pass adds `prompt_s[n-1]`: the
 same roofline on the tokens of both, the prompt's own quadratic attention and the draft's prefill.
@@ -20,14 +20,14 @@ from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 class StepTimes:
     """Passes that draft `gamma` tokens, by running batch 1 ... `seats`.
 
-    tokens_per_iteration: gain of a request per pass, including the bonus token. seats: the most concurrent
-    requests, by max_num_seqs, the KV room and the token budget of a pass (0: not one fits). kv_share: share
-    of the room that one request takes. own_s: seconds of a request outside all passes. passes_ahead: passes
-    that the device already has when a request arrives. prefill: the time that several prompts in a pass add,
-    of which `prompt_s` is the share of one; None if each adds that. survival: P(at least j drafted tokens are
-    accepted), from j = 0; None for a constant acceptance. table: the passes at each n of a server that
-    changes its length; the other fields then give the same times with a constant `tokens_per_iteration`.
-    cached: the prompts with a prefix cache.
+    tokens_per_iteration: gain of a request per pass, including the bonus token. seats: the largest number
+    of concurrent requests, limited by max_num_seqs, the KV room and the token budget of a pass (0 if not
+    even one fits). kv_share: share of the room that one request takes. own_s: seconds of a request outside
+    all passes. passes_ahead: passes that the device already has when a request arrives. prefill: the time
+    that several prompts in a pass add; `prompt_s` is the share of one prompt. None if each prompt adds
+    `prompt_s`. survival: P(at least j drafted tokens are accepted), from j = 0; None for a constant
+    acceptance. table: the passes at each n of a server that changes its length; the other fields then give
+    the same times with a constant `tokens_per_iteration`. cached: the prompts with a prefix cache.
     """
 
     gamma: int
@@ -84,7 +84,9 @@ class StepTimes:
 
     @property
     def running_s(self) -> Array:
-        """Seconds of a pass as it runs. In a table, `decode_s` is rescaled to equal gains instead."""
+        """Seconds of a pass as it runs. With a table of draft lengths, `decode_s` is rescaled to equal
+        gains instead.
+        """
         return self.decode_s * (self.gains / self.tokens_per_iteration)
 
     @property

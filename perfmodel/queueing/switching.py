@@ -13,18 +13,20 @@ from perfmodel.queueing.moments import shares_of
 from perfmodel.queueing.steps import StepTimes
 
 LEAST_DECODING = 0.02
-"""Least share of a pass that decoding keeps. A rate whose prompts need more is not sustained."""
+"""Decoding keeps at least this share of a pass. A rate whose prompts need more cannot be sustained."""
 ENDLESS = 1e100
-"""Cost of a request if more arrive than leave at hundreds of batches."""
+"""Cost of a request if more requests arrive than leave at hundreds of batch sizes."""
 TINY = 1e-12
-"""Least hit rate by which a loss of hits is divided."""
+"""A loss of hits is divided by at least this hit rate."""
 SELDOM = 1e-3
-"""Share of the largest time share that every batch counts at least, so that rare batches get a length too."""
+"""Every batch size counts with at least this share of the largest weight, so rare batch sizes get a length
+too.
+"""
 
 
 class BatchValues(NamedTuple):
-    """What each running batch n = 1 ... seats is worth. share: of time, at least `SELDOM` of the largest one.
-    value: cost of one more request, compared with n - 1 requests.
+    """The weight and value of each running batch n = 1 ... seats. share: share of time, at least `SELDOM`
+    of the largest one. value: cost of one more request, compared with n - 1 requests.
     """
 
     share: Array
@@ -65,9 +67,9 @@ def decode_times(times: Sequence[StepTimes], seats: int) -> Array:
 def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
     """Prompt times of all passes, ``[running batch, draft length]``.
 
-    A server that drafts at some batch loses blocks of its prefix cache at every batch. Its prompts without a
-    draft then take longer by the tokens that are computed again: as many as on an idle server, as far as
-    prompts still hit.
+    A server that drafts at some batch loses blocks of its prefix cache at every batch. Its prompts without
+    a draft then take longer, because tokens are computed again: as many as on an idle server, in
+    proportion to the prompts that still hit.
     """
     cached = max(times, key=lambda t: t.gamma).cached
     columns = []
@@ -81,7 +83,9 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
 
 
 def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: int) -> Array:
-    """Requests/s that leave, ``[running batch, draft length]``, while prompts arrive at a rate."""
+    """Requests per second that leave while prompts arrive at a rate, over ``[running batch, draft
+    length]``.
+    """
     iterations = np.array([t.iterations(lengths) for t in times])
     decode = decode_times(times, seats)
     prompt = prompt_times(times, seats)

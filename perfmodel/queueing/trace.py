@@ -37,21 +37,25 @@ MAX_REQUESTS = 10_000_000
 MAX_TOKENS = 2.0**40
 """Largest token count of a request."""
 MAX_AT = 1e15
-"""Largest arrival in seconds or milliseconds (a Unix time in ms is 1.8e12)."""
+"""Largest arrival time in seconds or milliseconds (a Unix time in ms is 1.8e12)."""
 MAX_LINE_BYTES = 2**20
 NODE = Annotated[int, msgspec.Meta(ge=0)]
 LINES_OF_COLUMNS = 500
-"""Lines of CSV that become columns together; more occupy Python's garbage collector."""
+"""Number of CSV lines that are converted to columns together; more lines would slow down Python's garbage
+collector.
+"""
 AT_ONCE = 50_000
 """Lines of CSV that are read together."""
 BLOCK_BYTES = 2**22
 """Bytes of JSON lines that are read together."""
 MAX_HASHES = 5_000_000
-"""Most hashes of prompts in the requests that are replayed, because each takes memory."""
+"""Largest number of prompt hashes in the replayed requests, because each takes memory."""
 LONGEST = 200_000
-"""Most requests of a trace that are replayed: enough for a 99th percentile, in seconds."""
+"""Largest number of requests of a trace that are replayed: enough for a 99th percentile, and replayed
+within seconds.
+"""
 Columns = tuple[list[Any], ...]
-"""Those of `NAMES`, and of `HASHES` or `SESSION`; empty without one."""
+"""The columns of `NAMES`, and that of `HASHES` or `SESSION`; the latter is empty if the trace has neither."""
 
 
 def read_trace(path: str | Path) -> Arrivals:
@@ -148,7 +152,7 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
 
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """The lines, as many at a time as have `BLOCK_BYTES`."""
+    """The lines in blocks of `BLOCK_BYTES`."""
     block = list[bytes]()
     size = 0
     for line in lines:

@@ -1,7 +1,7 @@
 """Speculation: acceptance, chains and trees of drafts, memory, and the uncertainty of a speedup.
 
-All that most answers need is imported from here. Trees and confidence have modules of their own, which load
-on use.
+Most answers need only the names that are imported here. Trees and confidence are in modules that load on
+use.
 """
 
 from perfmodel.speculation.acceptance import (

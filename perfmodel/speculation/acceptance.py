@@ -19,14 +19,14 @@ from perfmodel.specs import AcceptanceRow
 from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN
 
 BEYOND_MEASURED = 2
-"""Number of positions beyond the measured ones up to which an acceptance is extrapolated, with its decay."""
+"""An acceptance is extrapolated, with its decay, to at most this many positions beyond the measured ones."""
 MAX_POSITIONS = 4096
-"""Most positions of an acceptance: the longest draft for which survival is tabulated."""
+"""Largest number of positions of an acceptance: the longest draft for which survival is tabulated."""
 
 _STEPS = 200
-"""Most steps of Newton's method."""
+"""Largest number of steps of Newton's method."""
 _ENOUGH = 1e-15
-"""The size of a step at which it ends."""
+"""Newton's method ends at a step of this size."""
 
 
 def tokens_per_iteration(gamma: Floats, alpha: Floats) -> Floats:
@@ -66,7 +66,7 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
 def conditional_from_survival(survival: npt.ArrayLike) -> Array:
     """a_1 ... a_gamma from s_0 ... s_gamma; 0 at positions that are never reached.
 
-    Raises InputError unless s_0 = 1 and survival falls or stays, within [0, 1].
+    Raises InputError unless s_0 = 1 and survival never rises and is within [0, 1].
     """
     s = np.asarray(survival, np.float64)
     _require("survival", s, 0, 1)
@@ -80,13 +80,13 @@ class Acceptance(Immutable):
     """The acceptance of a draft's tokens for every gamma up to `max_gamma`. Build it with one of the
     `from_...` functions.
 
-    `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions (None: unknown, and a
-    longer draft is refused). measured_to: the last position to which `tail` applies unchanged. Each later one
-    accepts `decay` times the one before, and a draft longer than `measured_to` + `BEYOND_MEASURED` is
-    refused. None: `tail` applies to all. measured_at: draft lengths of the measurements, where the acceptance
-    is exact; between them it is modelled. Empty if each position was measured. spread: standard deviation of
-    ln(tokens per iteration) at the longest of them, between texts, or between the served contexts and
-    another. bins: see `AcceptanceRow`.
+    `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions (None: unknown, and
+    a longer draft is refused). measured_to: the last position to which `tail` applies unchanged. Each
+    later one accepts `decay` times the one before, and a draft longer than `measured_to` +
+    `BEYOND_MEASURED` is refused. None: `tail` applies to all. measured_at: draft lengths of the
+    measurements, where the acceptance is exact; between them it is modelled. Empty if each position was
+    measured. spread: standard deviation of ln(tokens per iteration) at the longest measured length,
+    between texts, or between the served contexts and another one. bins: see `AcceptanceRow`.
     """
 
     source: str
@@ -110,7 +110,8 @@ class Acceptance(Immutable):
     ) -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`.
 
-        decay: of each position beyond `gamma`; None keeps alpha for every length.
+        decay: ratio of the acceptance of each position beyond `gamma` to that of the one before; None
+        keeps alpha for every length.
         """
         alpha = float(alpha_from_tokens_per_iteration(omega, gamma))
         whole = cls(source, tail=alpha, measured_at=(float(gamma),))
@@ -134,7 +135,8 @@ class Acceptance(Immutable):
         spread: float = 0.0,
         decay: float = 1.0,
     ) -> "Acceptance":
-        """From tokens per iteration at rising draft lengths, and survival by position if it was published.
+        """From tokens per iteration at rising draft lengths, and from survival by position if it was
+        published.
 
         Published curves are noisy, so the gain of each further token is smoothed such that it never grows
         with the length (pool adjacent violators). Between two lengths the conditional acceptance is constant.

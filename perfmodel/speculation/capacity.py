@@ -63,7 +63,7 @@ def memory_of(
     scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float | None = None
 ) -> Memory[Floats]:
     """Compares weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) with the
-    memory that the engine has for them. fraction: its share of the device; None is the engine's default.
+    memory that the engine has for them. fraction: the engine's share of the device; None is its default.
 
     Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs nothing.
     """
@@ -138,7 +138,7 @@ def draft_weight_bytes(scenario: Scenario) -> float:
 
 
 def draft_size(draft: Draft) -> Drafts:
-    """What the draft is to the engine's account."""
+    """The kind of the draft for the engine's account, and its size."""
     if draft.named_model:
         return "model"
     return "head" if draft.passes(1.0) else "lookup"
@@ -163,9 +163,10 @@ class KVCapacity:
 
     kv_tokens: tokens of all caches, in sequences of max_model_len (vLLM: "GPU KV cache size", SGLang:
     "max_total_num_tokens"). max_concurrency: sequences of that length. pool_bytes: memory of the caches on
-    one device ("Available KV cache memory"). baseline_kv_tokens: without the draft, which takes memory for
-    its weights, for graphs and others of the engine (draft_reserved_bytes), and a share of a sequence for its
-    cache and states (draft_cache_share). groups: data-parallel attention groups, each of which logs a part.
+    one device ("Available KV cache memory"). baseline_kv_tokens: kv_tokens without the draft. The draft
+    takes memory for its weights, for the engine's graphs and buffers (draft_reserved_bytes), and a share
+    of each sequence for its cache and states (draft_cache_share). groups: data-parallel attention groups,
+    each of which logs its part.
     """
 
     kv_tokens: int

@@ -25,8 +25,8 @@ from perfmodel.speculation.scenario import Scenario
 class ByConfidence:
     """The best cut and the best single length, over batches with equal shares of the baseline's time.
 
-    speedup, fixed_speedup: of the cut and of the single length. verified: mean tokens verified at the largest
-    batch, of the `drafted` ones. fixed: the best single length.
+    speedup, fixed_speedup: speedups of the cut and of the single length. verified: mean number of the
+    `drafted` tokens that are verified at the largest batch. fixed: the best single length.
     """
 
     speedup: float
@@ -37,10 +37,10 @@ class ByConfidence:
 
 
 class Stop(NamedTuple):
-    """Where drafts end early. Stops are compared by their gain.
+    """A rule by which drafts end early. Stops are compared by their gain.
 
-    gain: over drafting the best constant length always. longest: drafted tokens at most. least_probability:
-    a token less likely than this ends the draft (p-min); 0 never ends it.
+    gain: gain over always drafting the best constant length. longest: largest number of drafted tokens.
+    least_probability: a token less likely than this ends the draft (p-min); 0 never ends it.
     """
 
     gain: float
@@ -61,11 +61,12 @@ def best_stop(
     constant: int,
     fraction: float | None = None,
 ) -> Stop:
-    """The fastest pair of length and least probability that fits in this fraction of the memory. The gain is
-    over drafting `constant` tokens always. The acceptance of `scenario` must have bins.
+    """The fastest pair of length and least probability that fits in this fraction of the memory. The gain
+    is that over always drafting `constant` tokens. The acceptance of `scenario` must have bins.
 
-    The gain is a mean over the contexts and over the batch sizes, each by log(1 + 1/batch) as in a table of
-    lengths. Assumed: the conditional acceptance of a bin is the probability that the draft gives its tokens.
+    The gain is a mean over the contexts and over the batch sizes, each by log(1 + 1/batch) as in a table
+    of lengths. Assumed: the conditional acceptance of a bin equals the probability that the draft reports
+    for its tokens.
     """
     weight, rates = _bins(scenario)
     least = np.unique([0.0, *rates.flat])

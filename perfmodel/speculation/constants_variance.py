@@ -1,4 +1,5 @@
-"""The variance of a speedup's logarithm from the errors of fitted constants, and from box to box over PCIe.
+"""The variance of a speedup's logarithm that comes from the errors of fitted constants and, over PCIe,
+from differences between boxes.
 
 The covariance of the fit is propagated through the model by finite differences.
 """
@@ -22,8 +23,8 @@ EXPERT_CONSTANTS = ("expert_popularity", "routing_independence")
 def variance_of(scenario: Scenario, passes: Passes) -> Array:
     """Variance of log speedup from the covariance of the fitted constants and the spread between PCIe boxes.
 
-    Over ``[gamma, batch, context]``; 0 without fitted constants and PCIe. Errors of sources left out contain
-    those of the constants already.
+    Over ``[gamma, batch, context]``; 0 without fitted constants and PCIe. Errors of sources that were left
+    out already contain the errors of the constants.
     """
     c = scenario.machine.calibration
     fit = c.fit if speedup_class(scenario) is None else None

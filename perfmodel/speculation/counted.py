@@ -26,12 +26,12 @@ Rollback = Literal["keep", "replay"]
 NONE_NEEDED = "none needed at gamma 0"
 """The source of the acceptance in answers about the baseline."""
 SHARDS = ("target_shard", "draft_shard", "summed_target", "summed_draft")
-"""Properties of a scenario that are costly to make."""
+"""Properties of a scenario that take long to compute."""
 
 
 class DraftPasses(NamedTuple):
-    """The draft's passes. query: tokens per sequence of one. share: of a pass per drafted token; None without
-    passes.
+    """The draft's passes. query: tokens per sequence of one pass. share: share of a pass per drafted
+    token; None without passes.
     """
 
     query: Floats
@@ -42,18 +42,17 @@ class DraftPasses(NamedTuple):
 class CountedScenario:
     """Everything about a question except its workload.
 
-    machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances
-    by its own count. kv_page: tokens per page of both caches. core_ops: count only linear and attention ops.
-    topk_reuse: share of an indexer's tokens that it chooses again for the next query token, so a verification
-    reads them once. state_rollback: whether a verification over recurrent layers keeps the state after every
-    token, or replays the accepted tokens from the previous state. context_std: standard deviation of the
-    context over the sequences of a batch, in tokens. expert_parallel: groups of the target's devices, each
-    with whole experts. data_parallel: groups that each have all of attention, for their own sequences.
-    layout: nodes, pipeline stages and expert placement beyond one box; a draft has no stages
-    and no redundant experts.
-    power_limit_w: power limit of each device; None is that of its measurements.
-    account: the engine's division of
-    a device's memory. acceptance: None where the answer does not depend on it.
+    machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch
+    advances by its own count. kv_page: tokens per page of both caches. core_ops: count only linear and
+    attention ops. topk_reuse: share of an indexer's tokens that it chooses again for the next query token,
+    so a verification reads them once. state_rollback: whether a verification over recurrent layers keeps
+    the state after every token, or replays the accepted tokens from the previous state. context_std:
+    standard deviation of the context over the sequences of a batch, in tokens. expert_parallel: groups of
+    the target's devices, each with whole experts. data_parallel: groups that each have all of attention,
+    for their own sequences. layout: nodes, pipeline stages and expert placement beyond one box; a draft
+    has no stages and no redundant experts. power_limit_w: power limit of each device; None is that of its
+    measurements. account: the engine's division of a device's memory. acceptance: None if the answer does
+    not depend on it.
     """
 
     target: ModelSpec
@@ -86,17 +85,19 @@ class CountedScenario:
 
     @cached_property
     def summed_target(self) -> costs.Shard:
-        """`target_shard` with fewer ops of the same total time."""
+        """`target_shard` with ops added up into fewer ones with the same total time."""
         return self.target_shard if self.core_ops else self.target_shard.summed()
 
     @cached_property
     def summed_draft(self) -> costs.Shard:
-        """`draft_shard` with fewer ops of the same total time."""
+        """`draft_shard` with ops added up into fewer ones with the same total time."""
         return self.draft_shard if self.core_ops else self.draft_shard.summed()
 
     @cached_property
     def draft_machine(self) -> Machine:
-        """The devices of the draft. It runs on no host, and its messages overlap with nothing."""
+        """The devices of the draft. No part of it runs on the host, and its messages overlap with no other
+        work.
+        """
         fabric = self.machine.fabric
         return replace(
             self.machine,

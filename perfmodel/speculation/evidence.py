@@ -26,8 +26,8 @@ def step_class(scenario: Scenario) -> StepClass | None:
 
 @once
 def speedup_class(scenario: Scenario) -> SpeedupClass | None:
-    """The class of errors of a speedup; None for a calibration that states its own. With kernels of another
-    maker's device no speedup of an engine is known.
+    """The class of errors of a speedup; None for a calibration that states its own. None also with kernels
+    of another maker's device, for which no speedup of an engine is known.
     """
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
@@ -43,8 +43,9 @@ def speedup_class(scenario: Scenario) -> SpeedupClass | None:
 def is_measured(scenario: Scenario) -> bool:
     """Whether a speedup was measured with this kind of draft, in this engine, on this class of device.
 
-    Another calibration than those of serving engines and llama.cpp must state an error of speedups on its own
-    device. None was measured with layers or experts in host memory, nor by the constants of another engine.
+    Any calibration except those of serving engines and llama.cpp must state an error of speedups on its
+    own device. A case with layers or experts in host memory, or with the constants of another engine,
+    counts as not measured.
     """
     if scenario.machine.host_experts or scenario.machine.host_layers:
         return False
@@ -58,7 +59,7 @@ def is_measured(scenario: Scenario) -> bool:
 
 
 def is_beyond_measured_context(scenario: Scenario, context: float) -> bool:
-    """Whether the acceptance was measured for prompts that are shorter than the context only."""
+    """Whether the acceptance was measured only for prompts that are shorter than the context."""
     return scenario.acceptance is not None and doublings_beyond(scenario.acceptance.source, context) > 0
 
 

@@ -1,4 +1,4 @@
-"""The draft length to run, where the acceptance was measured at shorter contexts only."""
+"""The draft length to run, if the acceptance was measured only at shorter contexts."""
 
 import numpy as np
 
@@ -7,16 +7,16 @@ from perfmodel.speculation.evidence import is_beyond_measured_context
 from perfmodel.speculation.scenario import Scenario
 
 NEAR = 0.015
-"""Share by which a shorter draft may be slower and still be chosen: less of it is lost if a head accepts less
+"""A shorter draft is chosen if it is slower by at most this share. It loses less if a head accepts less
 than it did for short prompts (an assumption).
 """
 
 
 def length_to_run(scenario: Scenario, context: float, times_s: Array) -> Ints:
-    """The index along the first axis of the fastest draft; beyond the contexts of the acceptance, that of the
-    first one that is at most `NEAR` slower.
+    """The index of the fastest draft along the first axis. Beyond the contexts of the acceptance, it is
+    the index of the first draft that is at most `NEAR` slower.
 
-    times_s: of drafts by rising length; infinite for one that is not allowed.
+    times_s: times with drafts of rising length; infinite for a length that is not allowed.
     """
     near = times_s <= (1.0 + most_given_up(scenario, context)) * np.min(times_s, 0)
     return np.asarray(np.argmax(near, 0))

@@ -29,7 +29,7 @@ EVERYWHERE = SEARCH_TO**STEPS
 """Contexts of the first round of a search."""
 BATCHES_PER_OCTAVE = 4
 _ROUNDING = 1e-12
-"""Largest relative fall between two speedups that counts as rounding."""
+"""A relative fall between two speedups up to this size counts as rounding."""
 DEFAULT_BATCH_RANGE = (32.0, 256.0)
 """Batches over which speedup must not fall at the inflection context."""
 
@@ -82,8 +82,8 @@ def inflection_context(
     """Smallest context from which the speedup at `gamma` does not fall as the batch grows over its range.
 
     The range has steps of quarter octaves. tolerance: relative fall between two steps that is ignored. The
-    attention kernel's last, partial wave is left out: its saw-tooth over the batch is not a trend and would
-    hide one. The acceptance multiplies the speedups at all batches alike.
+    attention kernel's last, partial wave is left out: its saw-tooth over the batch is no trend and would
+    hide a trend. The acceptance multiplies the speedups at all batches alike.
     """
     smooth = without_waves(scenario).with_acceptance(None)
     passes = Passes(smooth, batches_between(*batch_range)[:, None], 1.0, np.array([gamma]))

@@ -16,7 +16,9 @@ from perfmodel.speculation.programs import PassFormulas
 
 
 def formulas_of(scenario: CountedScenario) -> PassFormulas:
-    """The formulas of a scenario, of which passes run on `summed` ops. A program cannot stack its ops."""
+    """The formulas of a scenario. Passes use the `summed` ops, because a compiled program cannot stack its
+    ops.
+    """
 
     def target(
         batch: Floats, context: Floats, query: Floats, deviation: Floats, shard: costs.Shard
@@ -69,8 +71,8 @@ def formulas_of(scenario: CountedScenario) -> PassFormulas:
 
 
 def outside_passes_s(scenario: CountedScenario, batch: Floats, context: Floats) -> Floats:
-    """Seconds of an iteration outside its passes: what the KV method rebuilds, what the draft does once, the
-    pass over verified tokens where the engine has one, and the end.
+    """Seconds of an iteration outside its passes: rebuilding by the KV method, work that the draft does
+    once, the pass over verified tokens if the engine has one, and the end of the iteration.
     """
     rebuild = costs.selection(scenario.draft_shard, batch, context, scenario.draft.kv, "iteration")
     once = [*rebuild, *scenario.draft.iteration_ops(scenario.draft_shard, batch)]
@@ -104,8 +106,8 @@ def _reading_verified(scenario: CountedScenario, batch: Floats, context: Floats)
 
 
 def before_first_token_s(scenario: CountedScenario, batch: Floats, context: Floats) -> Floats:
-    """Seconds by which the first token comes later with the draft: its prefill, and what its KV method scores
-    and gathers.
+    """Seconds by which the draft delays the first token: its prefill, and the scoring and gathering of its
+    KV method.
     """
     once = costs.selection(scenario.draft_shard, batch, context, scenario.draft.kv, "setup")
     seconds = sum((scenario.draft_machine.op_predicted_s(op) for op in once), start=0.0)

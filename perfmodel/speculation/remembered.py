@@ -9,7 +9,9 @@ T = TypeVar("T")
 
 
 def once(function: Callable[P, T]) -> Callable[P, T]:
-    """Computes a function of a scenario and of few other values once. It must depend on no acceptance."""
+    """Computes a function of a scenario and of a few other values once. The function must not depend on
+    the acceptance.
+    """
 
     @wraps(function)
     def remembered(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -57,7 +57,7 @@ def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) 
 def _iteration_s(
     scenario: Scenario, batch: Floats, context: Floats, widths: Sequence[int], size: int
 ) -> Floats:
-    """As `iteration_s`. widths: of the levels that run, one after another, or at once as a block."""
+    """As `iteration_s`. widths: widths of the levels that run, one after another, or at once as a block."""
     runs = [scenario.draft.query(len(widths))] if scenario.draft.in_one_pass else map(float, widths)
     drafts = sum((_level_s(scenario, batch, context, run) for run in runs), start=0.0)
     return drafts + scenario.target_pass_s(batch, context, float(size)) + scenario.overhead_s(batch, context)
@@ -73,8 +73,8 @@ class ServerShape:
     """The tree of a server: draft steps, candidates per step and verified tokens (SGLang's
     `--speculative-num-steps`, `--speculative-eagle-topk`, `--speculative-num-draft-tokens`).
 
-    The first step runs one token, each further step as many as there are candidates. The verified tokens
-    include the root, and are the best ones of such a tree.
+    The first step runs one token, and each further step one token per candidate. The verified tokens are
+    the best ones of this tree, the root included.
     """
 
     steps: int
@@ -143,7 +143,7 @@ class TreeSurface(NamedTuple):
 
 
 def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -> TreeSurface:
-    """The price of every tree of a table; a root alone is the baseline."""
+    """The speedup and time of every tree of a table; a root alone is the baseline."""
     b = np.asarray(batch, float)[..., None]
     c = np.asarray(context, float)[..., None]
     verify = np.asarray(scenario.target_pass_s(b, c, np.arange(1.0, table.size + 1)))

@@ -152,7 +152,7 @@ def best_two_levels(
 def memory_of_both(
     small: Scenario, middle: Scenario, batch: float, context: float, drafted: int, fraction: float | None
 ) -> Memory[float]:
-    """`memory_of` with both drafts. drafted: the most tokens that one iteration drafts."""
+    """`memory_of` with both drafts. drafted: the largest number of tokens that one iteration drafts."""
     alone = memory_of(small, batch, context, drafted, fraction).single()
     target = small.target_shard
     sequences = float(np.asarray(target.sequences(batch)))

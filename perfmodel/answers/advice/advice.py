@@ -40,7 +40,7 @@ class Objective:
 
     @classmethod
     def of(cls, query: AdviseQuery) -> "Objective":
-        """That of a question."""
+        """The objective of a question."""
         return cls(query.objective, UNITS[query.objective])
 
 
@@ -56,32 +56,34 @@ AdviseVerdict = Literal[
 ON: Mapping[Verdict, AdviseVerdict] = MappingProxyType(
     {"pays": "speculate", "likely_pays": "likely_speculate"}
 )
-"""Verdict of `whatif` about a chosen draft at its batch -> that of the choice; any other: too close."""
+"""Verdict of `whatif` about a chosen draft at its batch -> verdict of the choice; any other verdict is too
+close to call.
+"""
 
 
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
-    """The best configuration that the engine runs, its alternatives and the reason. The fields are None where
+    """The best configuration that the engine runs, its alternatives and the reason. The fields are None if
     nothing fits.
 
     option: the best draft, where its gain is too close to call and not worth the risk; `chosen` and all
     layouts then have no draft. layouts: the best point of each layout, the best first. by_hardware: the
     choice on each kind of device, the best first; empty for one kind. on_off: the batches of one server at
-    which the best draft is on, None if it never is. not_run: a better configuration that the engine does not
-    run. unbounded: the best one without a bound on TPOT, where the question states none and this one has less
-    than ten tokens per second and sequence; all others then keep that bound. serve: the engine's command line
-    for one server of the choice. serve_option: that of the option, or of the baseline beside a draft that is
-    too close to call; where no acceptance is known, that of the draft to measure. alternatives: what a reader
-    may prefer to the choice, or what helps where nothing is feasible, each with the line that starts it.
-    unmeasured, likely: the break-even alpha of each draft, and its gain with a typical acceptance, where no
-    allowed draft has a known acceptance. remedies: switches with which the best draft would pay at its batch,
-    where it does not, or which make room for a draft. better_changes: a switch and smaller formats with which
-    servers are much better than the choice. shorter: a shorter draft with nearly the speedup of the chosen,
-    or optional, one. pools: for a rate on more devices than a node has, one pool against a prefill and a
-    decode pool; all other fields are of one pool. nearest: where the given devices do not serve a load, those
-    of them that serve the most of it. trees: the best tree of each draft with rates by rank, the best first;
-    `chosen` is always a chain or the baseline, and the verdict `infeasible` where only a tree keeps the
-    bounds.
+    which the best draft is on, None if it never is. not_run: a better configuration that the engine does
+    not run. unbounded: if the question states no bound on TPOT, the best configuration without one. It is
+    given only if it has less than ten tokens per second and sequence; all others then have at least ten.
+    serve: the engine's command line for one server of the choice. serve_option: the line of the option, or
+    of the baseline if the chosen draft is too close to call; if no acceptance is known, the line of the
+    draft to measure. alternatives: what a reader may prefer to the choice, or what helps if nothing is
+    feasible, each with the line that starts it. unmeasured, likely: if no allowed draft has a known
+    acceptance, the break-even alpha of each draft and its gain with a typical acceptance. remedies:
+    switches with which the best draft would pay at its batch (if it does not), or which make room for a
+    draft. better_changes: a switch and smaller formats with which servers are much better than the choice.
+    shorter: a shorter draft with nearly the speedup of the chosen, or optional, one. pools: for a rate on
+    more devices than a node has, one pool against a prefill and a decode pool; all other fields are of one
+    pool. nearest: if the given devices cannot serve the load, the servers on them that serve the largest
+    part of it. trees: the best tree of each draft with rates by rank, the best first; `chosen` is always a
+    chain or the baseline; the verdict is `infeasible` if only a tree meets the bounds.
     """
 
     query: AdviseQuery
@@ -139,19 +141,21 @@ class Advice(Answer):
 
     @property
     def close_with_draft(self) -> bool:
-        """Whether the choice has a draft that is too close to call; `serve_option` is then without one."""
+        """Whether the choice has a draft that is too close to call; `serve_option` then has no draft."""
         drafts = self.chosen is not None and bool(self.chosen.gamma)
         return drafts and self.verdict == "too_close_to_call" and self.baseline is not None
 
     @property
     def sentence(self) -> str:
-        """The verdict in words, which says so where it holds for the engine's default backend alone."""
+        """The verdict in words. They state if it holds only for the engine's default backend."""
         backend = any(change.flags.startswith("--attention-backend") for change in self.better_changes)
         return SENTENCES[self.verdict] + (" with the default attention backend" if backend else "")
 
     @property
     def unmeasured_context(self) -> str:
-        """That the acceptance of the chosen, or optional, draft was not measured at the context."""
+        """A sentence that the acceptance of the chosen, or optional, draft was not measured at the
+        context.
+        """
         pick = self.option or self.chosen
         if pick is None or not doublings_beyond(pick.acceptance_source or "", self.query.context):
             return ""

@@ -229,7 +229,7 @@ class AdviseArguments(CommonOptions):
             raise refuse("--price", None, f"one price, or one for each of {kinds} kinds", len(self.price))
 
     def _check_load(self) -> None:
-        """InputError for a load without lengths, and a prefix without prompts that have it."""
+        """InputError for a load without lengths, and for a prefix without prompts that contain it."""
         if self.has_load and (self.input_len is None or self.output_len is None):
             raise InputError("--request-rate, --clients: need --input-len and --output-len")
         if self.prefix_len is not None and not self.has_load:
@@ -244,7 +244,9 @@ class AdviseArguments(CommonOptions):
 
 
 def _with_stated_number(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with the number of devices of ``8xh100``. Several kinds have no number in common."""
+    """The values with the number of devices of ``8xh100``. Several kinds of device cannot share one
+    number.
+    """
     counted = COUNTED.fullmatch(values["hardware"])
     if counted is None or "," in values["hardware"]:
         return values
@@ -254,8 +256,8 @@ def _with_stated_number(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_one_server_of_clients(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with the devices of one server, for clients of which no limit says how many devices are
-    enough.
+    """The values with the devices of one server, for clients without a latency limit that would determine
+    the number of devices.
     """
     is_limited = values["slo"] or values["max_ttft_ms"] or values["max_tpot_ms"]
     is_counted = values["gpus"] is not None or any(map(COUNTED.fullmatch, values["hardware"].split(",")))

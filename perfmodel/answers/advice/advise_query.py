@@ -56,8 +56,8 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def searches_pools(self) -> bool:
-        """Whether the question is about a load on more devices than a box has, where prefill and decode pools
-        are searched too.
+        """Whether the question is about a load on more devices than one node has; prefill and decode pools
+        are then searched too.
         """
         return self.has_load and (self.gpus or 0) > MOST_IN_SERVER
 
@@ -96,13 +96,15 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def leaves_pace_open(self) -> bool:
-        """Whether the question leaves the time per token and the batch open, so that a batch could be chosen
-        at which people wait for words.
+        """Whether the question states neither a time per token nor a batch. The chosen batch could then be
+        so large that text appears more slowly than people read.
         """
         return self.max_tpot_ms is None and self.batch is None and self.objective != "latency"
 
     def query(self, **changes: Any) -> Query:
-        """As `CommonOptions.query`; the rates are of many drafts, so each candidate gets its acceptance."""
+        """As `CommonOptions.query`, but without an acceptance: the rates are those of several drafts, so
+        each candidate gets its own.
+        """
         return super().query(**{"rate": None} | changes)
 
     def traffic(self, **changes: Any) -> TrafficQuery:

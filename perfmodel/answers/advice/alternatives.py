@@ -1,4 +1,6 @@
-"""A server to consider beside the choice of `advise`, or instead of one, with its line to start."""
+"""A server to consider as an alternative to the choice of `advise`, or if there is no choice, with the
+line that starts it.
+"""
 
 from dataclasses import dataclass
 
@@ -10,8 +12,9 @@ from perfmodel.answers.advice.servers.base import MODEL
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """text: what it is and what it costs, as a sentence without its full stop. servers: number to start
-    behind a router. line: the command line of one of them; None if the engine of the question has none.
+    """text: what it is and what it costs, as a sentence without its full stop. servers: number of servers
+    to start behind a router. line: the command line of one of them; None if the engine of the question has
+    none.
     """
 
     text: str
@@ -20,7 +23,7 @@ class Alternative:
 
     @classmethod
     def of(cls, text: str, query: AdviseQuery, point: PricedPoint, seats: int | None = None) -> "Alternative":
-        """The servers of a point. seats: sequences that one runs at once; by default its batch."""
+        """The servers of a point. seats: sequences that one server runs at once; by default its batch."""
         lines = serve(query, point, seats)
         line = None if lines is None else line_of(lines, point)
         if lines is not None and line is None and not lines.lines:
@@ -34,7 +37,7 @@ class Alternative:
 class BetterChange:
     """A change of the question with which its servers are much better than the choice.
 
-    flags: the change in the words of the command line. gain: over the choice, by the objective.
+    flags: the change in the words of the command line. gain: gain over the choice, by the objective.
     """
 
     flags: str

@@ -1,4 +1,4 @@
-"""`advise` without a load: the best point over all batches and draft lengths that fit and keep the bounds."""
+"""`advise` without a load: the best point over all batches and draft lengths that fit and meet the bounds."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -119,7 +119,7 @@ def _alternatives(
 
 
 def _infeasible(search: Search) -> Advice:
-    """The answer where no chain and no baseline fits, or none keeps the bounds."""
+    """The answer if no chain and no baseline fits, or none meets the bounds."""
     query = search.query
     trees, trees_skipped = tree_drafts(query, search.drafted, None)
     infeasible = why_infeasible(

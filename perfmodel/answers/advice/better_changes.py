@@ -21,11 +21,13 @@ from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
 BETTER_SWITCH = 1.05
-"""Factor from which a switch that keeps the numbers of the model is named."""
+"""A switch that does not change the model's numbers is named if it is at least this many times as good."""
 BETTER_FORMAT = 1.5
-"""Factor over the choice from which a format is named."""
+"""A format is named if it is at least this many times as good as the choice."""
 LESS_PRECISE = 1.2
-"""Factor over each change that costs less precision, from which a further one is named."""
+"""A change with a larger loss of precision is named if it is at least this many times as good as each
+change with a smaller loss.
+"""
 Changes = dict[str, Any]
 """Changed arguments of a question, by name."""
 
@@ -73,8 +75,8 @@ def _eight_bits(query: AdviseQuery, decision: Decision, remedies: Sequence[Remed
 
 
 def _with_format(search: Search, decision: Decision, changes: Changes) -> _Changed | None:
-    """The choice with another format, among the drafts and layouts of the question that have experts divided
-    as the choice has; None if it does not run or fit.
+    """The choice with another format, among the drafts and layouts of the question that have experts
+    divided as the choice has; None if it cannot run or does not fit.
     """
     query, chosen = search.query, decision.chosen
     drafts = dict.fromkeys(c.asked.draft or "" for c in search.candidates.drafted)
@@ -89,7 +91,7 @@ def _with_format(search: Search, decision: Decision, changes: Changes) -> _Chang
 
 
 def _with_remedy(query: AdviseQuery, decision: Decision, remedy: Remedy) -> _Changed | None:
-    """The best point with the best draft and a switch; None if nothing drafts."""
+    """The best point with the best draft and a switch; None if the best point has no draft."""
     rival = decision.rival
     if rival is None:
         return None

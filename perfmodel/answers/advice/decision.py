@@ -1,4 +1,6 @@
-"""The choice of `advise` without a load: the best point, or the baseline where the best draft is doubtful."""
+"""The choice of `advise` without a load: the best point, or the best baseline if the gain of the best
+draft is doubtful.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +18,7 @@ from perfmodel.speculation import is_measured
 @dataclass(frozen=True, slots=True)
 class Decision:
     """chosen: the best point, or the best baseline with the best draft as an `option`. baseline: the best
-    point without a draft; rival: the best one with a draft. to_measure: the draft to measure where no
+    point without a draft; rival: the best one with a draft. to_measure: the draft to measure if no
     acceptance is known. weighed: the points with which the choice is compared.
     """
 
@@ -33,7 +35,7 @@ class Decision:
 
     @property
     def without_draft(self) -> PricedPoint | None:
-        """The best baseline beside a choice whose draft is too close to call; None for another choice."""
+        """The best baseline, if the choice has a draft that is too close to call; else None."""
         return self.baseline if self.chosen.gamma and self.verdict == "too_close_to_call" else None
 
     @property
@@ -77,7 +79,7 @@ def decide(search: Search, chosen: PricedPoint) -> Decision:
 
 
 def quick_choice(search: Search) -> PricedPoint | None:
-    """The choice as `decide` makes it, without what else it finds out. None without a point."""
+    """The choice of `decide` alone, without the other fields of a decision. None if there is no point."""
     query, baseline, chosen = search.query, search.best_baseline, search.best
     if chosen is None or not chosen.gamma or baseline is None:
         return chosen

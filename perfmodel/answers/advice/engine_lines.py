@@ -111,8 +111,8 @@ def _remark(word: str, served: ServedTarget) -> str:
 
 
 def _parsed(words: Iterable[str]) -> Iterator[str]:
-    """Which parsers accepted lines of this form, and which engines' parsers nobody asked. An answer about an
-    engine that is offered only to such questions names no other one.
+    """Which engines' parsers have accepted lines of this form, and which have not been tried. If the
+    engine is offered only to questions about it, no other engine is named.
     """
     accepted = []
     unasked = []

@@ -1,4 +1,6 @@
-"""The bound on TTFT where a question to `advise` states no load: one prompt alone on an idle server."""
+"""The bound on TTFT in a question to `advise` without a load: it applies to one prompt alone on an idle
+server.
+"""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates, Skip
@@ -6,11 +8,11 @@ from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.text import seconds
 
 LEAST_OUTPUT = 2
-"""Output tokens of the request, the fewest that `traffic` takes."""
+"""Output tokens of the request: the smallest number that `traffic` accepts."""
 
 
 def within_ttft(question: AdviseQuery, candidates: Candidates) -> Candidates:
-    """The candidates on layouts that keep the bound on TTFT without a load; the others are skipped."""
+    """The candidates on layouts that meet the bound on TTFT without a load; the others are skipped."""
     if question.max_ttft_ms is None:
         return candidates
     kept = []

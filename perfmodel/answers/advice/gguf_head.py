@@ -1,5 +1,5 @@
-"""The commands that make a GGUF file of a drafting head's repository (flags of llama.cpp's programs are
-recalled).
+"""The commands that make a GGUF file from a drafting head's repository (flags of llama.cpp's programs are
+written from memory).
 """
 
 import shlex

@@ -1,5 +1,5 @@
-"""Why nothing fits in `advise` or keeps a bound, and a change that would help: another batch, degree, weight
-format or device.
+"""Why nothing fits or meets a bound in `advise`, and changes that would help: another batch, degree,
+weight format or device.
 """
 
 import math
@@ -24,8 +24,8 @@ class Infeasible:
 def why_infeasible(
     query: AdviseQuery, baseline: list[Priced], drafted: list[Priced], skips: list[Skip], trees: bool = False
 ) -> Infeasible:
-    """skips: the first is that of a degree, if none has a baseline. trees: whether a tree keeps the bound on
-    the time per token.
+    """skips: the skipped candidates; if no degree has a baseline, the first one is a degree. trees:
+    whether a tree meets the bound on the time per token.
     """
     if not baseline:
         return Infeasible(f"the model runs in none of the requested layouts ({skips[0].reason})")
@@ -46,7 +46,7 @@ def why_infeasible(
 
 
 def _too_slow(query: AdviseQuery, baseline: list[Priced], lowest_s: float, trees: bool) -> Infeasible:
-    """That no point keeps the bound on the time per token."""
+    """The reason that no point meets the bound on the time per token."""
     without = "without a tree " if trees else ""
     lowest = seconds(lowest_s)
     above = f"the lowest TPOT {without}is {lowest}, above the bound of {query.max_tpot_ms:g} ms"
@@ -66,7 +66,7 @@ def _largest(baseline: list[Priced]) -> Candidate:
 
 
 def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
-    """What one sequence needs on a device at the largest degree, and the room for it."""
+    """The memory that one sequence needs on a device at the largest degree, and the memory that is there."""
     context = float(query.context)
     rooms = [
         (x.candidate.scenario, memory_of(x.candidate.scenario, 1.0, context, 0.0, query.memory_fraction))
@@ -93,7 +93,7 @@ def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
 
 
 def _listed(would: str, ways: tuple[Way, ...]) -> str:
-    """The changes as a clause; empty without any."""
+    """The changes as a clause; empty if there are none."""
     if not ways:
         return ""
     *texts, last = [way.text for way in ways]

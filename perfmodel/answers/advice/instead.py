@@ -1,4 +1,4 @@
-"""Servers to start instead, where no configuration of a question is feasible: the fastest one, and one for
+"""Servers to start if no configuration of a question is feasible: the fastest server, and one server for
 each change that helps.
 """
 
@@ -34,8 +34,8 @@ def fastest(query: AdviseQuery) -> Alternative | None:
 
 
 def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternative]:
-    """The choice after each change; none where the reader must add a value. If no draft of them has a known
-    acceptance, that one may be measured.
+    """The choice after each change; none for a change to which the reader must add a value. If no draft
+    has a known acceptance, the choice may have a draft to measure.
     """
     points = []
     for way in ways:
@@ -53,7 +53,7 @@ def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternativ
 
 
 def _choice(query: AdviseQuery) -> PricedPoint | None:
-    """The choice of a question; None without one."""
+    """The choice of a question; None if nothing is feasible."""
     try:
         return quick_choice(Search.of(query))
     except InputError:

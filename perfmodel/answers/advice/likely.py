@@ -1,4 +1,6 @@
-"""The likely gain of drafts without a known acceptance, by the acceptance that is typical of their kind."""
+"""The likely gain of drafts without a known acceptance, computed from the acceptance that is typical of
+their kind.
+"""
 
 from dataclasses import replace
 
@@ -15,7 +17,7 @@ from perfmodel.drafts.base import Draft
 from perfmodel.kv import parse_kv
 
 TO_MEASURE = 3
-"""Tokens of a draft whose acceptance is to be measured, as llama.cpp drafts by default."""
+"""Draft length with which an acceptance is measured: llama.cpp's default."""
 
 NO_WEIGHTS = "ngram"
 """The draft that every server can measure: it has no weights and no cache."""
@@ -38,7 +40,9 @@ def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain
 
 
 def _likely_gain(query: AdviseQuery, baseline: PricedPoint, draft: Draft) -> TypicalGain | None:
-    """The gains at both ends; None without published results, or if the engine does not run the draft."""
+    """The gains at both ends of the typical acceptance; None without published results, or if the engine
+    does not run the draft.
+    """
     typical = typical_acceptance(draft)
     if typical is None:
         return None
@@ -53,7 +57,7 @@ def cautious_point(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> PricedPoint | None:
     """The best point of the preferred draft that gains even if it accepts as little as is typical, at the
-    lengths and batches of that acceptance; None without one that can be started.
+    lengths and batches of that acceptance; None if no such draft can be started.
     """
     sure = draft_to_measure(query, likely)
     if sure is None:
@@ -66,7 +70,7 @@ def cautious_point(
 
 def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> TypicalGain | None:
     """The preferred draft that gains even if it accepts little for its kind, and whose head is in the
-    checkpoint or named; None without one.
+    checkpoint or named; None if there is none.
     """
     return next((gain for gain in likely if startable(query, gain) and gain.worth_measuring), None)
 
@@ -79,8 +83,8 @@ def startable(query: AdviseQuery, gain: TypicalGain) -> bool:
 def named_point(
     query: AdviseQuery, baseline: PricedPoint, would_pay: tuple[BreakEven, ...]
 ) -> PricedPoint | None:
-    """The point with which the draft of `named_to_measure` is measured; None without one. Nothing typical is
-    known of it, so it is priced at the acceptance from which it pays.
+    """The point with which the draft of `named_to_measure` is measured; None without such a draft. No
+    typical acceptance is known for it, so it is priced at the acceptance from which it pays.
     """
     even = named_to_measure(query, would_pay)
     if even is None:
@@ -95,8 +99,8 @@ def named_point(
 
 
 def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
-    """The named draft that pays from the least acceptance, or an n-gram draft, which needs no weights; None
-    without one. The kinds of `ORDER` have a typical acceptance instead.
+    """The named draft that pays from the least acceptance, or an n-gram draft, which needs no weights;
+    None if there is neither. The kinds of `ORDER` have a typical acceptance instead.
     """
     others = (
         even for even in would_pay if even.draft == NO_WEIGHTS or (query.draft and even.draft not in ORDER)
@@ -107,7 +111,9 @@ def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> Br
 def _gain_at(
     query: AdviseQuery, baseline: PricedPoint, draft: Draft, rates: tuple[float, ...]
 ) -> float | None:
-    """The best gain of a draft that accepts these rates by position; at least 1, that of no draft."""
+    """The best gain of a draft that accepts these rates by position; at least 1, because the server can
+    run without a draft.
+    """
     point = _point_at(query, baseline, draft.name, rates)
     return None if point is None else max(1.0, point.times(baseline, query))
 

@@ -18,9 +18,9 @@ from perfmodel.answers.question.typical import TypicalGain
 
 @dataclass(frozen=True, slots=True)
 class LoadDecision:
-    """chosen: the best servers, or the best ones without a draft, with the draft as an `option`; None if no
-    servers suffice. others: the remaining ones, the best first. likely: the typical gains at the mean batch
-    where no acceptance is known, and to_measure the draft to measure there.
+    """chosen: the best servers, or the best ones without a draft, with the draft as an `option`; None if
+    no servers suffice. others: the remaining ones, the best first. likely, to_measure: if no acceptance is
+    known, the typical gains at the mean batch and the draft to measure.
     """
 
     chosen: Served | None
@@ -34,7 +34,7 @@ class LoadDecision:
 
     @property
     def without_draft(self) -> Served | None:
-        """The servers without a draft beside a choice whose draft is too close to call; None for another."""
+        """The servers without a draft, if the choice has a draft that is too close to call; else None."""
         drafts = self.chosen is not None and self.chosen.row.gamma
         return self.baseline if drafts and self.verdict == "too_close_to_call" else None
 
@@ -70,7 +70,7 @@ def decide_under_load(search: LoadSearch) -> LoadDecision:
 
 
 def _verdict(search: LoadSearch, chosen: Served | None) -> AdviseVerdict:
-    """The verdict of `traffic` for the choice, which also needs that of `whatif` at its mean batch."""
+    """The verdict of `traffic` for the choice, limited by the verdict of `whatif` at its mean batch."""
     if chosen is None:
         return "infeasible"
     if chosen.row.gamma:

@@ -10,11 +10,11 @@ from perfmodel.answers.advice.served import Served
 from perfmodel.answers.text import clients, interval_text, request_rate, seconds
 
 SEEN = 0.005
-"""Smallest share that is not printed as 0 %."""
+"""A smaller share is printed as 0 %."""
 
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
-    """What the load takes with the choice, and without a draft or with one."""
+    """What the load needs with the choice, and what it needs without a draft or with one."""
     needs = f"{load_text(question)}: {served_text(chosen)}"
     needs += _tie_text(question, decision, chosen)
     baseline, rival = decision.baseline, decision.rival
@@ -55,7 +55,7 @@ def _interval(question: AdviseQuery, decision: LoadDecision) -> str:
 
 
 def _without_rival(question: AdviseQuery, decision: LoadDecision) -> str:
-    """Why no draft is compared with the choice: the gain of a typical one where no acceptance is known."""
+    """Why no draft is compared with the choice; if no acceptance is known, the gain of a typical draft."""
     if decision.verdict == "unknown_acceptance":
         return f"; no acceptance is known for {question.model}{likely_text(decision.likely)}"
     limits = " within the limits" if question.latency_limits_ms else ""

@@ -11,18 +11,19 @@ from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.errors import InputError, as_names
 
 MOST_OFF = 1.03
-"""Factor by which times of the closed form may be longer than those of a replay. For 148 candidates with
-doubts (five models, 0.2 to 12 requests/s) it is at most this, but up to 12 on crowded servers, which are
-always replayed.
+"""Times of the closed form may be this many times as long as those of a replay. This bound holds for 148
+candidates with doubts (five models, 0.2 to 12 requests/s). On crowded servers the factor reaches 12, so
+these are always replayed.
 """
 MOST_GPUS_OFF = 1.1
-"""The same of the number of GPUs."""
+"""The closed form may need this many times as many GPUs as a replay."""
 LEAST_SHARE = 0.6
-"""Share of requests within the limits by the closed form from which a replay may find enough of them. Of the
-same candidates, those with enough have at least 0.93.
+"""If the closed form finds at least this share of requests within the limits, a replay may find enough of
+them. Of the 148 candidates, those with enough requests within the limits in a replay have at least 0.93 in
+the closed form.
 """
 HOPELESS = 0.005
-"""Share below which not even the nearest servers are replayed: the answer says 0 % either way."""
+"""Below this share, not even the nearest servers are replayed, because the answer prints 0 % either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,9 @@ class LoadSearch:
 
     @property
     def sufficient(self) -> list[Served]:
-        """The servers that serve the load; where their number is open, without a queue if any do."""
+        """The servers that serve the load. If their number is open and some serve it without a queue, only
+        those.
+        """
         sufficient = [s for s in self.served if s.suffices]
         if self.question.gpus is not None:
             return sufficient
@@ -64,8 +67,8 @@ class LoadSearch:
 
 
 def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Served]:
-    """The load on the servers of each candidate, without or with drafts. One that may be the best is answered
-    by `traffic`; others, by the closed form alone.
+    """The load on the servers of each candidate, without or with drafts. `traffic` answers for candidates
+    that may be the best, and the closed form alone for the others.
     """
     estimates = list(_estimates(question, candidates, drafts))
     by_worth = sorted(range(len(estimates)), key=lambda at: order(estimates[at], question))
@@ -89,7 +92,7 @@ def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -
 
 
 def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> Iterator[Served]:
-    """Each candidate by the closed form. One that `traffic` refuses is skipped."""
+    """Each candidate by the closed form. Candidates that `traffic` refuses are skipped."""
     drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
     for candidate in drafted if drafts else candidates.baselines:
         try:
@@ -109,8 +112,9 @@ def _may_suffice(estimate: Served) -> bool:
 
 
 def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
-    """Whether a candidate cannot be chosen beside an answer of `traffic`, as far as the closed form may err.
-    A simpler layout, or one with more room under the limits, may take a little longer (`safest_of_best`).
+    """Whether a candidate cannot be chosen, given an answer of `traffic` for another one, even if the
+    closed form is off by its largest error. A simpler layout, or one with more room under the limits, may
+    take a little longer (`safest_of_best`).
     """
     layout, other = estimate.candidate.layout, served.candidate.layout
     by_tpot = question.objective == "latency"

@@ -5,9 +5,11 @@ import numpy as np
 from perfmodel.speculation import Scenario, memory_of
 
 LONGEST_REQUEST = 4
-"""The longest request that a server accepts, over the mean one. An assumption: prompts and outputs vary."""
+"""Ratio of the longest request that a server accepts to the mean request. An assumption: prompts and
+outputs vary.
+"""
 TRIED = 9
-"""Lengths that are tried from the longest down to the mean."""
+"""Number of lengths that are tried, from the longest down to the mean."""
 
 
 def longest_request(
@@ -19,11 +21,12 @@ def longest_request(
     sequences: int,
     gamma: int,
 ) -> int:
-    """Four times the mean request, as far as the model and the memory of the devices allow it. At least the
-    mean: shorter ones would be refused.
+    """Four times the mean request, as far as the model and the memory of the devices allow it. It is at
+    least the mean, because a server refuses longer requests.
 
-    stated: the limit that the question states. mean: tokens of a mean request, prompt and output. sequences:
-    number that must have this room at once. gamma: drafted tokens, whose draft takes memory too.
+    stated: the limit that the question states. mean: tokens of a mean request, prompt and output.
+    sequences: number of sequences that must have this room at once. gamma: drafted tokens, whose draft
+    takes memory too.
     """
     if stated is not None:
         return stated

@@ -10,7 +10,8 @@ from perfmodel.answers.advice.ranking import PricedPoint
 
 @dataclass(frozen=True, slots=True)
 class OnOff:
-    """Running sequences of one server between which a draft is on: from `on_from`, and off from `off_from`.
+    """The numbers of running sequences of one server at which a draft is on: from `on_from` to below
+    `off_from`.
 
     off_from: None if the draft is on up to `looked_to`, the largest batch that was tried.
     """
@@ -22,7 +23,7 @@ class OnOff:
 
 
 def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
-    """Where the draft of a point is on, on the point's own server. None if it is on at no batch."""
+    """The batches at which the draft of a point is on, on the point's own server. None if there are none."""
     s = point.candidate.scenario
     fitting = int(room(s, 1.0, float(point.gamma), query).max_batch)
     most = min(fitting, max(MAX_BATCHES, point.batch))

@@ -22,8 +22,9 @@ def of_one_kind(question: AdviseQuery) -> Advice:
 
 
 def cost_of(answer: Advice) -> float:
-    """Sorts the answers for several kinds of device, the best first: by price, else by the objective. Of the
-    choice, or of the nearest servers; the last without either.
+    """Sorts the answers for several kinds of device, the best first: by price if there are prices, else by
+    the objective. The figures are those of the choice, or of the nearest servers; answers with neither
+    come last.
     """
     p = answer.chosen or (None if answer.nearest is None else answer.nearest.pick)
     if p is None:
@@ -36,8 +37,8 @@ def cost_of(answer: Advice) -> float:
 
 
 def nearest_kind(answers: Sequence[Advice]) -> Advice:
-    """Of kinds of device of which none is feasible, the best one of those that serve a part of the load, or
-    else the first, with the reason of each other kind.
+    """The answer if no kind of device is feasible: for the kind that serves the largest part of the load,
+    or else for the first kind, with the reasons for the other kinds.
     """
     best = min(answers, key=cost_of)
     others = (Note(f"on {a.query.hardware}: {a.reason}") for a in answers if a is not best)
@@ -45,7 +46,7 @@ def nearest_kind(answers: Sequence[Advice]) -> Advice:
 
 
 def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: Advice) -> tuple[Alternative, ...]:
-    """The best choice with FP8 weights on any kind of device; none where it is hardly better."""
+    """The best choice with FP8 weights on any kind of device; none if it is hardly better."""
     answers = []
     for question in kinds:
         if may_be_smaller(question):

@@ -1,4 +1,6 @@
-"""The target's own multi-token prediction layer beside another draft, if its acceptance is not known."""
+"""The target's own multi-token prediction layer as an alternative to another draft, if the layer's
+acceptance is not known.
+"""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
@@ -9,8 +11,8 @@ OWN = "mtp"
 
 
 def own_layer(query: AdviseQuery, baseline: PricedPoint | None) -> Alternative | None:
-    """What it may gain, with the server that measures it if that is worth it; None without such a layer, or
-    if the question names its drafts.
+    """What the layer may gain, and the server that measures its acceptance if that is worth it; None
+    without such a layer, or if the question names its drafts.
     """
     named = query.draft is not None or query.chain_rates or query.acceptance is not None
     if baseline is None or named:

@@ -18,8 +18,8 @@ MAX_PRICES = 2_000_000
 
 
 class Group(NamedTuple):
-    """What candidates with the same target passes share: their layout, and whether their sequences verify
-    different numbers of tokens.
+    """The properties that candidates with the same target passes share: their layout, and whether their
+    sequences verify different numbers of tokens.
     """
 
     layout: Layout
@@ -31,7 +31,8 @@ class Priced:
     """One candidate over ``[batch, gamma]``.
 
     `batches` has the sequences of one server and `drafted` the draft lengths; `gained` has the tokens per
-    iteration of each length. `fits`: memory suffices. `allowed`: the bound on time per token holds too.
+    iteration of each length. `fits`: whether memory suffices. `allowed`: whether the bound on time per
+    token holds too.
     """
 
     candidate: Candidate

@@ -13,15 +13,15 @@ from perfmodel.operations import Array
 from perfmodel.speculation.length_to_run import length_to_run
 
 ALIKE = 0.025
-"""Largest share by which a simpler layout may be worse than the best one at its fastest draft length, and
-still be chosen.
+"""A simpler layout is chosen if it is worse than the best one, at its fastest draft length, by at most
+this share.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PricedPoint:
     """A point of a candidate, and its value by the objective (larger is better). batch: of one server.
-    most: the value at the fastest length of the draft, which another length may be chosen over.
+    most: the value at the fastest length of the draft; the chosen length may be another one.
     """
 
     candidate: Candidate
@@ -71,7 +71,9 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
 
 
 def best_of(priced: Iterable[Priced], query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of several candidates; on a tie that of the earlier one. None without one."""
+    """The best allowed point of several candidates; on a tie that of the earlier candidate. None if no
+    point is allowed.
+    """
     points = [point for each in priced if (point := best(each, query)) is not None]
     return max(points, key=lambda point: point.value, default=None)
 
@@ -140,7 +142,7 @@ class Fronts:
 
 
 NO_FRONTS = Fronts((), ())
-"""The fronts where nothing was priced by batch."""
+"""The fronts of an answer for which nothing was priced by batch."""
 
 
 def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:

@@ -33,7 +33,9 @@ def draft_and_method(key: str) -> tuple[str, KVMethod]:
 
 
 def read_tree_rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads a mapping, or a list of ``DRAFT=RATES``. Raises InputError for rates that are none."""
+    """Reads a mapping, or a list of ``DRAFT=RATES``. Raises InputError for text that is not a list of
+    rates.
+    """
     if isinstance(given, Mapping):
         rates = {str(k): v if isinstance(v, str) else ",".join(map(str, items(v))) for k, v in given.items()}
     else:

@@ -65,7 +65,7 @@ def _unnamed(served: ServedTarget) -> ServedTarget:
 
 
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
-    """The target of a question. Formats of the checkpoint itself need no flag."""
+    """The target of a question. The checkpoint's own formats need no flag."""
     checkpoint_format = scenario.target.weights
     other_format = question.weights not in (None, checkpoint_format, main_format(checkpoint_format))
     weights = stored_weights(scenario)
@@ -113,8 +113,8 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
 
 
 def longest_of(question: CommonOptions, scenario: Scenario) -> Callable[[int, int, int], int]:
-    """The longest sequence that a server accepts, by context, sequences and drafted tokens: with room for
-    longer requests than the mean one under a load, else with room for an output.
+    """The longest sequence that a server accepts, by context, sequences and drafted tokens. Under a load
+    it has room for requests that are longer than the mean, else for an output.
     """
     limits = (scenario, question.memory_fraction, question.max_model_len)
     input_len, output_len = (getattr(question, name, None) for name in ("input_len", "output_len"))
@@ -181,8 +181,8 @@ def _path_of_file(question: CommonOptions, model_id: str | None, scenario: Scena
 
 
 def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
-    """The target with a checkpoint in the format of the question. Without one it is quantised on load, or has
-    no name.
+    """The target with a checkpoint in the format of the question. If there is none, the engine quantises
+    another checkpoint on load, or the target has no name.
     """
     checkpoint_format = scenario.target.weights
     if main_format(checkpoint_format) in alike(served.weights):
@@ -199,7 +199,9 @@ def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
 
 
 def _nearest(served: ServedTarget, model_id: str, scenario: Scenario) -> str:
-    """The checkpoint of the format that the engine does not load, or the one nearest to the format."""
+    """A checkpoint in the format that the engine does not load, or else the checkpoint with the nearest
+    format.
+    """
     vendor = scenario.machine.gpu.vendor
     unread = checkpoint(model_id, served.weights, vendor)
     engine = serving_engines().get(served.engine or "")

@@ -1,4 +1,4 @@
-"""A shorter draft that is nearly as fast as the chosen one, and loses less where less is accepted."""
+"""A shorter draft that is nearly as fast as the chosen one, and loses less if fewer tokens are accepted."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from perfmodel.speculation import speedups
 NEARLY = 0.9
 """Share of the speedup that a shorter draft keeps."""
 LEAST_SHORTER = 2
-"""Tokens by which it is shorter at least."""
+"""The shorter draft has at least this many tokens fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,9 @@ class ShorterDraft:
 
 
 def shorter_draft(query: AdviseQuery, point: PricedPoint | None) -> ShorterDraft | None:
-    """The shorter draft of a point with a draft; None where each token counts, or without a draft."""
+    """The shorter draft of a point with a draft; None if no shorter draft is nearly as fast, or without a
+    draft.
+    """
     if point is None or point.gamma <= LEAST_SHORTER:
         return None
     lengths = np.arange(point.gamma + 1)

@@ -1,4 +1,4 @@
-"""The changes of a question with which something fits or keeps a bound: another format, degree or device."""
+"""The changes of a question with which a server fits or meets a bound: another format, degree or device."""
 
 import math
 from bisect import bisect_left
@@ -32,9 +32,9 @@ Helps = Callable[..., bool]
 LARGE_SHARE = 0.95
 """Share of the memory that a server may take on a device that does nothing else (an assumption)."""
 CONTEXT_STEP = 1024
-"""Step of the contexts that are tried, in tokens."""
+"""Contexts are tried in steps of this many tokens."""
 DEGREES = (2, 4, 8, 16, 24, 32)
-"""Devices of a server to try: powers of two, and up to four nodes of eight."""
+"""Numbers of devices of a server to try: powers of two, and up to four nodes of eight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Way:
 
 
 def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int = 1) -> tuple[Way, ...]:
-    """The smallest change of each kind with which a batch fits, keeps a bound on its time per token, and the
-    tool has an answer: a smaller KV format, smaller weights, layers on the host, more devices, another device
-    of the same maker for the same engine.
+    """The smallest change of each kind with which a batch fits, a bound on its time per token holds, and
+    an answer exists: a smaller KV format, smaller weights, layers on the host, more devices, another
+    device of the same maker for the same engine.
 
     largest: the baseline with the largest servers.
     """
@@ -78,7 +78,9 @@ def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _formats(largest: Candidate, helps: Helps) -> Iterator[Way]:
-    """The smallest change of number formats; one of both kinds where eight bits of one do not suffice."""
+    """The smallest change of number formats; it changes weights and cache if eight bits in one of them do
+    not suffice.
+    """
     caches = smaller_caches(largest)
     formats = _smaller_weights(largest)
     kv = [{"kv_dtype": name} for name in caches if helps(kv_dtype=name)]
@@ -93,7 +95,9 @@ def _formats(largest: Candidate, helps: Helps) -> Iterator[Way]:
 
 
 def _memory(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Way]:
-    """A larger share of the memory for an engine that takes a share, alone or else with a smaller cache."""
+    """A larger share of the memory, for an engine with such a setting: alone, or else with a smaller
+    cache.
+    """
     if _conversion(largest) is not None or query.memory_fraction is not None:
         return
     for cache in (None, *smaller_caches(largest)):
@@ -104,7 +108,9 @@ def _memory(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Wa
 
 
 def _context(query: AdviseQuery, largest: Candidate) -> Iterator[Way]:
-    """The longest context of which one sequence fits, in whole steps; none under a load, which decides it."""
+    """The longest context at which one sequence fits, in whole steps; none under a load, because the load
+    determines the context.
+    """
     steps = np.arange(CONTEXT_STEP, query.context, CONTEXT_STEP)
     if query.has_load or not steps.size:
         return
@@ -202,7 +208,7 @@ def _kinship(device: GPUSpec, other: GPUSpec) -> tuple[bool, bool]:
 
 
 def _helps(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int, **changes: Any) -> bool:
-    """Whether a batch fits after a change, keeps the bound, and the tool answers for it."""
+    """Whether a batch fits after a change, the bound holds, and an answer exists."""
     alone = {"batch": batch, "draft": "self", "draft_kv": "full", "draft_tp": None}
     context = float(query.context)
     try:

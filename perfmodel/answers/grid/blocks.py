@@ -25,7 +25,9 @@ from perfmodel.speculation import (
 )
 
 BLOCK_ROWS = 2**16
-"""Most rows of a block, but for one pair of batch and context with more draft lengths."""
+"""Largest number of rows of a block; only a single pair of batch and context with more draft lengths may
+exceed it.
+"""
 LABELS = (
     "model",
     "hardware",

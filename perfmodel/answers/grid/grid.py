@@ -12,7 +12,9 @@ from perfmodel.errors import InputError
 from perfmodel.speculation import Scenario, Workload
 
 MAX_CASES = 10_000
-"""Most combinations of lists other than batch, context and gamma: each is priced on its own."""
+"""Largest number of combinations of the lists other than batch, context and gamma: each is priced on its
+own.
+"""
 HEADS = ("model", "hardware", "tp", "draft_kv", "alpha")
 """Lists whose combinations are cases."""
 AXES = (*HEADS, "batch", "context", "gamma")
@@ -84,7 +86,7 @@ class Grid(Options):
             yield query, contexts, resolve(query)
 
     def doubts(self) -> tuple[str, ...]:
-        """Warnings about a batch of one sequence at the longest context of each case, each once."""
+        """Warnings about a batch of one sequence at the longest context of each case, without repetitions."""
         notes: dict[str, None] = {}
         for query, contexts, scenario in self.resolved():
             gamma = 1 if query.gamma is None else query.gamma

@@ -35,10 +35,11 @@ def write_sweep(
     """Writes the answers of a grid to a .csv file, or with pyarrow to a .parquet file. `progress` receives
     the rows of each block.
 
-    Returns the doubts of its questions at their longest context, each once.
+    Returns the doubts of its questions at their longest context, without repetitions.
 
-    Raises InputError for a question without an answer, another suffix, a path that cannot be written to, or
-    an existing file without `overwrite`. After an interruption the file is complete or absent.
+    Raises InputError for a question without an answer, a suffix other than these two, a path that cannot
+    be written to, or an existing file if `overwrite` is false. After an interruption the file is complete
+    or absent.
     """
     where = destination(path, ".csv", ".parquet")
     if where.exists() and not overwrite:
@@ -58,7 +59,8 @@ def _counted(grid: Grid, progress: Callable[[int], object]) -> Iterator[Block]:
 def _csv(path: Path, rows: Iterator[Block]) -> None:
     """Rows as text; a missing alpha is an empty cell.
 
-    Cells of a column are as wide as its widest one. Zero bytes fill the others, and are not written.
+    Cells of a column are as wide as its widest one. Narrower cells are filled up with zero bytes, which
+    are not written.
     """
     with path.open("wb") as file:
         file.write(",".join((*LABELS, *COLUMNS)).encode() + b"\n")
@@ -87,8 +89,8 @@ def figure_cells(values: Array, whole: bool) -> NDArray[np.uint8]:
     """A column of numbers as characters [rows, widest cell], filled up with zero bytes. All numbers have as
     many decimals as the smallest one needs.
 
-    Formats four digits of all rows at once, because Python's own formatting would take most of a sweep.
-    Python formats the rest: columns of widely different sizes, negative numbers and infinities.
+    Formats four digits of all rows at once, because Python's own formatting would take most of the time of
+    a sweep. Python formats the rest: columns of widely different sizes, negative numbers and infinities.
     """
     most_digits = _digits_ahead(values.max())
     least_digits = _digits_ahead(values.min(where=values > 0, initial=math.inf))
@@ -111,7 +113,9 @@ def figure_cells(values: Array, whole: bool) -> NDArray[np.uint8]:
 
 
 def _digits_ahead(value: float) -> int:
-    """Digits ahead of the decimal point, below 1 for a value below 1; 1 for 0 and what is not finite."""
+    """Number of digits before the decimal point; below 1 for a value below 1, and 1 for 0 and values that
+    are not finite.
+    """
     return math.floor(math.log10(value)) + 1 if 0 < value < math.inf else 1
 
 

@@ -46,7 +46,7 @@ def scenario_of(question: TrafficQuery, instances: Instances) -> Scenario:
 
 
 def prompting_of(question: TrafficQuery, instances: Instances) -> Scenario:
-    """One instance that reads prompts, with acceptance 0."""
+    """One instance that reads prompts. Acceptance does not matter there."""
     return resolve_costs(_query(question, instances))
 
 

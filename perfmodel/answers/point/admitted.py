@@ -32,7 +32,9 @@ def serving_engine(scenario: Scenario) -> ServingEngine | None:
 
 
 def admitted(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Admitted | None:
-    """What runs of a batch that does not fit; None if all or nothing of it runs, or no server queues it."""
+    """The part of a batch that runs at once if the whole does not fit; None if all or none of it runs, or
+    if the engine does not queue requests.
+    """
     engine = serving_engine(scenario)
     if room.fits or not room.max_batch or not gamma or engine is None or scenario.acceptance is None:
         return None
@@ -72,7 +74,7 @@ def _most(query: Query, scenario: Scenario, gamma: int, room: Memory[float], eng
 
 
 def of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Iterator[str]:
-    """What recurrent states do to a batch that does not fit, and how more of it would run at once."""
+    """How recurrent states limit a batch that does not fit, and how more of it would run at once."""
     target = scenario.target
     if room.fits or target.linear_attention is None or not scenario.target_shard.states:
         return

@@ -112,8 +112,8 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
 def _steps(
     scenario: Scenario, prediction: Prediction, context: float
 ) -> tuple[PassTime[float], PassTime[float], PassTime[float]]:
-    """One pass of the baseline, of the draft and of the verification; under a power limit as slow as the
-    prediction has them.
+    """One pass of the baseline, of the draft and of the verification. Under a power limit they have the
+    slower times of the prediction.
     """
     batch = float(prediction.batch)
     gamma = int(prediction.gamma)
@@ -159,7 +159,9 @@ def _intervals(
 
 
 def _set_up(scenario: Scenario, prediction: Prediction, context: float) -> dict[str, Any]:
-    """Seconds before a draft's first token, and the new tokens after which they are saved again."""
+    """Seconds that a draft adds before the first token, and the number of new tokens after which it has
+    saved them again.
+    """
     setup_s = 0.0
     if prediction.gamma:
         setup_s = float(scenario.setup_s(float(prediction.batch), context))
@@ -169,7 +171,9 @@ def _set_up(scenario: Scenario, prediction: Prediction, context: float) -> dict[
 
 
 def _lengths_and_engine(query: Query, scenario: Scenario, batch: float, gamma: int) -> dict[str, Any]:
-    """The context lengths, and the engine that runs the draft; of the baseline only the memory-bound one."""
+    """The context lengths, and the engine that runs the draft; for a question about the baseline only the
+    memory-bound length.
+    """
     if not gamma:
         only_memory = ContextLengths(memory_bound_context(scenario, batch), None, None)
         return {"inflection": only_memory, "runs_in": None}
@@ -214,7 +218,7 @@ def _break_even(prediction: Prediction, gamma: int) -> float | None:
 
 
 def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
-    """The question with all names and defaults in place of what was left open."""
+    """The question with all names resolved and all defaults filled in."""
     draft = scenario.draft
     machine = scenario.machine
     precision = scenario.precision
@@ -255,8 +259,8 @@ def _least_loss(query: Query, scenario: Scenario, gamma: int) -> JudgedLength | 
 def _reason(
     scenario: Scenario, prediction: Prediction, context: float, limiter: str, least: JudgedLength | None
 ) -> str:
-    """`reason`; if no draft pays, why the one that loses least does not (the shortest one if none is given);
-    or that the acceptance is unknown.
+    """`reason`; if no draft length pays, why the one that loses least does not (or the shortest one); or
+    that the acceptance is unknown.
     """
     if scenario.acceptance is None:
         return (

@@ -25,7 +25,7 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 MAX_BATCH = 1024
 """Largest batch in the search for the most throughput."""
 MOST_APART = 64
-"""Most devices of a separate drafter, and most outcomes that it prepares for."""
+"""Largest number of devices of a separate drafter, and of outcomes that it prepares for."""
 
 
 OF_DRAFT = "the devices of the draft"

@@ -29,7 +29,7 @@ class JudgedLength:
 def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> JudgedLength:
     """The draft length with the largest speedup. lengths: draft lengths, shape (n,).
 
-    scenario: of the query or of another version of its engine, with a known acceptance.
+    scenario: that of the query or of another version of its engine, with a known acceptance.
     """
     batch = float(query.batch)
     context = float(query.context)

@@ -1,4 +1,4 @@
-"""What a server may have that no answer counts, by name (docs/limits.md)."""
+"""Features of a server that no answer models, by name (docs/limits.md)."""
 
 NOT_MODELLED = (
     "LoRA adapters",
@@ -23,7 +23,7 @@ _WORDS = {
     "cuda-graph": _EAGER,
     "cudagraph": _EAGER,
 }
-"""Word in an option of an engine -> what it is about."""
+"""Word in an option of an engine -> the feature that it belongs to."""
 _INSTEAD = {
     _EAGER: (
         "ask without it, which answers for the server with its graphs; `validate engine --watch LOG` "
@@ -34,7 +34,7 @@ _INSTEAD = {
 
 
 def not_modelled(option: str) -> str | None:
-    """What an option is about that no answer counts, and what to do instead; None for any other option."""
+    """The feature of an option, if no answer models it, and what to do instead; None for any other option."""
     what = next((what for word, what in _WORDS.items() if word in option), None)
     if what is None:
         return None

@@ -36,8 +36,8 @@ class OpsQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One kind of operation in a pass, summed over its layers. Bytes and FLOPs are of one device, times are
-    calibrated seconds. message_bytes: of one message.
+    """One kind of operation in a pass, summed over its layers. Bytes and FLOPs are those of one device,
+    times are calibrated seconds. message_bytes: bytes of one message.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""One question resolved once, for planners, routers and simulators that ask a million times."""
+"""A question that is resolved once, for planners, routers and simulators that need its times a million
+times.
+"""
 
 from functools import cached_property
 from numbers import Real
@@ -32,7 +34,7 @@ from perfmodel.speculation import (
 from perfmodel.speculation.programs import PassPrograms
 
 USUAL_CONTEXT = 4096
-"""Context at which the acceptance is looked up where the question states none."""
+"""Context at which the acceptance is looked up if the question states no context."""
 Counts = int | float | Array
 """A plain number, or an array of numbers."""
 
@@ -41,8 +43,8 @@ Counts = int | float | Array
 class PredictorQuery(Options):
     """The arguments of ``pm.predictor``: those of ``pm.whatif`` without a batch.
 
-    context: at which the acceptance is looked up; the methods take contexts of their own.
-    gamma: the draft length of methods that are given none, at which tokens_per_iteration was measured.
+    context: the context at which the acceptance is looked up; the methods take contexts of their own.
+    gamma: the default draft length of the methods; tokens_per_iteration was measured at this length.
     """
 
     tp: arg.TP = argument(default=1)
@@ -208,7 +210,7 @@ class Predictor:
         return draft + verify + overhead
 
     def _point(self, batch: Counts, context: Counts, gamma: Counts | None) -> tuple[Any, Any, Any]:
-        """The numbers of a point as floats and a whole gamma, or as arrays. Refuses what is out of range."""
+        """The numbers of a point as floats and a whole gamma, or as arrays. Refuses values out of range."""
         drafted = self.gamma if gamma is None else gamma
         plain = isinstance(batch, int | float) and isinstance(context, int | float)
         drafts = type(drafted) is int and 0 <= drafted <= self.max_gamma  # True would be an index of its own
@@ -220,7 +222,7 @@ class Predictor:
         return workload.batch, workload.context, workload.gamma
 
     def _requests(self, new_tokens: ArrayLike, past_tokens: ArrayLike) -> tuple[Array, Array]:
-        """New and cached tokens of each request. Refuses what is no batch."""
+        """New and cached tokens of each request. Refuses values that are not a batch."""
         try:
             new = np.asarray(new_tokens, float)
             past = np.asarray(past_tokens, float)

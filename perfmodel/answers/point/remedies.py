@@ -1,4 +1,4 @@
-"""One switch of the server that makes speculation pay, where it does not pay as asked.
+"""Single switches of the server that make speculation pay, if it does not pay in the given configuration.
 
 A switch is an attention backend of the engine, the format of the KV cache, or the number of devices of the
 draft. Each is changed alone.
@@ -20,7 +20,7 @@ from perfmodel.speculation import Passes, Scenario, interval_of_timed, memory_of
 Changes = dict[str, Any]
 """Changed arguments of a question, by name."""
 WORTH_A_SWITCH = 1.1
-"""Ratio of speedups from which a switch is worth a word, although its interval contains 1."""
+"""A switch whose interval contains 1 is named only if it raises the speedup by at least this factor."""
 SMALLER_KV = "fp8"
 """The smaller format of a 16-bit KV cache that every engine offers."""
 
@@ -29,8 +29,8 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     """The switches with which speculation surely pays, or is at least `WORTH_A_SWITCH` times as fast as both
     now and the baseline; the largest speedup first.
 
-    scenario: of the query, with a known acceptance. speedup: that of the question as asked, at its best draft
-    length.
+    scenario: that of the query, with a known acceptance. speedup: that of the unchanged question at its
+    best draft length.
     """
     if _switched not in scenario.known:  # no switch depends on the workload
         scenario.known[_switched] = tuple(_switched(query, scenario))

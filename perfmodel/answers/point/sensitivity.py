@@ -24,7 +24,7 @@ FIXED = ("fixed", "comm", "host", "overhead")
 def sensitivity(query: Query) -> Rows[Move]:
     """The effect of each uncertain input on the speedup of a question, the largest swing first.
 
-    gamma stays at the query's, or at the best one if the query seeks it. Raises InputError.
+    gamma remains that of the query, or the best one if the query leaves it open. Raises InputError.
     """
     scenario = resolve(query)
     gamma = length_of(query, scenario)

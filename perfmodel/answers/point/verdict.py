@@ -20,7 +20,7 @@ Verdict = Literal[
 ]
 SURE: tuple[Verdict, Verdict] = ("pays", "does_not_pay")
 LIKELY: dict[Verdict, Verdict] = {"pays": "likely_pays", "does_not_pay": "likely_does_not_pay"}
-"""A sure verdict -> the verdict of the same interval for a case without a measured speedup."""
+"""A certain verdict -> the verdict of the same interval for a kind of case without a measured speedup."""
 PAYS: tuple[Verdict, Verdict] = ("pays", "likely_pays")
 MAY_NOT_PAY: tuple[Verdict, ...] = ("too_close_to_call", "likely_does_not_pay", "does_not_pay")
 SENTENCES: dict[str, str] = {
@@ -47,7 +47,7 @@ CELLS = {
     "unknown_acceptance": "unknown",
     "does_not_fit": "no fit",
 }
-"""The same, as a cell of a table in the column "pays"."""
+"""Verdict -> its word in the column "pays" of a table."""
 _WOULD = {
     "pays": "would pay",
     "likely_pays": "would likely pay",
@@ -68,7 +68,7 @@ def verdict(
 ) -> Verdict:
     """The verdict of a point. A point that does not fit never pays; otherwise the whole interval must be
     above 1, or below it, and the kind of case must be measured (`is_measured`), or the verdict is only
-    likely. It also only likely pays at a context beyond those at which the acceptance was measured.
+    likely. "Pays" is also only likely at a context beyond those at which the acceptance was measured.
 
     With a known defect of the engine that may slow this draft, no verdict says that speculation pays.
     """
@@ -91,8 +91,8 @@ def verdicts(
 ) -> NDArray[np.str_]:
     """`verdict` of many points. If an end of the interval is NaN, the speedup replaces it.
 
-    measured: whether their kind of case has a measured speedup. slow: whether a known defect slows the draft.
-    beyond: whether the acceptance was measured at shorter contexts only.
+    measured: whether their kind of case has a measured speedup. slow: whether a known defect slows the
+    draft. beyond: whether the acceptance was measured only at shorter contexts.
     """
     low = np.where(np.isnan(low), speedup, low)
     high = np.where(np.isnan(high), speedup, high)
@@ -105,6 +105,8 @@ def verdicts(
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
-    """What fits, and the verdict: ``at most batch 6 fits (with more memory it would pay)``."""
+    """The largest batch that fits, and the verdict: ``at most batch 6 fits (with more memory it would
+    pay)``.
+    """
     fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
     return f"{fits} (with more memory it {_WOULD[otherwise]})" if gamma else fits

@@ -32,9 +32,10 @@ class VersionGain(Immutable):
 
 def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | None:
     """The newest older version with another verdict, or a speedup on the other side of 1; None if there is
-    none, or if the question names one.
+    none, or if the question names a version.
 
-    query: with its draft and its draft length. now, speedup: of the newest fitted version.
+    query: with its draft and its draft length. now, speedup: verdict and speedup of the newest fitted
+    version.
     """
     if DRIFT in (query.engine or "") or query.calibration is not None or not query.gamma:
         return None

@@ -94,10 +94,10 @@ class Admitted:
     """How much of a batch runs at once with the draft, and its gain over the baseline, which may run more
     requests at once.
 
-    running, baseline_running: requests at once with the draft and without. most: requests that may run at
-    once if the engine keeps one recurrent state for each, where its rule was not read; else `running`.
-    throughput_tokens_per_s, ar_throughput_tokens_per_s: of the requests that run. gain: their ratio; the
-    verdict is about it.
+    running, baseline_running: requests at once with the draft and without. most: if the engine's rule for
+    recurrent states is not known, the requests that run at once with one state per request; else
+    `running`. throughput_tokens_per_s, ar_throughput_tokens_per_s: of the requests that run. gain: their
+    ratio; the verdict is about it.
     """
 
     running: int
@@ -122,14 +122,14 @@ class WhatIf(Answer):
     """The whole answer to one question.
 
     Times are calibrated seconds of the whole tensor-parallel group; `*_step` is one pass. Bytes are per
-    device, throughput is of the group, lengths are tokens. None where there is no value. `query` has all
-    names and defaults resolved. `best` is the point with the most tokens per second here. `runs_in` names the
-    serving engine that runs the draft, or says that none does. joules_per_token, ar_joules_per_token: energy
-    of all devices per token with speculation and of the baseline; power_w: mean draw of a device. All three
-    are None where no power was measured. With an unknown acceptance
-    (``unknown_acceptance``) the answer has passes, memory and `break_even_alpha`, at the draft length that
-    needs the least, and `typical`, where drafts of this kind were published for other targets. `admitted` is
-    what a server runs at once of a batch that does not fit.
+    device, throughput is of the group, lengths are tokens. A field without a value is None. `query` has
+    all names and defaults resolved. `best` is the point with the most tokens per second for this model,
+    device and context. `runs_in` names the serving engine that runs the draft, or says that none does.
+    joules_per_token, ar_joules_per_token: energy of all devices per token with speculation and of the
+    baseline; power_w: mean draw of a device. All three are None if no power was measured. With an unknown
+    acceptance (``unknown_acceptance``) the answer has passes, memory and `break_even_alpha`, at the draft
+    length that needs the least, and `typical` if drafts of this kind were published for other targets.
+    `admitted` is the part of a batch that runs at once if the whole does not fit.
     """
 
     query: Query

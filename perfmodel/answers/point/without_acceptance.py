@@ -34,7 +34,7 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
         "joules_per_token",
     )
 )
-"""Fields that are None where no acceptance is known."""
+"""Fields that are None if no acceptance is known."""
 
 
 def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:

@@ -1,4 +1,6 @@
-"""Questions: their arguments, and the scenario to which they resolve. Answers import it all from here."""
+"""Questions: their arguments, and the scenario to which they resolve. Answers import all of these names
+from here.
+"""
 
 from perfmodel.answers.question.acceptance_of import (
     acceptance_by_context,

@@ -43,8 +43,8 @@ def measured_acceptance(
 ) -> Acceptance:
     """The measured acceptance of exactly this target and draft.
 
-    model: the target as the user named it. rows: a user's rows, instead of the bundled ones. head:
-    the draft as the user named it, which may be the repository of a head.
+    model: the target as the user named it. rows: a user's rows, instead of the bundled ones. head: the
+    draft as the user named it, which may be the Hugging Face id of a head.
 
     Raises UnknownAcceptance if nothing was measured; the error lists the measurements of this target.
     """
@@ -61,7 +61,7 @@ def measured_acceptance(
 
 
 def _as_named(model: str, target: str) -> str:
-    """An alias with the model whose shape it shares; empty for that model itself, or for a file."""
+    """An alias together with the model whose shape it shares; empty for that model itself, or for a file."""
     with suppress(InputError):
         if (alias := short_name(model)) != short_name(target):
             return f"{alias} (of the shape of {target})"
@@ -69,7 +69,7 @@ def _as_named(model: str, target: str) -> str:
 
 
 def _published_instead(model: str, target: ModelSpec, draft: Draft) -> Iterator[str]:
-    """What is published of other drafts of this target, and of this draft on other targets."""
+    """The published results of other drafts for this target, and of this draft for other targets."""
     published = acceptance_library()
     drafts = published.drafts_of(short_name(model))
     if drafts:
@@ -154,7 +154,9 @@ def library_word(draft: Draft) -> str:
 
 
 def _noisy(drafted: Sequence[int], tokens: Sequence[float]) -> bool:
-    """Whether some position gains more at a longer draft than at a shorter one."""
+    """Whether a position gains more with a longer draft than with a shorter one, which is only possible
+    through noise.
+    """
     steps = zip((0, *drafted), (1.0, *tokens), drafted, tokens, strict=False)
     gains = [(after - before) / (long - short) for short, before, long, after in steps]
     return any(later > earlier for earlier, later in pairwise(gains))

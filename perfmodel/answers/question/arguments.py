@@ -1,5 +1,5 @@
 """The arguments that several questions share, each declared once (see `declaration.py`).
-`validate/cli/arguments.py` has those of commands that measure.
+`validate/cli/arguments.py` declares those of commands that measure.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ ACCEPTANCES = ("alpha", "rate", "tokens_per_iteration", "acceptance")
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
 """Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
-"""The KV method of a self-draft where the question names none. A self-draft over the whole cache can never
-pay, and most acceptances in ``results/published`` have this method and budget.
+"""The default KV method of a self-draft. A self-draft over the whole cache can never pay, and most
+acceptances in ``results/published`` have this method and budget.
 """
 
 

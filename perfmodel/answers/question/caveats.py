@@ -1,4 +1,4 @@
-"""Doubts about a question, whichever verb asks it. Its numbers can be computed but may mean nothing, or the
+"""Doubts about a question, for any verb. Its numbers can be computed but may have no meaning, or the
 engine has a known defect there.
 """
 
@@ -51,7 +51,9 @@ def doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """`common_doubts`, and whether no engine runs the draft, for answers that do not say where it runs."""
+    """`common_doubts`, and a warning if no engine runs the draft, for answers that do not say where it
+    runs.
+    """
     runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
     refused = [f"the engine does not run the draft: {runs.text}"] if runs and gamma and not runs.runs else []
     return (*common_doubts(question, scenario, batch, context, gamma, room), *refused)
@@ -65,8 +67,8 @@ def common_doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """Sentences about what was assumed, lengths, memory, draft, acceptance, engine, constants and device.
-    room: the memory, if known.
+    """Sentences about assumptions, lengths, memory, draft, acceptance, engine, constants and device. room:
+    the memory, if known.
     """
     room = room or memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     drafts = gamma or getattr(question, "gamma", 0) is None
@@ -111,7 +113,9 @@ def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
 
 
 def of_other_kernels(scenario: Scenario) -> Iterator[str]:
-    """Another engine of the device whose kernels for a few rows, those of a verification, differ."""
+    """A warning about another engine of the device whose kernels for a few rows, as in a verification,
+    differ.
+    """
     asked = serving_engines().get(scenario.machine.calibration.stack)
     vendor = scenario.machine.gpu.vendor
     for word, engine in serving_engines().items():
@@ -129,7 +133,7 @@ def of_blocks(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
 
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """The given options that change nothing here."""
+    """The given options that have no effect on this question."""
     no_effect = "has no effect:"
     target = scenario.target.name
     shard = scenario.target_shard
@@ -150,8 +154,8 @@ def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]
 
 
 def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversion) -> Iterator[str]:
-    """Warnings about the assumed formats, where the question names none and the engine converts checkpoints,
-    and about weights on the host.
+    """Warnings about assumed formats, if the question names none and the engine converts checkpoints, and
+    about weights on the host.
     """
     weights = question.weights
     repository = gguf_repository(question.model)

@@ -28,8 +28,8 @@ ORDER = ("mtp", "eagle3", "dflash", "dflash2", "dspark")
 models.
 """
 HEAD = "eagle3"
-"""The head that is assumed if none is published and the target has none. All engines run it, and most targets
-have one.
+"""The kind of head that is assumed if no head is published and the target has none of its own. All engines
+run this kind, and most targets have such a head.
 """
 
 
@@ -65,9 +65,9 @@ def runs_in(
 ) -> RunsIn | None:
     """Whether and where the draft runs; None for a stack that is not a serving engine.
 
-    named_engine: the value of ``--engine``. A draft that is newer than the named version does not run there.
-    attention_groups: of a server; without a named version its line has the newest flag for them. vendor: of
-    the device, whose engines alone are named; None names all.
+    named_engine: the value of ``--engine``. A draft that is newer than the named version does not run
+    there. attention_groups: those of a server; without a named version, its line has the newest flag for
+    them. vendor: that of the device; only engines that run on it are named. None names all engines.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
@@ -92,7 +92,7 @@ def runs_in(
 
 
 def runs_trees(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:
-    """Whether the engine verifies trees of a draft, as `runs_in` says it of chains."""
+    """Whether the engine verifies trees of a draft, as `runs_in` does for chains."""
     engines = serving_engines()
     if engine is None or engine not in engines:
         return None

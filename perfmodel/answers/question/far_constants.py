@@ -14,7 +14,7 @@ is given. Devices differ by less.
 def far_constants(calibration: Calibration) -> Iterator[str]:
     """A warning for each value of a calibration that is far from the bundled ones (`FAR`).
 
-    A value too small is only possible in a fraction; times and powers may be near 0.
+    Only fractions can be too small; times and powers may be near 0.
     """
     bundled = [load_bundled(name) for name in files.bundled_names("calibrations") if name != "ideal"]
     for name, constant in CONSTANTS.items():

@@ -51,14 +51,16 @@ class Named(Immutable):
         return cls(_with_states(question, target, calibration), gpu, calibration)
 
     def with_layers_on(self, devices: int, question: CommonOptions) -> "Named":
-        """The same with the layers of a server on another number of devices than the question states."""
+        """The same objects with the layers of a server on another number of devices than the question
+        states.
+        """
         if devices == question.layer_split:
             return self
         return Named.of(replace(question, layer_split=devices))
 
     def stated_weights(self, question: CommonOptions) -> str | None:
-        """The format that the question names; None where it is that of most of the model's own weights, such
-        as MXFP4 of gpt-oss, whose attention is in 16 bits.
+        """The format that the question names; None if most of the model's own weights already have it,
+        such as MXFP4 in gpt-oss, whose attention is in 16 bits.
         """
         own = self.target.weights
         converts = conversion_of(self.calibration) is not None
@@ -70,9 +72,9 @@ class Named(Immutable):
         """Whether a draft whose formats are not given has those of its own checkpoint.
 
         An engine that serves checkpoints as they are reads the formats of each from its own config.json
-        (vLLM, get_draft_quant_config of model_executor/models/utils.py). An engine that converts checkpoints,
-        and the decoders of research, quantise a draft like its target if the question names the target's
-        formats, or always (`Conversion.drafts_too`).
+        (vLLM, get_draft_quant_config of model_executor/models/utils.py). An engine that converts
+        checkpoints, and the research decoders, quantise a draft like its target if the question names the
+        target's formats, or always (`Conversion.drafts_too`).
         """
         target_named = self.stated_weights(question) is not None
         engine = serving_engine_of(self.calibration)
@@ -144,10 +146,10 @@ def conversion_of(calibration: Calibration) -> Conversion | None:
 
 
 def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpec:
-    """The device that shares a model with others in turn, or with the host. Other engines than llama.cpp are
-    refused.
+    """The device that shares a model with others in turn, or with the host. Engines other than llama.cpp
+    are refused.
 
-    One of the devices computes at a time, and the memory is that of all.
+    One of the devices computes at a time, and the memory is that of all devices together.
     """
     devices = question.layer_split
     host = "--cpu-moe" if question.cpu_moe else "--gpu-layers"
@@ -170,7 +172,7 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
 
 
 def _placed(gpu: GPUSpec, devices: int, host: str) -> str:
-    """What shares the layers, in the words of the question."""
+    """The argument of the question that places layers on several devices or on the host."""
     if gpu.in_turn:
         return "devices that run in turn"
     return "--layer-split" if devices > 1 else host

@@ -1,4 +1,4 @@
-"""How a question names nodes, and its words for what several nodes do."""
+"""How a question names nodes, and its words for overlap and token exchange between nodes."""
 
 import re
 

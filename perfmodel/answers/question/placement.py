@@ -1,5 +1,5 @@
-"""Whether a model can be placed as requested and whether the engine runs that. Impossible placements are
-refused with the remedy.
+"""Whether a model can be placed as requested, and whether the engine runs this placement. Impossible
+placements are refused with the remedy.
 """
 
 from pathlib import Path
@@ -123,7 +123,8 @@ def check_engine(
     asked: str | None = None,
 ) -> None:
     """Refuse (InputError) configurations that the calibration's engine does not start, by its file
-    (`specs.engines.serving.ServingEngine`). asked: the calibration as the question names it, for the refusal.
+    (`specs.engines.serving.ServingEngine`). asked: the calibration as the question names it, for the error
+    message.
     """
     stack = engine_of(calibration)
     if stack not in serving_engines():

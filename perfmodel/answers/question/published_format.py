@@ -14,14 +14,14 @@ def stored_weights(scenario: Scenario) -> str:
 
 
 def reads_of(scenario: Scenario) -> Reads:
-    """Which checkpoints the engine of a scenario loads."""
+    """The rules for the checkpoints that the engine of a scenario loads."""
     engine = serving_engine_of(scenario.machine.calibration)
     return read_by_all if engine is None else engine.reads
 
 
 def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
-    """The listed checkpoint of a model in the format of a scenario that its engine loads; None without one,
-    or if that is the format of the model's own checkpoint.
+    """The listed checkpoint of a model in the format of a scenario that its engine loads; None if there is
+    none, or if that is the format of the model's own checkpoint.
     """
     weights = stored_weights(scenario)
     if main_format(scenario.target.weights) in alike(weights):
@@ -30,7 +30,9 @@ def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
 
 
 def undivided(model_id: str, scenario: Scenario) -> str | None:
-    """Why the devices of a scenario do not run the published checkpoint; None if they do, or without one."""
+    """Why the devices of a scenario do not run the published checkpoint; None if they do, or if there is
+    none.
+    """
     known = published(model_id, scenario)
     if known is None:
         return None

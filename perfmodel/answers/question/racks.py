@@ -1,4 +1,4 @@
-"""The part of a question that is about several nodes, or about more devices of a rack than a node has."""
+"""The part of a question about several nodes, or about more devices of a rack than a node has."""
 
 import math
 from collections.abc import Iterator
@@ -97,7 +97,7 @@ def _fabric(
 
 
 def _overlap(question: CommonOptions, calibration: Calibration) -> float:
-    """Share that two micro-batches hide in an engine."""
+    """Share of the communication that an engine hides with two micro-batches."""
     engine = engine_of(calibration) or calibration.stack
     known = rack_constants().overlap
     if engine not in known:
@@ -108,7 +108,7 @@ def _overlap(question: CommonOptions, calibration: Calibration) -> float:
 
 
 def _imbalance(question: CommonOptions, target: ModelSpec, ep: int) -> float:
-    """Tokens of the fullest rank over the mean, with a dispatch."""
+    """Tokens of the fullest rank over those of a mean rank, if tokens are dispatched."""
     if question.moe_imbalance is not None:
         return question.moe_imbalance
     assert target.moe is not None
@@ -149,7 +149,7 @@ def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma
 
 
 def _of_exchange(question: CommonOptions, scenario: Scenario, tokens: float) -> Iterator[str]:
-    """What the table of a dispatch does not hold, and the assumed imbalance."""
+    """Times that the table of a dispatch does not contain, and the assumed imbalance."""
     fabric = scenario.machine.fabric
     assert fabric is not None
     table = fabric.link.exchange

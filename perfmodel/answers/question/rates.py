@@ -8,7 +8,9 @@ GIVEN = "as given"
 
 
 def parse_rate(given: str | float, flag: str) -> Acceptance:
-    """One rate, by position, or n-gram hits x run length. Raises InputError naming `flag`."""
+    """An acceptance as one rate, as rates by position, or as n-gram hits x run length. Raises InputError
+    naming `flag`.
+    """
     text = str(given)
     try:
         numbers = [float(part) for part in text.replace("x", "/").split("/")]

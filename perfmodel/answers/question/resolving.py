@@ -1,4 +1,4 @@
-"""The scenario of a question. Names are looked up, refused or left open here."""
+"""Makes the scenario of a question: looks up its names, or refuses them."""
 
 import os
 from dataclasses import dataclass, field, fields, replace
@@ -88,12 +88,12 @@ PARTS = tuple(
     for f in fields(Query)
     if f.name not in ("batch", "context", "alpha", "tokens_per_iteration", "max_gamma", "memory_fraction")
 )
-"""Arguments of a question that decide its scenario, and some that rarely change."""
+"""Arguments of a question that determine its scenario, and some that rarely change."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A question, the same as all others with these values of its `PARTS`."""
+    """A question that equals all others with the same values of `PARTS`."""
 
     query: Query = field(compare=False)
     looked_up: bool
@@ -120,7 +120,9 @@ def _measured(parts: _Parts, context: float) -> Acceptance:
 
 @lru_cache(maxsize=256)
 def _looked_up(parts: _Parts, context: float) -> Acceptance | tuple[str, str, str, str]:
-    """The measured acceptance of these parts at a context, or why there is none: the parts of the refusal."""
+    """The measured acceptance of these parts at a context, or the parts of the error message that there is
+    none.
+    """
     scenario = _remembered(parts)
     query = parts.query
     try:
@@ -139,8 +141,8 @@ def _published(query: Query, target: ModelSpec, draft: Draft, context: float) ->
 
 
 def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
-    """The scenario of a question without its acceptance. looked_up: whether that is looked up for a draft
-    that the question may leave open. Raises InputError for parts that do not fit together.
+    """The scenario of a question without its acceptance. looked_up: whether the acceptance is looked up,
+    for a draft that the question may leave open. Raises InputError for parts that do not fit together.
     """
     target = named.target
     gpu = named.gpu
@@ -247,7 +249,7 @@ def _machine(query: Query, named: Named, placed: Placed) -> Machine:
 
 
 def _server(query: Query, gpu: GPUSpec, calibration: Calibration) -> ServerSettings:
-    """The limits with which the server starts."""
+    """The limits of the server (seats, token budget and memory)."""
     return ServerSettings(
         calibration.version,
         query.max_num_seqs,
@@ -296,8 +298,8 @@ def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
 def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Acceptance:
     """The acceptance of a draft from its tokens per iteration, measured at one draft length.
 
-    Positions beyond it accept less, as published heads of this kind do. A self-draft through a sparse cache
-    accepts about the same at every position (MagicDec, arXiv 2408.11049).
+    Positions beyond this length accept less, as with published heads of this kind. A self-draft through a
+    sparse cache accepts about the same at every position (MagicDec, arXiv 2408.11049).
     """
     source = f"{GIVEN}, by tokens per iteration"
     decay = 1.0 if draft.kind == "self" else acceptance_library().typical.decay(library_word(draft))
@@ -309,9 +311,9 @@ def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Accep
 def given_rate(rate: str | float, flag: str, gamma: int | None, draft: Draft) -> Acceptance:
     """The acceptance of a draft from a rate as the question writes it. Raises InputError naming `flag`.
 
-    One rate alone is that of all positions of the given draft length, or else of the first position, and no
-    draft is recommended that is more than `BEYOND_MEASURED` longer. A self-draft may be of any length, as in
-    `given_tokens`.
+    A single rate holds for all positions of the given draft length, or without a given length for the
+    first position. No draft is recommended that is longer by more than `BEYOND_MEASURED` tokens. A
+    self-draft may have any length, as in `given_tokens`.
     """
     accepted = parse_rate(rate, flag)
     if accepted.alpha is None or draft.kind == "self":

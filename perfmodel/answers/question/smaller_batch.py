@@ -1,4 +1,4 @@
-"""Whether a smaller batch serves more tokens per second than the one that was asked for.
+"""Whether a smaller batch serves more tokens per second than the batch of the question.
 
 Kernels and captured graphs work in blocks, so a step takes longer where a block begins: 129 sequences may be
 served more slowly than 128.
@@ -12,11 +12,11 @@ from perfmodel.operations import Array
 from perfmodel.speculation import Scenario
 
 BLOCKS = (1, 8, 16, 32, 64, 128, 256)
-"""Sequences of a block; the largest whole number of blocks below the batch is tried for each."""
+"""Numbers of sequences in a block; for each, the largest whole number of blocks below the batch is tried."""
 SMALL = 16
-"""Batch up to which all smaller ones are tried."""
+"""Up to this batch, all smaller batches are tried."""
 LEAST_GAIN = 1e-3
-"""Share of the tokens per second from which a difference is worth a sentence."""
+"""A difference is mentioned from this share of the tokens per second on."""
 
 
 def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
@@ -29,7 +29,7 @@ def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
 
 
 def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
-    """A sentence if a batch serves more than the last one."""
+    """A sentence if one of the smaller batches serves more than the batch of the question."""
     best = int(np.argmax(tokens_per_s))
     most = tokens_per_s[best]
     asked = tokens_per_s[-1]

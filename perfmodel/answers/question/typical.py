@@ -1,6 +1,7 @@
 """The acceptance of a typical published draft, where the draft's own acceptance was not measured.
 
-No answer takes it for a measured one: it gives a range of speedups, and the verdict stays open.
+It is never used like a measured acceptance: it gives only a range of speedups, and the verdict remains
+open.
 """
 
 import shlex
@@ -17,11 +18,11 @@ from perfmodel.speculation import Acceptance
 from perfmodel.speculation.acceptance import BEYOND_MEASURED
 
 MIDDLE = (0.1, 0.9)
-"""Quantiles of the published first rates of a kind of draft between which it is typical."""
+"""An acceptance is typical between these quantiles of the published first rates of a kind of draft."""
 WORTH_MEASURING = 1.1
-"""Smallest speedup at a low typical acceptance for which a server is started with a draft to measure it."""
+"""A server with a draft to measure is advised if its speedup at a low typical acceptance is at least this."""
 LEAST_PUBLISHED = 5
-"""Number of published results from which a kind of draft has a typical acceptance."""
+"""A kind of draft has a typical acceptance if at least this many results were published."""
 
 
 class Typical(Immutable):
@@ -46,8 +47,9 @@ class TypicalGain:
     """The speedups at the best draft lengths, if a draft accepts as little, or as much, as published drafts
     of its kind.
 
-    speedups: over the baseline, at least 1 where no draft is a choice. first_rates: the acceptance of the
-    first token at both ends. measure: the command for the draft's own.
+    speedups: speedups over the baseline; at least 1 if the server may also run without a draft.
+    first_rates: the acceptance of the first token at both ends. measure: the command that measures the
+    draft's own acceptance.
     """
 
     draft: str
@@ -57,7 +59,7 @@ class TypicalGain:
 
     @classmethod
     def of(cls, model: str, draft: Draft, typical: Typical, low: float, high: float) -> "TypicalGain":
-        """The gain of a draft for a model, as the user named it, between these speedups."""
+        """The gain of a draft, given these speedups. model: the model as the user named it."""
         return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft.name))
 
     @property
@@ -96,8 +98,9 @@ class TypicalGain:
 def typical_acceptance(draft: Draft) -> Typical | None:
     """The typical acceptance of a draft's kind; None if too few results of it were published.
 
-    The first position is between the `MIDDLE` quantiles of published results, and each later one accepts the
-    usual share of the one before (`TypicalAcceptance.decay`). Published lengths end it.
+    The first position is between the `MIDDLE` quantiles of published results, and each later one accepts
+    the usual share of the one before (`TypicalAcceptance.decay`). It covers no longer drafts than were
+    published.
     """
     word = library_word(draft)
     typical = acceptance_library().typical

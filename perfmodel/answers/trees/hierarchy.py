@@ -1,5 +1,5 @@
-"""Two levels: a small model drafts for the target with a sparse cache, whose tokens the full target then
-verifies.
+"""Two levels of drafting: a small model drafts for the target with a sparse cache, and the target with its
+full cache verifies the tokens of the latter.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -16,8 +16,8 @@ from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, b
 
 @question
 class HierarchyQuery(CommonOptions):
-    """A question about two levels. `draft_kv` and `alpha` belong to the middle: the target with a sparse
-    cache.
+    """A question about two levels. `draft_kv` and `alpha` are those of the middle level: the target with a
+    sparse cache.
     """
 
     batch: arg.Batch
@@ -64,7 +64,7 @@ class HierarchyQuery(CommonOptions):
 
 @dataclass(frozen=True, slots=True)
 class MiddleAlone:
-    """The middle without the small model, at its best gamma (0: the baseline)."""
+    """The middle level without the small model, at its best gamma (0: the baseline)."""
 
     gamma: int
     speedup: float
@@ -74,7 +74,7 @@ class MiddleAlone:
 class Hierarchy(Answer):
     """The best pair of draft lengths: gamma_1 of the small model and gamma_2 of the middle.
 
-    inner_rounds, drafted and tokens_per_iteration are means of an iteration. Times are calibrated seconds of
+    inner_rounds, drafted and tokens_per_iteration are means per iteration. Times are calibrated seconds of
     the whole group; draft_s covers all inner rounds.
     """
 
@@ -109,9 +109,9 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     """Does a second level of drafting (TriForce: a small model below the sparse self-draft) pay, and with
     which lengths?
 
-    The answer has the lengths with the largest speedup. The middle is the target with a sparse cache; alpha
-    is the probability that the target with the full cache accepts a token of the middle. No run of two
-    levels was measured with these engines. Raises InputError.
+    The answer has the lengths with the largest speedup. The middle is the target with a sparse cache;
+    alpha is the probability that the target with the full cache accepts a token of the middle. No run with
+    two levels was measured with these engines. Raises InputError.
     """
     query = question.query(draft="self", gamma=None)
     batch = query.batch

@@ -22,7 +22,8 @@ def policies() -> dict[str, type[LengthPolicy]]:
 
 
 def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
-    """Reads whole numbers from 0 and names of policies, each once: a list, or text such as ``1..4,auto``.
+    """Reads whole numbers from 0 and names of policies, without repetitions: a list, or text such as
+    ``1..4,auto``.
 
     Raises InputError naming `flag` for an empty list, and for anything else.
     """

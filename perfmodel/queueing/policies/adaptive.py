@@ -10,7 +10,7 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 @dataclass(frozen=True, slots=True)
 class BatchTier:
-    """The rule of a server from a number of running requests on.
+    """The rule of a server that applies from a number of running requests on.
 
     candidates: rising numbers of steps. down: distance of accepted tokens from the threshold at which the
     server takes the next smaller candidate.
@@ -29,7 +29,7 @@ TIERS = (
 )
 """The rules by running requests, the fewest first."""
 STARTING_STEPS = 3
-"""Steps of a server at its start."""
+"""Number of steps of a server at its start."""
 TO_THRESHOLD = 0.5
 """Distance between a candidate and a threshold, in tokens."""
 
@@ -49,7 +49,7 @@ class Adaptive(LengthPolicy):
         return sorted({steps for tier in TIERS for steps in tier.candidates if steps <= longest})
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table for every load."""
+        """One table of draft lengths, the same for every load."""
         accepted = {steps: times.tokens_per_iteration - 1.0 for steps, times in replica.passes.items()}
         settled = {tier.running: settles(tier, accepted) for tier in TIERS}
         seats = min(replica.passes[steps].seats for steps in settled.values())
@@ -64,7 +64,7 @@ class Adaptive(LengthPolicy):
 def settles(tier: BatchTier, accepted: Mapping[int, float]) -> int:
     """The number of steps at which a server settles in a tier.
 
-    accepted: candidate -> mean number of accepted tokens; a candidate without one is not used.
+    accepted: candidate -> mean number of accepted tokens; a candidate without a number is not used.
     """
     candidates = [steps for steps in tier.candidates if steps in accepted]
     start = candidates.index(STARTING_STEPS) if STARTING_STEPS in candidates else len(candidates) // 2

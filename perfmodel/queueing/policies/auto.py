@@ -12,8 +12,8 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.length_to_run import length_to_run
 
 NEVER_S = 1e9
-"""Seconds of an answer from a server that falls behind, larger than any other; a higher capacity makes it
-smaller.
+"""Stands for the seconds of an answer from a saturated server. It is larger than any real time, and a
+higher capacity reduces it.
 """
 
 
@@ -24,8 +24,9 @@ class Auto(LengthPolicy):
     source = "docs/traffic.md"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """Each length above 0 at the loads where it has the lowest mean TPOT by its mean batch; a shorter one
-        that is about as fast, beyond the contexts at which the acceptance was measured (`length_to_run`).
+        """Each length above 0, at the loads at which it has the lowest mean TPOT (computed at the mean
+        batch). Beyond the contexts at which the acceptance was measured, a shorter length that is about as
+        fast is taken (`length_to_run`).
 
         A client without a seat counts with its waiting time. If no length can serve a rate, the one with the
         highest capacity is taken.
@@ -45,7 +46,7 @@ class Auto(LengthPolicy):
 
 
 def _to_run(replica: Replica, times_s: Array) -> Ints:
-    """The index of the length at each load. times_s: of the lengths from 0, by load."""
+    """The index of the length at each load. times_s: times of the lengths from 0, by load."""
     fastest = np.argmin(times_s, 0)
     if len(times_s) == 1:
         return fastest

@@ -16,7 +16,7 @@ from perfmodel.queueing.switching import switched
 from perfmodel.speculation.scenario import Scenario
 
 FULL = 0.95
-"""Share of the saturation rate at which a table for higher loads is made."""
+"""A table for higher loads is made at this share of the saturation rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Replica:
     def sustained(self, drafted: Iterable[int]) -> float:
         """Requests/s at which a table of these draft lengths is made.
 
-        It is the largest load, at most `FULL` of the saturation rate of each length; 0 if one of them has no
-        seat.
+        It is the largest load, at most `FULL` of the saturation rate of each length; 0 if one of the
+        lengths has no seat.
         """
         rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits).requests_per_s for k in drafted)
         if self.load.rate is None:
@@ -74,7 +74,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One result of a policy.
+    """One choice of a policy: a draft length, and the loads at which it applies.
 
     gamma: drafted tokens, or the policy's name if the length changes during a run. steps: the pass times. at:
     indices of the question's loads for which they hold. table: the length at each running batch from 1, if it

@@ -1,4 +1,6 @@
-"""Verifies only the drafted tokens of a batch that are most likely to be accepted, as many as pay."""
+"""Verifies only the drafted tokens of a batch that are most likely to be accepted, as long as verifying
+them pays.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -36,7 +38,7 @@ class Confidence(LengthPolicy):
         return [min(made, key=lambda c: np.log(mean_tpot_s(c.steps, replica.load, replica.limits)).sum())]
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The same rule for the other lengths."""
+        """The same rule, with the lengths of the replayed requests."""
         return self.choices(replica)[0].steps
 
     def _candidates(self, replica: Replica) -> Iterator[Choice]:

@@ -22,7 +22,7 @@ class Profiled(LengthPolicy):
     source = "num_speculative_tokens_per_batch_size of vLLM, made by a benchmark of one length"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table for every load."""
+        """One table of draft lengths, the same for every load."""
         seats = min(t.seats for t in replica.passes.values())
         profile = replace(replica.lengths, input_mean=float(PROFILED_AT), input_std=0.0)
         times = step_times(replica.scenario, profile, replica.limits, [*replica.passes])

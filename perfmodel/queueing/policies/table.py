@@ -2,9 +2,9 @@
 chain.
 
 At a given rate the relative values of the chain follow from its mean batch (Howard 1960): the cost d(n) of
-one more request, in request-seconds. A length gains its departures times d(n - 1), weighted by the share of
-time at n. All n requests pay for a change between n - 1 and n at every crossing of that border. Each round
-improves the whole table at once; it minimises the sum of both (Viterbi).
+one more request, in request-seconds. A length gains its departures times d(n - 1), weighted by the share
+of time at n. Each change between n - 1 and n running requests, if it changes the draft length, costs all n
+requests time. Each round improves the whole table at once: it minimises the sum of both costs (Viterbi).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ PASSES_OF_A_CHANGE = 1.0
 cache.
 """
 TABLE_ROUNDS = 8
-"""Most rounds in which the lengths of a table improve."""
+"""Largest number of rounds in which the lengths of a table are improved."""
 
 
 class LengthTable(NamedTuple):

@@ -18,7 +18,7 @@ class Tail(LengthPolicy):
     source = "speculative_disable_by_batch_size of vLLM 0.8; vllm#41821"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table for every load."""
+        """One table of draft lengths, the same for every load."""
         seats = min(t.seats for t in replica.passes.values())
         alone = replica.passes[0].decode_s[:seats]
         best = 0

@@ -1,4 +1,4 @@
-"""The division of a device's memory where no engine is known: a share of it is for weights and caches."""
+"""The division of a device's memory if no engine is known: a share of it is for weights and caches."""
 
 from typing import ClassVar, Literal
 
@@ -10,14 +10,16 @@ from perfmodel.operations import Floats
 from perfmodel.specs import GPUSpec
 
 Drafts = Literal["none", "lookup", "head", "model"]
-"""What drafts on a server: nothing, a search in the text, a head or a part of the target, another model."""
+"""How a server drafts: not at all, by a search in the text, with a head or a part of the target, or with
+another model.
+"""
 DEFAULT_MEMORY_FRACTION = 0.92
-"""Share of device memory where no engine is known: vLLM's default (`CacheConfig.gpu_memory_utilization`)."""
+"""Share of device memory if no engine is known: vLLM's default (`CacheConfig.gpu_memory_utilization`)."""
 
 
 class ServerSettings(Immutable):
     """Limits with which a server starts; None is the default of the engine. version: empty for the newest.
-    devices: those that share the layers and run in turn, whose memory counts together.
+    devices: number of devices that share the layers and run in turn; their memory is added up.
     """
 
     version: str = ""
@@ -28,7 +30,7 @@ class ServerSettings(Immutable):
 
     @property
     def stated(self) -> str:
-        """The limits that are not the engine's default, for a caption; empty without any."""
+        """The limits that differ from the engine's defaults, for a caption; empty if there are none."""
         limits = {
             "seats": self.max_num_seqs,
             "tokens of a pass": self.max_num_batched_tokens,
@@ -38,14 +40,15 @@ class ServerSettings(Immutable):
 
 
 class Account(Immutable):
-    """One device of a server: what remains for weights and caches, and what a sequence takes of the caches.
+    """The memory of one device of a server: how much remains for weights and caches, and how much of the
+    caches a sequence takes.
 
     All methods take the share of the target on this device (`shard`). Sizes are bytes.
     """
 
     server: ServerSettings = ServerSettings()
     complete: ClassVar[bool] = False
-    """Whether activations and CUDA graphs are taken off."""
+    """Whether the memory of activations and CUDA graphs is subtracted."""
 
     def budget(self, gpu: GPUSpec) -> int | None:
         """Token budget of one pass; None if the engine's default is unknown."""
@@ -65,8 +68,8 @@ class Account(Immutable):
         return self.server.max_num_seqs or 0
 
     def seat_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
-        """Memory beside the caches that a server takes for each seat, where their number is not stated: it is
-        then started with as many as it runs requests.
+        """Memory that a server takes for each seat in addition to the caches, if the number of seats is
+        not stated. The server is then started with as many seats as requests run.
         """
         return 0.0
 
@@ -88,8 +91,8 @@ class Account(Immutable):
         return 1.0
 
     def sequences(self, pool: Floats, cached: Floats, state: Floats, copies: Floats) -> Floats:
-        """Sequences, not whole ones, whose caches and states `pool` holds. state: of one copy; copies: of one
-        sequence.
+        """Number of sequences, not rounded, whose caches and states fit in `pool`. state: bytes of one
+        copy of the state. copies: copies per sequence.
         """
         return np.divide(pool, cached + state * copies)
 
@@ -104,7 +107,7 @@ class Account(Immutable):
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """Cache of one sequence of `length` tokens with its draft, as the engine counts it at the start.
 
-        draft_token_bytes: of the draft's own cache. drafted: tokens per iteration.
+        draft_token_bytes: bytes per token of the draft's own cache. drafted: drafted tokens per iteration.
         """
         tokens = self.length(shard)
         return float(shard.stored_kv_bytes(tokens, 1.0 + drafted)) + draft_token_bytes * tokens

@@ -8,7 +8,7 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 
 
 class LlamaCppAccount(Account):
-    """One server; a micro-batch of logits in fp32 is the most of its compute buffer."""
+    """One server; a micro-batch of logits in fp32 is the largest part of its compute buffer."""
 
     complete = True
 

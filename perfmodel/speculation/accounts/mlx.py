@@ -1,4 +1,6 @@
-"""MLX: all that macOS gives the GPU. It takes memory as sequences grow and sets none aside."""
+"""MLX's account: all memory that macOS gives the GPU. MLX takes memory as sequences grow and reserves
+none.
+"""
 
 from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec

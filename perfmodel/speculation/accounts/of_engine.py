@@ -14,7 +14,7 @@ MODULES = {
 
 
 def account_of(engine: str | None, server: ServerSettings) -> Account:
-    """The account of an engine by its word; without a known one, a share of the device."""
+    """The account of an engine by its word; a share of the device for an engine without an account."""
     module = MODULES.get(engine or "")
     if module is None:
         return Account(server)

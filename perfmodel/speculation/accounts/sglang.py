@@ -63,7 +63,9 @@ class SGLangAccount(Account):
         return _cache_share() if shard.states else 1.0
 
     def sequences(self, pool: Floats, cached: Floats, state: Floats, copies: Floats) -> Floats:
-        """States have a part of the memory of their own, with slots for prefixes and for drafted tokens."""
+        """Recurrent states have their own part of the memory, with slots for prefixes and for drafted
+        tokens.
+        """
         if not np.any(state):
             return pool / cached
         slots = since(sglang_memory().state_slots, self.server.version) + np.where(
@@ -84,7 +86,7 @@ class SGLangAccount(Account):
 
 
 def _cache_share() -> float:
-    """Share of the caches that has no states, of a model that has them."""
+    """Share of the caches that is not used for states, for a model with states."""
     return 1.0 / (1.0 + sglang_memory().state_share)
 
 

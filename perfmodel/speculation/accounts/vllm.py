@@ -21,7 +21,7 @@ VALUE_BYTES = 2.0
 """Bytes of an activation, in 16 bits."""
 FEW_PADDED = 1.5
 """Largest ratio of the layers of two kinds at which the smaller group is padded to the larger (vLLM 0.24,
-v1/core/kv_cache_utils.py); beyond it the smaller one is the size of all groups.
+v1/core/kv_cache_utils.py); beyond this ratio, all groups have the size of the smaller one.
 """
 
 
@@ -183,8 +183,8 @@ class VLLMAccount(Account):
         return self._activation.windows and not uneven and not chunked
 
     def _blocks_bytes(self, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
-        """With recurrent layers: blocks that hold the tokens of all attention layers, or one state of as many
-        recurrent layers.
+        """With recurrent layers: blocks that hold the tokens of all attention layers, or one state of the
+        same number of recurrent layers.
         """
         assert shard.states is not None
         tokens = block_tokens(shard, drafted, self.facts.block)
@@ -239,7 +239,7 @@ def _rounded(value: float, step: float) -> float:
 
 
 def _group(layers: list[int]) -> int:
-    """Layers of a group of blocks, all groups having as many."""
+    """Number of layers in each group of blocks; all groups have the same number."""
     least = min(layers)
     most = max(layers)
     return most if most < FEW_PADDED * least else least

@@ -1,4 +1,4 @@
-"""What a line that starts a server must say, and the base class of the engines that have one."""
+"""The contents of a line that starts a server, and the base class of the engines that have such a line."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -110,7 +110,9 @@ class ServedTarget:
         return self.version if engine == self.engine else ""
 
     def dispatch_of(self, engine: str) -> str | None:
-        """An engine's word for the library that dispatches tokens, in its newest version; None for none."""
+        """An engine's word for the library that dispatches tokens, in its newest version; None if it has
+        no word.
+        """
         return None if self.version_of(engine) else self.dispatch.get(engine)
 
     def sequence_tokens(self, table: LengthTable, sequences: int = 1) -> int | None:
@@ -130,8 +132,8 @@ def longest_sequence(
 ) -> int:
     """A context with room for the answer, as far as the model and the memory of the devices allow it.
 
-    stated: the limit that the question states. sequences: number that must have this room at once. gamma:
-    drafted tokens, whose draft takes memory too.
+    stated: the limit that the question states. sequences: number of sequences that must have this room at
+    once. gamma: drafted tokens, whose draft takes memory too.
     """
     if stated is not None:
         return stated
@@ -173,11 +175,11 @@ class Started:
 class Server(ABC):
     """The names, flags and line of one engine.
 
-    checked: the version whose parser accepted lines of this form (tests/engine); empty if none was asked.
-    serves_files: whether it serves GGUF files, and nothing else. kv_names: KV format -> its name in the
-    engine. alone: whether its checkpoints or devices are its own, so that it is offered only to questions
-    about it. states_length: whether its line states the longest sequence. degrees: one sentence with the
-    engine's own meaning of its degrees of parallelism.
+    checked: the version whose parser accepted lines of this form (tests/engine); empty if no parser was
+    tried. serves_files: whether it serves GGUF files, and nothing else. kv_names: KV format -> its name in
+    the engine. alone: whether no other engine runs its checkpoints or devices, so that it is offered only
+    to questions about it. states_length: whether its line states the longest sequence. degrees: one
+    sentence with the engine's own meaning of its degrees of parallelism.
     """
 
     checked: ClassVar[str] = ""
@@ -196,7 +198,7 @@ class Server(ABC):
 
     @abstractmethod
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The line of a setup. None where the engine has no such draft or layout; `notes` gets the reason."""
+        """The line of a setup. None if the engine has no such draft or layout; `notes` gets the reason."""
 
     def offers(self, target: "ServedTarget") -> bool:
         """Whether it can serve the target as it was modelled."""
@@ -211,7 +213,7 @@ class Server(ABC):
         return served_draft(serving_engines()[self.word], draft)
 
     def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...] | None:
-        """The words that start a draft with trees of this shape; None where the engine has none."""
+        """The words that start a draft with trees of this shape; None if the engine has no trees."""
         return None
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
@@ -221,8 +223,8 @@ class Server(ABC):
         return ""
 
     def environment(self, target: ServedTarget) -> list[str]:
-        """The variable that must be set before the line, with its value; empty for none. It is known for the
-        engine that was modelled.
+        """The variable that must be set before the line, with its value; empty for none. The variable is
+        only known for the engine that was modelled.
         """
         return [target.environment] if target.environment and target.engine == self.word else []
 

@@ -23,7 +23,7 @@ from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs import release, serving_engines
 
 ADAPTIVE_FILE = "adaptive.json"
-"""Name of the file that the user writes, as it stands in SGLang's line."""
+"""Name of the file that the user writes, as it appears in SGLang's line."""
 PORT = 5000
 """Port at which the nodes of a server meet, as in SGLang's documents."""
 BY_BATCH = ("EAGLE", "EAGLE3")
@@ -119,7 +119,7 @@ class SGLang(Server):
         return words_of(_of_nodes(target) | groups | experts | devices | formats | attention | memory)
 
     def _draft(self, setup: Setup, notes: list[str]) -> DraftWords | None:
-        """The words that start the draft; None without such a draft, with the reason in `notes`."""
+        """The words that start the draft; None if there is no such draft, with the reason in `notes`."""
         table = setup.table
         known = self.known_draft(setup.draft)
         algorithm = None if known is None else known.method
@@ -212,8 +212,8 @@ def _of_nodes(target: ServedTarget) -> dict[str, object]:
 
 
 def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:
-    """Flags for the part of its cache that a draft reads; empty for the whole cache, None where SGLang does
-    not serve it.
+    """Flags for the part of its cache that a draft reads; empty for the whole cache, None if SGLang cannot
+    serve it.
     """
     if draft.kv.reads_all:
         return {}

@@ -1,8 +1,8 @@
 """TensorRT-LLM: a file of options, and ``trtllm-serve`` with it.
 
 The keys of the file are those of aiconfigurator 0.12.0 (PyPI), generator/config/backend_templates/trtllm,
-for TensorRT-LLM 1.0 to 1.3. Recalled are ``attn_backend``, the keys of EAGLE-3 and the flags of
-``trtllm-serve``.
+for TensorRT-LLM 1.0 to 1.3. ``attn_backend``, the keys of EAGLE-3 and the flags of ``trtllm-serve`` were
+written from memory.
 """
 
 import json
@@ -67,7 +67,7 @@ class TensorRTLLM(Server):
         return None
 
     def _options(self, setup: Setup, notes: list[str]) -> dict[str, Any]:
-        """What differs from the defaults of the server, without the draft."""
+        """The options of the target that differ from the defaults of the server."""
         target = setup.target
         groups = target.data_parallel
         backend = named_backend(self.word, target)

@@ -1,4 +1,6 @@
-"""Warnings about a point: a file for each cause that lies in its kernels or in what was measured."""
+"""Warnings about a point, one file for each cause: kernels that are slow at this point, and missing
+measurements.
+"""
 
 from perfmodel.answers.point.warnings.cliffs import cliffs
 from perfmodel.answers.point.warnings.outside_rows import outside_rows

@@ -1,7 +1,7 @@
 """Warnings about cliffs: a pass that takes much longer than with one sequence or token less.
 
-CUDA graphs have fixed sizes, so a batch is padded to the next one. There, and where a kernel needs one more
-round of its multiprocessors, the time of a pass climbs at once.
+CUDA graphs have fixed sizes, so a batch is padded to the next one. At these sizes, and where a kernel
+needs one more round of its multiprocessors, the time of a pass rises abruptly.
 """
 
 from collections.abc import Iterator
@@ -15,18 +15,20 @@ from perfmodel.speculation import Scenario
 CLIFF = 1.1
 """A pass is on a cliff if it takes more than this many times as long as one with a sequence or token less."""
 MUCH_PADDING = 1.25
-"""Ratio of padded sequences to a batch's own from which padding is noted on any batch."""
+"""Padding is noted if the padded batch has at least this many times the sequences of the batch."""
 
 
 class Smaller(NamedTuple):
-    """A pass with one sequence or token less. number: the sequences, or tokens of one, of the larger pass."""
+    """A pass with one sequence or token less. number: the sequences of the larger pass, or its tokens per
+    sequence.
+    """
 
     seconds: float
     number: float
 
 
 class Passes(NamedTuple):
-    """Seconds of target passes at a point, and next to it."""
+    """Seconds of target passes at a point, and with one sequence or token less."""
 
     decoding: float
     decoding_one_sequence_fewer: float
@@ -36,7 +38,9 @@ class Passes(NamedTuple):
 
     @classmethod
     def near(cls, scenario: Scenario, batch: float, context: float, gamma: int) -> "Passes":
-        """All of them in one call of the formulas. gamma: 0 gives no verification; its times mean nothing."""
+        """All of them in one call of the formulas. gamma: if it is 0 there is no verification, and its
+        times have no meaning.
+        """
         batches = np.array([[batch], [_one_fewer(batch)]])
         tokens = np.array([gamma + 1.0, max(gamma, 1.0), 1.0])
         here, fewer = np.broadcast_to(scenario.target_pass_s(batches, context, tokens), (2, 3)).tolist()
@@ -102,7 +106,7 @@ def _one_fewer(batch: float) -> float:
 def climb(here_s: float, *smaller: Smaller) -> float:
     """The largest fraction by which a pass takes longer than a smaller one; 0 if that is no cliff.
 
-    A pass that takes no longer than in proportion to its sequences or tokens is on none.
+    A pass whose time grows at most in proportion to its sequences or tokens is not on a cliff.
     """
     return max(_climb_from(each, here_s) for each in smaller)
 

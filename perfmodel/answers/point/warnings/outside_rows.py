@@ -10,7 +10,9 @@ from perfmodel.speculation import Scenario, doublings, widening
 
 
 class _Place(NamedTuple):
-    """A quantity of the question next to its measured range. tokens: what is added to count tokens."""
+    """A quantity of the question and its measured range. tokens: what is added to obtain a number of
+    tokens.
+    """
 
     name: str
     asked: float
@@ -40,7 +42,9 @@ def outside_rows(scenario: Scenario, batch: float, context: float, gamma: int) -
 def _parts_outside(
     measured: MeasuredRange, scenario: Scenario, batch: float, context: float, gamma: int
 ) -> Iterator[str]:
-    """What was timed, and what is asked instead. Without a draft, its kind and length do not matter."""
+    """What was timed, and what the question has instead. Without a draft, its kind and length do not
+    matter.
+    """
     target = scenario.target.name
     if target != measured.model:
         yield f"serving {measured.model}, not {target}"

@@ -13,8 +13,9 @@ WORTH_A_WARNING = 0.01
 
 
 def quantising(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
-    """A warning if quantised weights take longer here than 16-bit ones; it also says whether a measured step
-    confirms this. Weights whose inputs stay wide quantise nothing.
+    """A warning if quantised weights take longer here than 16-bit ones; it also says whether a measured
+    step confirms this. There is no warning for weights whose inputs remain at 16 bits, because nothing is
+    quantised there.
     """
     weights = scenario.precision.weights
     if weights.base.input_bytes is None or batch > FEW_SEQUENCES:

@@ -7,14 +7,17 @@ from perfmodel.answers.text import Note
 from perfmodel.speculation import Scenario, once
 
 WORTH_A_NOTE = 1.1
-"""A verification gets a note if it takes more than this many times as long for want of a split cache."""
+"""A note is given if a verification takes more than this many times as long because the cache is not
+split.
+"""
 WORTH_A_WARNING = 1.5
-"""It gets a warning if it takes more than this many times as long."""
+"""A warning is given if it takes more than this many times as long."""
 
 
 def unsplit_attention(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
     """A warning if the attention backend gives a verification to few multiprocessors, with the factor by
-    which it takes longer. A stated `kv_reread` says how often a cache is read, so nothing is open.
+    which it takes longer. There is no warning if the question states `kv_reread`, because the number of
+    reads is then known.
     """
     machine = scenario.machine
     backend = machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
@@ -34,7 +37,7 @@ def unsplit_attention(scenario: Scenario, batch: float, context: float, gamma: i
 
 
 def _verify_s(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
-    """Seconds of a verification, whatever the power limit."""
+    """Seconds of a verification without the power limit."""
     return float(scenario.formulas.target.at(batch, context, gamma + 1.0, scenario.context_std))
 
 
