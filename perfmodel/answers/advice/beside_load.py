@@ -129,7 +129,7 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
     served = confirmed(question, estimate)
     if served is None or served.request_s > NEARLY_GOOD * chosen.request_s:
         return None
-    text = f"{_in_short(served)} is simpler to run, for {_longer(served, chosen)} more time per request"
+    text = f"{_in_short(served)} is simpler to run, for {_longer(served, chosen)} time per request"
     return started(text, question, served)
 
 
@@ -146,7 +146,7 @@ def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Al
         return None
     wait = f"{seconds(served.ttft_s)} instead of {seconds(wait_s)}"
     longer = _longer(served, chosen)
-    text = f"{_in_short(served)}: first token after {wait}, for {longer} more time per request"
+    text = f"{_in_short(served)}: first token after {wait}, for {longer} time per request"
     return started(text, question, served)
 
 
@@ -164,8 +164,9 @@ def _near(decision: LoadDecision, chosen: Served) -> list[Served]:
 
 
 def _longer(served: Served, chosen: Served) -> str:
-    """By how much longer a request takes than with the choice."""
-    return f"{max(served.request_s / chosen.request_s - 1.0, 0.0):.0%}"
+    """By how much longer a request takes than with the choice: ``3% more``."""
+    more = served.request_s / chosen.request_s - 1.0
+    return f"{abs(more):.0%} {'more' if more >= 0.0 else 'less'}"
 
 
 def _in_short(served: Served) -> str:

@@ -25,7 +25,7 @@ def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
 
 def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
     """The first layout by `order`. Among near ties with the same number of GPUs, the one with the most
-    room under the latency limits, and of these the simplest.
+    room under the latency limits, of these one whose requests wait for no seat, and of these the simplest.
     """
     if not served:
         return None
@@ -35,7 +35,7 @@ def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | 
     close = _within(as_many, near_tie(question), question)
     least = min(used(s, question) for s in close)
     alike = _within([s for s in close if used(s, question) == least], ALIKE, question)
-    return min(alike, key=lambda s: (s.candidate.layout.simplicity, time_s(s, question)))
+    return min(alike, key=lambda s: (s.queues, s.candidate.layout.simplicity, time_s(s, question)))
 
 
 def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> list[Served]:

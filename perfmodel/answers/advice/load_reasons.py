@@ -40,8 +40,11 @@ def _tie_text(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> 
     less = 1.0 - time_s(first, question) / least_s
     if less < SEEN or less > near_tie(question):
         return ""
-    roomier = used(chosen, question) < used(first, question)
-    why = "has more room under the limits" if roomier else "is simpler to run"
+    why = "is simpler to run"
+    if used(chosen, question) < used(first, question):
+        why = "has more room under the limits"
+    elif first.queues and not chosen.queues:
+        why = "has a seat for every request"
     return f" ({first.candidate.layout.label()} takes {less:.0%} less time, a near tie; the choice {why})"
 
 

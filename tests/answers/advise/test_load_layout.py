@@ -70,6 +70,17 @@ def test_a_draft_that_breaks_a_limit_is_not_one_of_unknown_acceptance() -> None:
     assert answer.reason.endswith("; no draft with a known acceptance is faster within the limits")
 
 
+def test_of_near_ties_the_servers_with_a_seat_for_every_request_are_chosen() -> None:
+    """Two servers of four GPUs had room for 36 of the 40, whose first tokens came after 4.4 s."""
+    load = {"clients": 40, "input_len": 20_480, "output_len": 800}
+    answer = advise("glm-4.6", "8xh200", engine="sglang", weights="fp8", **load)
+    waits = {p.layout: p.ttft_s for p in answer.layouts}
+    assert answer.chosen.ttft_s < 1.5
+    assert max(waits.values()) > 3.0
+    shortest = min(p.ttft_s + 799 * p.tpot_s for p in answer.layouts)
+    assert answer.chosen.ttft_s + 799 * answer.chosen.tpot_s < 1.05 * shortest
+
+
 def test_one_server_fewer_does_not_serve_the_load() -> None:
     answer = advised("llama-3.1-8b", "h100", 20.0)
     p = answer.chosen
