@@ -108,6 +108,7 @@ def test_the_fewest_gpus_are_confirmed_and_one_server_less_does_not_suffice() ->
     assert advise("llama-3.3-70b", f"{gpus - 2}xh100", **asked).chosen is None
 
 
+@pytest.mark.slow
 def test_of_two_kinds_that_do_not_suffice_the_nearer_one_answers() -> None:
     """Whatever their order; the other one is named in a note."""
     load = {"gpus": 4, "clients": 96, "input_len": 20480, "output_len": 600, "slo": "ttft:8000,tpot:50"}

@@ -13,6 +13,7 @@ from perfmodel.validate.decoder.pair import LoadedPair
 from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
 from perfmodel.validate.lm import CHECKPOINT
 from tests.refusals import refused
+from tests.sampled import first_fast
 from tests.validate.tiny_model import write_documents, write_folder
 
 
@@ -101,7 +102,7 @@ def folders(tmp_path: Path, target: Model, small: Model) -> tuple[str, str, str]
     return str(big), str(draft), str(documents)
 
 
-@pytest.mark.parametrize("draft", ["self", "small", pytest.param("ngram:2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draft", first_fast([("small",), ("self",), ("ngram:2",)]))
 def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -> None:
     """Any draft; documents that are too short for a context are left out there; the file is there after each
     row.

@@ -49,6 +49,7 @@ def row(text: str, name: str) -> list[str]:
     return next(line.split() for line in text.splitlines() if line.strip().startswith(f"{name} "))
 
 
+@pytest.mark.slow
 def test_every_draft_cache_is_shown(folder) -> None:
     text = output("--checkpoint", folder, "--dtype", "fp64", "--gamma", "3")
     for name in kv.names():

@@ -7,26 +7,19 @@ import sys
 
 import pytest
 
+from tests.sampled import first_fast
 from tests.scripts import ROOT
 
 pytest.importorskip("triton")
 
-
-@pytest.mark.long
-def test_kernels_equal_plain_torch() -> None:
-    """One by one on a CPU, through Triton's interpreter."""
-    equal_plain_torch("copying", "pointwise", "eight", "product", "attention", "selection")
+CHECKS = ("attention", "copying", "pointwise", "eight", "product", "selection", "decoding")
 
 
-@pytest.mark.slow
-def test_whole_generations_equal_plain_torch() -> None:
-    equal_plain_torch("decoding")
-
-
-def equal_plain_torch(*checks: str) -> None:
-    """Runs checks of interpreted.py."""
+@pytest.mark.parametrize("check", first_fast([(check,) for check in CHECKS]))
+def test_kernels_equal_plain_torch(check: str) -> None:
+    """On a CPU, through Triton's interpreter."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.validate.decoder.interpreted", *checks],
+        [sys.executable, "-m", "tests.validate.decoder.interpreted", check],
         cwd=ROOT,
         env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -78,7 +78,7 @@ def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
     return make_decoder(model, request, draft).generate(PROMPTS, NEW, seed=1).tokens
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_processes_give_the_tokens_of_one() -> None:
     worker = WORKER.format(tests=str(Path(__file__).parent))
     first, second = map(json.loads, ranks.run("-c", worker))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from perfmodel.errors import InputError
@@ -78,6 +79,7 @@ def answers(folder: Path) -> str:
     return "".join(lines.values())
 
 
+@pytest.mark.slow
 def test_what_is_read_of_changed_files_is_as_it_was(tmp_path) -> None:
     assert answers(tmp_path).splitlines() == KEPT.read_text(encoding="utf-8").splitlines()
 

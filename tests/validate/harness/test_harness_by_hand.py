@@ -34,6 +34,7 @@ from perfmodel.validate.harness.session import in_time
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records import load_plan
 from tests.refusals import refused
+from tests.sampled import first_fast
 from tests.validate.tiny_plan import BLOCK, planned
 
 CPU = torch.device("cpu")
@@ -224,6 +225,7 @@ def test_by_hand() -> None:
     assert second == ratio_error([1, 1], [3, 2])
 
 
+@pytest.mark.slow
 def test_bf16_differences_are_near_ties(make_model, prompts) -> None:
     """In bf16 outputs may differ from plain decoding, but only where two scores are nearly the same."""
     methods = ("full", *every_method(70, 4)[:4])
@@ -249,7 +251,7 @@ def ticks() -> Clock:
     return Clock(itertools.count(step=10**9).__next__)
 
 
-@pytest.mark.parametrize("draft_kv", ["full", "snapkv:40", "quest:24,page=4", "tree"])
+@pytest.mark.parametrize("draft_kv", first_fast([("snapkv:40",), ("full",), ("quest:24,page=4",), ("tree",)]))
 def test_a_run_holds_no_cache_when_it_is_done(target, prompts, draft_kv) -> None:
     """Without the garbage collector: the next run's caches need the memory."""
     request = Request(4, 70, 9, 3, draft_kv=draft_kv)
