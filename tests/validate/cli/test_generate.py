@@ -14,7 +14,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.speculation.tree import Tree
 from perfmodel.speculation.tree_shape import branching, widths
 from perfmodel.validate.cli import app as verbs, generated
-from perfmodel.validate.cli.generate import GenerateQuestion, default_prompts
+from perfmodel.validate.cli.generate import default_prompts
 from perfmodel.validate.decoder import Generation, Model, Request, kv
 from perfmodel.validate.harness.estimate import predicted_times
 from perfmodel.validate.harness.side_by_side import TimedRun
@@ -123,15 +123,6 @@ def test_what_was_run_is_predicted(folder, drafted, gamma, tree) -> None:
     step_s, _, speedup = predicted_times(resolve(question), 2, 80, gamma, shape)
     assert f"tokens/s (predicted for h100-sxm-80gb: {2 / step_s:.1f}), T_T " in text
     assert float(cells[4]) == pytest.approx(speedup, abs=0.01)
-
-
-def test_a_request_without_options_one_that_is_scripted_and_one_of_trees() -> None:
-    assert GenerateQuestion().request("self") == Request(2, 4096, 128, 4)
-    scripted = GenerateQuestion(batch=3, context=80, new_tokens=7, gamma=1, alpha=0.8)
-    script = (pytest.approx(0.2), pytest.approx(0.8))
-    assert scripted.request("self") == Request(3, 80, 7, 1, script=script)
-    of_trees = GenerateQuestion(tree="2x1")
-    assert of_trees.request("model") == Request(2, 4096, 128, 2, "model", tree=(-1, 0, 0, 1, 2))
 
 
 CPU_MODEL = SimpleNamespace(
