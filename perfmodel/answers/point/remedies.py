@@ -32,11 +32,11 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     scenario: that of the query, with a known acceptance. speedup: that of the unchanged question at its
     best draft length.
     """
-    if _switched not in scenario.known:  # no switch depends on the workload
-        scenario.known[_switched] = tuple(_switched(query, scenario))
+    if switched not in scenario.known:  # no switch depends on the workload
+        scenario.known[switched] = tuple(switched(query, scenario))
     enough = WORTH_A_SWITCH * max(speedup, 1.0)
     helpful = []
-    for changes, changed in scenario.known[_switched]:
+    for changes, changed in scenario.known[switched]:
         changed = changed.with_acceptance(scenario.acceptance)
         remedy = _with(changes, changed, query, speedup)
         if remedy is not None and remedy.helps(enough) and _fits(changed, remedy.gamma, query):
@@ -44,7 +44,7 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     return tuple(sorted(helpful, key=lambda remedy: -remedy.speedup))
 
 
-def _switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenario]]:
+def switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenario]]:
     """The changed argument of each possible switch, and the scenario with it."""
     named = replace(query, draft=query.draft or scenario.draft.name)
     for changes in switches(query, scenario):

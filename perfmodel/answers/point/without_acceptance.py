@@ -60,7 +60,7 @@ def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         verdict = "does_not_pay" if is_measured(scenario) else LIKELY["does_not_pay"]
     typical = None if alpha is None else _typical(query, scenario)
     if typical is not None:
-        why = f"{typical.sentence}; {pays}"
+        why = f"{typical.sentence}{_with_a_switch(drafted_query, scenario, typical)}; {pays}"
     if not answer.memory.fits:
         why = f"{does_not_fit(answer.memory, gamma, verdict)}; {why}"
         verdict = answer.verdict
@@ -76,6 +76,25 @@ def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         admitted=None,
         **UNKNOWN,
     )
+
+
+def _with_a_switch(query: Query, scenario: Scenario, typical: TypicalGain) -> str:
+    """The switch with which the draft gains even if it accepts little for its kind; empty if it does as
+    asked, or no switch helps. A backend keeps the numbers of the model, so it comes before a smaller cache.
+    """
+    if typical.worth_measuring:
+        return ""
+    from perfmodel.answers.point.remedies import switch_text, switched  # most drafts gain
+
+    helpful = []
+    for changes, changed in switched(query, scenario):
+        gain = None if "draft_tp" in changes else _typical(query, changed)
+        if gain is not None and gain.worth_measuring:
+            helpful.append(("kv_dtype" not in changes, gain.speedups[0], gain.range, switch_text(changes)))
+    if not helpful:
+        return ""
+    *_, gains, switch = max(helpful)
+    return f"; with {switch} likely {gains}"
 
 
 def _typical(query: Query, scenario: Scenario) -> TypicalGain | None:

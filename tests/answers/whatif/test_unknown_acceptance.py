@@ -87,3 +87,14 @@ def test_an_unknown_acceptance_has_no_remedy_and_was_nowhere_measured() -> None:
     assert a.verdict == "unknown_acceptance"
     assert not a.remedies
     assert not any("was measured at" in warning for warning in a.warnings)
+
+
+def test_a_switch_with_which_a_typical_draft_gains_is_named() -> None:
+    """With vLLM's default backend on this board, verifying several tokens takes as long as they save."""
+    point = {"batch": 1, "context": 65_536, "tp": 2, "weights": "fp8", "draft": "mtp"}
+    asked = whatif("glm-4.5-air", "rtx-pro-6000", **point)
+    switched = whatif("glm-4.5-air", "rtx-pro-6000", attention_backend="flashinfer", **point)
+    assert asked.typical.speedups == (1.0, 1.0)
+    assert f"; with --attention-backend flashinfer likely {switched.typical.range};" in asked.reason
+    assert "; with --" not in switched.reason
+    assert "; with --" not in whatif("glm-4.5-air", "h100", **point).reason
