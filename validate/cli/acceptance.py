@@ -12,6 +12,7 @@ from perfmodel.answers.declaration import Argument, question
 from perfmodel.answers.question.arguments import COUNTS, TOKENS
 from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
+from perfmodel.reading import read_text
 from perfmodel.specs import load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, AcceptanceFile
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
@@ -43,7 +44,13 @@ class AcceptanceQuestion(DecodingQuestion):
         ),
     ] = None
     gamma: Annotated[
-        int | None, Argument("Tokens drafted per iteration.", "N", "-g", default=str(DEFAULT_GAMMA))
+        int | None,
+        Argument(
+            "Tokens drafted per iteration.",
+            "N",
+            "-g",
+            default=f"{DEFAULT_GAMMA}; with --import that of the file",
+        ),
     ] = None
     documents: Annotated[int, Argument("Largest number of documents per context.", "N")] = 32
     batch: Annotated[int, Argument("Documents decoded together.", "N", "-b")] = 8
@@ -106,15 +113,23 @@ def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
 
 
 def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> AcceptanceFile:
-    from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
+    from perfmodel.validate.engine.acceptance import (
+        AcceptanceSubject,
+        counts_drafts,
+        import_file,
+        served_gamma,
+    )
 
     if q.target is None:
         raise InputError("--import: needs --target")
     cache = (q.draft_kv or ("full",))[0]
     served = q.lengths or ()
-    has_gamma = q.gamma is not None
+    text = read_text(file)
+    gamma = q.gamma
+    if counts_drafts(text) is not None:
+        gamma = served_gamma(str(file), text, q.gamma)
     subject = AcceptanceSubject(
-        q.target, q.draft, cache, q.context or (), q.gamma or DEFAULT_GAMMA, has_gamma, served
+        q.target, q.draft, cache, q.context or (), gamma or DEFAULT_GAMMA, q.gamma is not None, served
     )
     table = import_file(file, q.format, subject)
     if out is not None:

@@ -15,12 +15,10 @@ from perfmodel.validate.cli.engine_question import SERVED, EngineQuestion
 from perfmodel.validate.engine.acceptance import (
     AcceptanceSubject,
     counts_drafts,
-    draft_length,
     import_text,
-    possible_lengths,
+    served_gamma,
 )
 from perfmodel.validate.engine.acceptance.contexts import MissingContexts
-from perfmodel.validate.engine.acceptance.counters import states_positions
 from perfmodel.validate.engine.acceptance.prometheus import since
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.cache_size import compared_cache, printed_draft_length
@@ -142,9 +140,7 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
         method = LoggedConfig.of(text).method
         of_method = f" of method {method}" if method else ""
         raise InputError(f"--draft: must be given: {where} counts drafts{of_method}")
-    gamma = question.gamma or draft_length(text)
-    if gamma is None and not states_positions(text):
-        raise InputError(f"--gamma: must be given: {where} {_lengths_in_words(text)}")
+    gamma = served_gamma(where, text, question.gamma)
     subject = AcceptanceSubject(
         query.model,
         query.draft or "self",
@@ -159,15 +155,6 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
     except InputError as error:
         raise without_words(error) from None
     return [ServedCounts.of(row, gamma, requests) for row in rows]
-
-
-def _lengths_in_words(text: str) -> str:
-    """What a text that leaves the draft length open says of it."""
-    lengths = possible_lengths(text)
-    if len(lengths) < 2:
-        return "does not state the draft length"
-    words = " or ".join(map(str, lengths))
-    return f"agrees with {words} drafted tokens (older SGLang counts the bonus token)"
 
 
 def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Sequence[AcceptanceEntry]:

@@ -21,6 +21,7 @@ from perfmodel.validate.engine.acceptance import (
 from perfmodel.validate.engine.acceptance.counters import Counters
 from tests.refusals import refused
 from tests.validate.engine.figures import page, subject
+from tests.validate.engine.pasting import sample
 
 FILES = Path(__file__).parent / "files"
 
@@ -97,6 +98,41 @@ def test_the_example_of_vllm_prints_rates_by_position(tmp_path) -> None:
     ):
         path.write_text(SCRIPT.replace(old, new))
         refused(says, import_file, path, None, subject(2))
+
+
+def test_the_block_of_vllms_client_counts_by_position_and_states_its_requests(tmp_path) -> None:
+    """3,277 drafts of three tokens; 32 requests of 1,024 and 256 tokens."""
+    path = tmp_path / "printed"
+    path.write_text(sample("serving_block"))
+    assert acceptance(path, 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.5)
+    (row,) = import_file(path, None, replace(subject(3), context=())).rows
+    assert row.context_tokens == 1024 + 128
+    path.write_text(sample("serving_block").replace("70.00", "700"))
+    refused("Position N: must be rates from 0 to 100", import_file, path, None, subject(3))
+    for old, new in (("Successful", "All"), ("Total input", "x"), ("            32\n", "            0\n")):
+        path.write_text(sample("serving_block").replace(old, new, 1))
+        refused("--context: must be given", import_file, path, None, replace(subject(3), context=()))
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        # a + a^2 + a^3 = 1.5 of three drafted tokens
+        ("Decode batch, #running-req: 1, #token: 900, accept len: 2.50, accept rate: 0.50,", "alpha 0.691"),
+        (
+            '{"prompt_tokens": 9, "completion_tokens": 250, "spec_verify_ct": 100, '
+            '"spec_num_proposed_drafts": 300}',
+            "alpha 0.691",
+        ),
+        ('{"accept_length": 2.5}', "error: --gamma: must be given"),
+        ("nothing", "holds no acceptance figures known here"),
+    ],
+)
+def test_the_draft_length_of_an_import_is_that_of_the_text(tmp_path, capsys, text: str, printed: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    run(["validate", "acceptance", "--import", str(path), "--target", "m", "--draft", "d"])
+    assert printed in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,11 @@ from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.speculation.acceptance import MAX_POSITIONS
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.contexts import Contexts, MissingContexts
-from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
+from perfmodel.validate.engine.acceptance.counters import (
+    AcceptanceSubject as AcceptanceSubject,
+    states_positions,
+)
+from perfmodel.validate.engine.acceptance.vllm_printed import OF_BENCH
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
 """Modules of engines. Each has `WORDS`, one of which its texts contain, and a function `read(where, text,
@@ -37,7 +41,7 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
 
 def import_text(where: str, text: str, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
     """As `import_file` for a text. where: its place, for messages; the source has its last part."""
-    format = format or counts_drafts(text)
+    format = format or counts_drafts(text) or ("vllm" if OF_BENCH in text else None)
     if format is None:
         raise InputError(
             f"{where}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})"
@@ -64,6 +68,25 @@ def counts_drafts(text: str) -> str | None:
 def draft_length(text: str) -> int | None:
     """The draft length that follows from a log's counts; None if they leave it open."""
     return sglang.draft_length(text) or llama_cpp.draft_length(text) or vllm.draft_length(text)
+
+
+def served_gamma(where: str, text: str, given: int | None) -> int | None:
+    """The draft length that is given or that a text states; None if the text counts by position. Raises
+    InputError if it says neither.
+    """
+    gamma = given or draft_length(text)
+    if gamma is None and not states_positions(text):
+        raise InputError(f"--gamma: must be given: {where} {_lengths_in_words(text)}")
+    return gamma
+
+
+def _lengths_in_words(text: str) -> str:
+    """What a text that leaves the draft length open says of it."""
+    lengths = possible_lengths(text)
+    if len(lengths) < 2:
+        return "does not state the draft length"
+    words = " or ".join(map(str, lengths))
+    return f"agrees with {words} drafted tokens (older SGLang counts the bonus token)"
 
 
 def possible_lengths(text: str) -> list[int]:

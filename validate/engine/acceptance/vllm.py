@@ -21,7 +21,11 @@ from perfmodel.validate.engine.acceptance.counters import (
     states_positions,
 )
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
-from perfmodel.validate.engine.acceptance.vllm_script import POSITION, script_counters
+from perfmodel.validate.engine.acceptance.vllm_printed import (
+    OF_EXAMPLE,
+    printed_contexts,
+    printed_counters,
+)
 from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.text import floats, is_count, is_json, parse_objects
 
@@ -56,7 +60,7 @@ WORDS = (
     "spec_decode_",
     "SpecDecoding metrics:",
     "Speculative metrics:",
-    POSITION,
+    OF_EXAMPLE,
     '"num_accepted_tokens_per_pos"',
     '"acceptance_histogram"',
 )
@@ -180,6 +184,8 @@ def served_contexts(where: str, text: str) -> Contexts | None:
             outputs = [value_at(answer, "usage.completion_tokens") for answer in answers]
             return Contexts.of_requests(prompts, outputs)
         return _bench_contexts(parse_json(where, text))
+    if (printed := printed_contexts(where, text)) is not None:
+        return printed
     inputs = _histogram(where, text, "vllm:request_prompt_tokens")
     outputs_histogram = _histogram(where, text, "vllm:request_generation_tokens")
     if inputs is None or outputs_histogram is None:
@@ -236,7 +242,7 @@ def read_counters(where: str, text: str) -> Counters:
             return _of_answers(where, answers)
         data = parse_json(where, text)
         return of_bench(where, data) if BENCH in data else _stated(where, data)
-    printed = script_counters(where, text)
+    printed = printed_counters(where, text)
     if printed is not None:
         return printed
     if "SpecDecoding metrics:" in text:
