@@ -58,7 +58,7 @@ INSTEAD = {
     ),
     "advise": dict.fromkeys(RATES, "give the acceptance of each draft instead: --rate DRAFT=0.8"),
 }
-"""Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
+"""Verb -> flag of other verbs that it does not have -> the flag to use instead."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")
 EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot", "mcp": "mcp", "anyio": "mcp"}
 """Module that a base installation lacks -> the extra that brings it."""
@@ -109,7 +109,7 @@ TERMINATED = 143
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 success, 1 a failed check, 2 wrong input, 130 Ctrl-C, 143 SIGTERM.
 
-    The last two remove unfinished files.
+    After an interruption by a signal, unfinished files are removed.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     status = run(sys.argv[1:] if arguments is None else arguments)

@@ -84,7 +84,7 @@ def _say_verdict(a: Advice) -> None:
 
 
 def _say_choice(a: Advice, chosen: Pick) -> None:
-    """What holds for the choice, and what would be better in another engine."""
+    """Facts about the choice, and what would be better in another engine."""
     say(scope(chosen))
     say(f"KV cache of a server: {kv_cache_text(chosen.kv_cache)}.")
     if a.on_off is not None:
@@ -109,7 +109,7 @@ def _say_choice(a: Advice, chosen: Pick) -> None:
 
 
 def _say_skipped(a: Advice, verbose: bool) -> None:
-    """The candidates that were not searched; their numbers alone unless verbose."""
+    """The candidates that were not searched; only their numbers unless verbose."""
     if verbose:
         for left in a.skipped:
             say(f"skipped {left.draft} {left.draft_kv}: {left.reason}", "dim")
@@ -121,7 +121,7 @@ def _say_skipped(a: Advice, verbose: bool) -> None:
 
 
 def _say_trees(a: Advice) -> None:
-    """The best tree of each draft, and the drafts whose trees were not weighed."""
+    """The best tree of each draft, and the drafts whose trees were not compared."""
     for tree in a.trees:
         say(tree_text(tree))
     if a.trees:

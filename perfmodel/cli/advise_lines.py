@@ -1,4 +1,4 @@
-"""The command lines of ``perfmodel advise``: of the choice, of its optional draft, of the alternatives."""
+"""The command lines of ``perfmodel advise``: for the choice, its optional draft, and the alternatives."""
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.likely import draft_to_measure, named_to_measure
@@ -53,7 +53,7 @@ def _say_choice(a: Advice) -> str | None:
 
 
 def _say_no_line(word: str, pick: Pick) -> None:
-    """That no command line of a serving engine is known, and its name of the draft."""
+    """States that no command line of a serving engine is known, and the engine's name for the draft."""
     engine = serving_engines().get(word)
     if engine is None:
         return
@@ -63,7 +63,7 @@ def _say_no_line(word: str, pick: Pick) -> None:
 
 
 def _why_option(a: Advice) -> str:
-    """What the second command line is for."""
+    """The purpose of the second command line."""
     if a.option is not None:
         return f"With {draft_text(a.option)}, if your own measurement favours it:"
     if a.close_with_draft:

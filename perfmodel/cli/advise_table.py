@@ -1,4 +1,4 @@
-"""The tables of ``perfmodel advise``: the choice beside other configurations, and the fronts."""
+"""The tables of ``perfmodel advise``: the choice and other configurations, and the fronts."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from perfmodel.cli.output import Column, table
 
 DRAFT = Column("draft", left=True)
 SHOWN = 6
-"""Most points of a front, and most rows of other layouts, that are printed."""
+"""Largest number of points of a front, and of rows of other layouts, that are printed."""
 
 
 def print_table(a: Advice, verbose: bool) -> None:
@@ -31,8 +31,8 @@ def print_table(a: Advice, verbose: bool) -> None:
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
-    """Rows of the table: the choice, the optional draft, the second best, the best baseline if it is neither,
-    and the best choice if nobody reads along. No two read alike.
+    """Rows of the table: the choice, the optional draft, the second best, the best baseline if it is
+    neither, and the best choice without the bound for reading speed. No two rows have the same text.
     """
     named = {
         "chosen": a.chosen,
@@ -55,7 +55,9 @@ def _other_kinds(a: Advice) -> list[tuple[str, Pick]]:
 
 
 def _other_layouts(a: Advice, verbose: bool) -> list[tuple[str, Pick]]:
-    """The best point of each layout that has no row yet. A layout whose baseline has one may have another."""
+    """The best point of each layout that has no row yet. A layout may have a second row if only its
+    baseline has one.
+    """
     shown = {(p.layout, p.draft, p.gamma) for _, p in _picks(a)}
     others = [("other", p) for p in a.layouts if (p.layout, p.draft, p.gamma) not in shown]
     return others if verbose else others[:SHOWN]

@@ -1,4 +1,4 @@
-"""Parts of ``perfmodel advise`` in words: the choice, what holds for it, and what was searched."""
+"""Parts of ``perfmodel advise`` in words: the choice, facts about it, and the search space."""
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
@@ -56,8 +56,8 @@ def point_text(p: Pick) -> str:
 
 
 def _headline_under_load(a: Advice, p: Pick) -> str:
-    """The choice in words, with its GPUs and TPOT over those of the best baseline; where its TPOT is not the
-    shorter one, the rate of tokens.
+    """The choice in words, with its GPUs and TPOT compared with those of the best baseline; if its TPOT is
+    not shorter, the rate of tokens.
     """
     if not p.gamma:
         choice = f": the baseline, {p.layout}"
@@ -75,7 +75,9 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
 
 
 def nearest_text(n: Nearest) -> str:
-    """What the nearest servers serve, with the verdict about their draft and the interval of their TPOT."""
+    """The load that the nearest servers serve, with the verdict about their draft and the interval of
+    their TPOT.
+    """
     p = n.pick
     tpot = f"TPOT {seconds(p.tpot_s)}{range_text(n.tpot_interval)}"
     if n.verdict is None or n.speedup is None:
@@ -87,7 +89,7 @@ def nearest_text(n: Nearest) -> str:
 
 
 def scope(p: Pick) -> str:
-    """The batch and the rate of one server, and those of all. Under a load the batch is a mean."""
+    """Batch and rate of one server, and rate of all servers. Under a load, the batch is a mean."""
     batch = f"On average at batch {p.batch}" if p.ttft_s is not None else f"At batch {p.batch}"
     all_gpus = "1 GPU" if p.gpus == 1 else f"all {p.gpus} GPUs"
     total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s"
@@ -183,7 +185,9 @@ def _counted(number: int, noun: str) -> str:
 
 
 def measure_text(a: Advice) -> str:
-    """The command that measures the preferred draft, and the counters that it reads; empty without one."""
+    """The command that measures the preferred draft, and the counters that it reads; empty without such a
+    draft.
+    """
     named = named_to_measure(a.query, a.unmeasured)
     if not a.likely and named is None:
         return ""
@@ -200,7 +204,7 @@ def measure_text(a: Advice) -> str:
 
 
 def slow_text(a: Advice) -> str | None:
-    """That a sequence of the choice is slower than people read, where no bound says that it may be."""
+    """A note that a sequence of the choice is slower than people read, if no stated bound allows this."""
     bounded = a.query.has_load or a.query.max_tpot_ms is not None
     if bounded or a.chosen is None or a.chosen.tpot_s <= READING_S:
         return None

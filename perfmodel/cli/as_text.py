@@ -12,8 +12,8 @@ from perfmodel.cli.output import say, table
 
 
 def as_text(answer: Any) -> str:
-    """What the command line prints for an answer, wrapped as for a pipe; one line for an answer without a
-    command of its own.
+    """The text that the command line prints for an answer, wrapped as for a pipe; one line for an answer
+    without its own command.
     """
     name = type(answer).__name__
     printer = _PRINTERS.get(name)
@@ -30,7 +30,7 @@ def _of(module: str, **settings: Any) -> Callable[[Any], None]:
 
 
 def _of_several(module: str) -> Callable[[Any], None]:
-    """The same of a command that prints several answers as a table."""
+    """The printer of a command that prints several answers as a table."""
     return lambda answer: import_module(f"perfmodel.cli.{module}")._print([answer])
 
 

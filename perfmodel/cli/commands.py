@@ -62,14 +62,14 @@ def flagged(command: Command) -> Command:
 
 
 class Parameter(NamedTuple):
-    """A parameter of a command. default: `_EMPTY` where a value must be given."""
+    """A parameter of a command. default: `_EMPTY` if a value must be given."""
 
     argument: Argument
     default: Any
 
 
 Declared = dict[str, Parameter]
-"""Name of a parameter -> what is declared of it."""
+"""Name of a parameter -> its declaration."""
 _EMPTY = inspect.Parameter.empty
 
 

@@ -1,4 +1,4 @@
-"""Flags of serving engines that no verb takes, with the way to ask about them here."""
+"""Flags of serving engines that no verb accepts, and the flags of this program that have their effect."""
 
 LENGTH = "--gamma N, drafted tokens per iteration"
 POOLS = "`traffic --prefill 1x8 --decode 2x8` asks for separate prefill and decode pools (docs/racks.md)"
@@ -126,9 +126,9 @@ ENGINE_FLAGS = {
     ),
     POOLS: ("--disaggregation", "--disaggregation-mode", "--disagg", "--pd"),
 }
-"""How it is asked here -> the flags of engines."""
+"""How to ask in this program -> the flags of engines."""
 
 
 def asked_here(option: str) -> str | None:
-    """How the effect of an engine's flag is asked; None for any other option."""
+    """How to ask about the effect of an engine's flag; None for any other option."""
     return next((here for here, flags in ENGINE_FLAGS.items() if option in flags), None)

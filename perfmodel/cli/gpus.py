@@ -44,8 +44,8 @@ def _answers_with(gpu: GPUSpec) -> str:
 
 
 def _faults(gpu: GPUSpec) -> list[str]:
-    """Faults that are not visible in the device's file alone: its calibration must exist, and a bundled one
-    must not be a serving engine's.
+    """Faults that are not visible in the device's file alone: its calibration must exist, and a bundled
+    calibration must not be that of a serving engine.
     """
     try:
         named = load_calibration(gpu.calibration, "calibration")

@@ -11,7 +11,7 @@ from perfmodel.plugins import names_in
 
 
 def load(text: str, flag: str) -> KVMethod:
-    """A KV method. A bare name has the options of its example, any other spelling its own options."""
+    """A KV method. A name without options gets those of its example."""
     return parse_kv(method(text).example if text in names() else text, flag)
 
 

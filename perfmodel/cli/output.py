@@ -18,7 +18,7 @@ from perfmodel.answers.text import Note
 from perfmodel.immutable import Immutable
 
 WIDTH = 112
-"""Most columns of a sentence."""
+"""Largest number of columns of a sentence."""
 PIPED = 100
 """Columns of all output without a terminal."""
 TERMINAL = 80
@@ -26,17 +26,17 @@ TERMINAL = 80
 GAP = 3
 """Blanks between the columns of a table."""
 TIGHT = (2, 1)
-"""The numbers to try in a table that is too wide, the larger one first."""
+"""Smaller gaps to try for a table that is too wide, the larger one first."""
 EDGES = 2
 """Blanks around a table."""
 FAIR = 24
 """Width that a column of text should have. Below it, columns move closer together first."""
 BROKEN = 8
-"""Width below which a column of text does not shrink."""
+"""A column of text does not shrink below this width."""
 NARROWEST = 20
 """Least width of wrapped text, used where the terminal or the rest of a line is narrower."""
 SHOWN = 12
-"""Most warnings of a grid that are printed."""
+"""Largest number of warnings of a grid that are printed."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -73,7 +73,7 @@ def _stated_width() -> int:
 
 
 def _terminal_width() -> int:
-    """The columns of the terminal; 0 without one. `shutil`, which knows them too, is slow to load."""
+    """The columns of the terminal; 0 without one. `shutil` has such a function too, but is slow to load."""
     try:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0
     except (OSError, ValueError):
@@ -81,7 +81,7 @@ def _terminal_width() -> int:
 
 
 def _styled(text: str, style: str) -> str:
-    """Adds colours where a terminal shows them and no setting forbids them."""
+    """Adds colours if a terminal shows them and no setting forbids them."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR"):
         return text
     codes = ";".join(STYLES[word] for word in style.split())
@@ -110,7 +110,7 @@ def say_whole(text: str) -> None:
 
 
 def warn(notes: Iterable[str]) -> None:
-    """Print warnings and notes, each once; the warnings first."""
+    """Print warnings and notes without repetitions; the warnings first."""
     each = dict.fromkeys(notes)
     for text in sorted(each, key=lambda text: isinstance(text, Note)):
         if isinstance(text, Note):
@@ -120,7 +120,7 @@ def warn(notes: Iterable[str]) -> None:
 
 
 def warn_some(notes: Sequence[str]) -> None:
-    """Print warnings of a grid on stderr, at most `SHOWN` and how many more there are."""
+    """Print warnings of a grid on stderr: at most `SHOWN`, and the number of the others."""
     more = [f"{len(notes) - SHOWN} more"] if len(notes) > SHOWN else []
     for note in (*notes[:SHOWN], *more):
         word = "note" if isinstance(note, Note) else "warning"
@@ -146,8 +146,8 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
 class Column(Immutable):
     """One column of a table.
 
-    left: whether it is text, which may be broken between words, unlike a number. spare: if not 0, a narrow
-    terminal drops the column, the largest value first.
+    left: whether the column has text, which is aligned to the left and may be broken between words. spare:
+    if not 0, a narrow terminal drops the column, the largest value first.
     """
 
     name: str
@@ -233,8 +233,8 @@ def fit(fits: bool, max_batch: int) -> str:
 
 
 class Widths(NamedTuple):
-    """Widths of a column: the least one (no number or word is broken), a fair one, and those of its widest
-    cell and heading.
+    """Widths of a column: the smallest (at which no number or word is broken), a fair one, and those of
+    its widest cell and heading.
     """
 
     least: int
@@ -291,7 +291,7 @@ def progress(length: int, unit: str) -> Any:
 
 
 def each(answer: Callable[[Any], Any], questions: Sequence[Any]) -> list[Any]:
-    """The answers to questions one by one, with progress where there are several."""
+    """The answers to questions one by one, with progress if there are several."""
     if len(questions) == 1:
         return [answer(questions[0])]
     answers = []

@@ -29,7 +29,7 @@ COLOURS = {
     "does_not_pay": "red",
     "does_not_fit": "red",
 }
-"""Colour of each verdict; an open one is yellow."""
+"""Colour of each verdict; an undecided verdict is yellow."""
 COLUMNS = (
     "batch",
     "context",
@@ -43,7 +43,9 @@ COLUMNS = (
     "fits",
 )
 MOST_VERSIONED = 4
-"""Most answers of a table that are also asked of older versions, because each version is priced."""
+"""Largest number of answers of a table that are also computed for older versions, because each version
+takes time.
+"""
 
 
 def single(a: WhatIf, query: Query, verbose: bool) -> None:
@@ -91,8 +93,8 @@ def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
 
 
 def several(answers: Sequence[WhatIf], queries: Sequence[Query] = ()) -> None:
-    """Several answers, one per line. queries: the questions as they were given, whose first ones are also
-    asked of older versions of the engine.
+    """Several answers, one per line. queries: the questions as they were given. The first ones are also
+    answered for older versions of the engine.
     """
     say(_subject(answers[0].query), "bold")
     table(COLUMNS, [_cells(a) for a in answers])
@@ -136,7 +138,7 @@ def _admitted_cells(admitted: Admitted, ar_tpot_s: float) -> tuple[str, ...]:
 
 
 def _sources(answers: Sequence[WhatIf]) -> str:
-    """The sources of the acceptances, with the contexts of each where they differ."""
+    """The sources of the acceptances, with the contexts of each if they differ."""
     contexts_by_source: dict[str, dict[str, None]] = {}
     for a in answers:
         contexts_by_source.setdefault(a.acceptance.source, {})[context_text(a.query.context)] = None
@@ -177,7 +179,7 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
 
 
 def _served(admitted: Admitted) -> str:
-    """Throughput and pace of the requests that run, beside the throughput of the baseline."""
+    """Throughput and pace of the requests that run, and the throughput of the baseline."""
     gain = f"{ratio_text(admitted.gain)}{interval_text(admitted.gain_interval)}"
     return (
         f"{admitted.running} at once give {admitted.throughput_tokens_per_s:,.0f} tokens/s, "
@@ -219,7 +221,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
 
 
 def _layout(a: WhatIf, query: Query) -> str | None:
-    """The degrees in the engine's own flags; None of an engine without a line to start it."""
+    """The degrees in the engine's own flags; None for an engine without a known command line."""
     from perfmodel.answers.advice.servers import servers  # only this row needs the engines
 
     server = servers().get(a.calibration.stack.partition(" ")[0])

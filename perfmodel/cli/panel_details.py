@@ -1,4 +1,4 @@
-"""What ``perfmodel whatif --verbose`` prints in addition: each pass, and the evidence behind the numbers."""
+"""The additional output of ``perfmodel whatif --verbose``: each pass, and the evidence behind the numbers."""
 
 from perfmodel.answers.point.not_modelled import NOT_MODELLED
 from perfmodel.answers.point.whatif_answer import WhatIf

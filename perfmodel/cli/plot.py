@@ -85,7 +85,7 @@ class Points(Options):
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def over(self, what: str) -> "Points":
-        """The question with default batches and contexts where they were not given."""
+        """The question with default batches and contexts if none were given."""
         return replace(self, **{n: getattr(self, n) or default for n, default in DEFAULTS[what].items()})
 
     def first(self) -> Query:
@@ -93,8 +93,8 @@ class Points(Options):
         return self.query(batch=self.values("batch")[0], context=self.values("context")[0])
 
     def scenario(self) -> Scenario:
-        """The scenario at every context, with the acceptance of the longest, which is least certain. Raises
-        InputError where the acceptance that is looked up depends on the context.
+        """The scenario at every context, with the acceptance of the longest context, which is the least
+        certain one. Raises InputError if the acceptance that is looked up depends on the context.
         """
         scenario = resolve(self.first())
         if acceptances_of(self):
@@ -114,7 +114,7 @@ class Points(Options):
         return tuple(getattr(self, name))
 
     def span(self, name: str) -> tuple[float, float]:
-        """The smallest and the largest value of ``batch`` or ``context``. Raises InputError where they are
+        """The smallest and the largest value of ``batch`` or ``context``. Raises InputError if the two are
         equal.
         """
         low = float(min(self.values(name)))
@@ -255,7 +255,7 @@ def latency(question: TrafficQuery, output: Output) -> None:
 
 
 def _as_certain(acceptance: Acceptance | None) -> Acceptance | None:
-    """An acceptance as if it were exact, to compare two."""
+    """An acceptance as if it were exact, so that two can be compared."""
     return None if acceptance is None else acceptance.replace(spread=0.0)
 
 

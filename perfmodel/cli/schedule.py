@@ -11,7 +11,9 @@ from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
 
 GAIN = 1.0005
-"""Least gain over the best fixed length that is printed; a smaller one would read 0.0 %."""
+"""A gain over the best fixed length is printed from this factor on; a smaller gain would be printed as 0.0
+%.
+"""
 
 
 def _print(a: Schedule) -> None:
@@ -71,7 +73,7 @@ def _cells(r: Range) -> tuple[str, ...]:
 
 
 def _interval(r: Range) -> str:
-    """The interval of a range; where drafting is off, with the draft length that it belongs to."""
+    """The interval of a range; if drafting is off there, with the draft length to which it belongs."""
     if r.interval is None:
         return NONE
     low, high = r.interval

@@ -10,7 +10,7 @@ from perfmodel.answers.readers import Read
 from perfmodel.errors import InputError
 
 MAX_POINTS = 1000
-"""Most answers of one command: some ten seconds of work."""
+"""Largest number of answers of one command: they take about ten seconds."""
 
 
 def questions_of(

@@ -23,9 +23,10 @@ TOOLS: dict[str, Verb[..., Any]] = {verb.__name__: verb for verb in (whatif, adv
 
 
 def called(name: str, given: dict[str, Any], files: Path | None) -> dict[str, Any]:
-    """The headline and the answer of a tool, or its refusal as `text` alone.
+    """The headline and the answer of a tool, or only its error message as `text`.
 
-    Only bundled files are read, and those in the folder `files`; a refusal has nothing of their contents.
+    Only bundled files are read, and those in the folder `files`; an error message never contains their
+    contents.
     """
     try:
         if name not in TOOLS:

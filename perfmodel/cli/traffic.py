@@ -66,7 +66,7 @@ def app(question: TrafficQuery, json: Json = False) -> None:
 
 
 def _offload(a: Offload) -> str:
-    """Reading from a tier against computing again."""
+    """The time of reading from a tier compared with that of computing again."""
     kept = f"{a.bytes_per_token:,.0f} bytes per token on a device"
     if a.draft_share:
         kept += f", {a.draft_share:.1%} of them for the draft's cache"
@@ -121,7 +121,9 @@ def _row_warnings(rows: Sequence[TrafficRow]) -> Iterator[str]:
 
 
 def _overloads(rows: Sequence[TrafficRow]) -> Iterator[str]:
-    """The rates that no draft length serves on one server, against the highest rate that one serves."""
+    """The rates that one server cannot serve with any draft length, and the highest rate that it can
+    serve.
+    """
     by_rate = dict[float, list[TrafficRow]]()
     for row in rows:
         if row.request_rate is not None:
@@ -195,7 +197,7 @@ def _replicas(row: TrafficRow) -> str:
 
 
 def _intervals(row: TrafficRow) -> str:
-    """The 90 % intervals of a row. There may be none of the TTFT and of the throughput."""
+    """The 90 % intervals of a row. TTFT and throughput may have no interval."""
     times = {"TPOT": row.tpot_interval, "TTFT": row.ttft_interval}
     parts = []
     for name, interval in times.items():

@@ -16,8 +16,8 @@ class AttentionKernels:
     """The attention kernels of a software stack on a device.
 
     byte_s: seconds per byte at the peak bandwidth. kv_reread: factor on the verification pass's KV bytes.
-    None takes the calibration's. It is clipped to 1 ... query, and replaces the re-reads of the backend.
-    requested: backend of a serving engine; None is the engine's own choice.
+    None is the value of the calibration. It is clipped to 1 ... query, and replaces the re-reads of the
+    backend. requested: the named backend of a serving engine; None is the engine's own choice.
     """
 
     gpu: GPUSpec
@@ -35,11 +35,11 @@ class AttentionKernels:
     def reread(
         self, query: Floats, head: Head = "usual", narrow: bool = False, group: Floats = 1.0
     ) -> Floats:
-        """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most
-        `query`.
+        """Number of times that a pass with `query` tokens per sequence reads the cache: 1 for one token,
+        at most `query`.
 
-        head: kind of the attention heads. narrow: whether the cache has values below 16 bits. Both may have
-        kernels of their own. group: rows of a kernel's tile that one query token fills.
+        head: kind of the attention heads. narrow: whether the cache has values below 16 bits. Both may
+        have their own kernels. group: rows of a kernel's tile that one query token fills.
         """
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)

@@ -15,7 +15,7 @@ from perfmodel.operations import Cost, Floats
 from perfmodel.specs import Indexer
 
 UNBOUNDED = 2.0**60
-"""A context longer than any real one. Infinity would make 0 times it NaN."""
+"""A context longer than any real one. Infinity is not used, because 0 times infinity is NaN."""
 
 
 def selection(
@@ -103,9 +103,10 @@ def _attention_cost(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod, 
 
 
 def _room(a: Attention, attended: Floats, kv: KVMethod, topk: int | None) -> Floats | None:
-    """Tokens by which the attended ones may still grow within a pass; None without a limit.
+    """Number of tokens by which the attended span may still grow within a pass; None without a limit.
 
-    The limit is the choice of an indexer (topk), or what the KV method attends to in the longest span.
+    The limit is the number of tokens that an indexer chooses (topk), or that the KV method attends to in
+    the longest span.
     """
     if topk is not None:
         return topk - attended
@@ -116,7 +117,7 @@ def _room(a: Attention, attended: Floats, kv: KVMethod, topk: int | None) -> Flo
 
 
 def _union(chosen: Floats, cached: Floats, query: Floats, reuse: float) -> Floats:
-    """Cached tokens that a pass reads, where each query token attends to `chosen` ones of its own.
+    """Cached tokens that a pass reads, if each query token attends to its own `chosen` tokens.
 
     reuse: share of these that the next query token chooses again.
     """
@@ -170,8 +171,8 @@ def recurrent(shard: Shard, states: States, shape: PassShape) -> Op:
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:
     """Query-key pairs among a sequence's new tokens: each attends to itself and at most `room` earlier ones.
 
-    room: tokens by which the attended span may still grow (None: unlimited); beyond it an old token leaves
-    for each new one.
+    room: tokens by which the attended span may still grow (None: unlimited); after that, an old token
+    leaves for each new one.
     """
     if room is None:
         return query * (query + 1) / 2

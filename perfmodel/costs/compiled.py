@@ -2,8 +2,9 @@
 its arithmetic.
 
 The formulas of a pass make objects, look constants up and choose among kernels. None of that depends on
-batch, context or query tokens, so a program has only the arithmetic on these. It is exact: it has the same
-operations in the same order. One program serves plain numbers (`plain_numbers`) and arrays (with numpy).
+batch, context or query tokens, so a program contains only the arithmetic on these numbers. It is exact: it
+has the same operations in the same order. One program serves plain numbers (`plain_numbers`) and arrays
+(with numpy).
 """
 
 import math
@@ -21,12 +22,13 @@ from perfmodel.costs.recorded import Recorded
 from perfmodel.operations import Array, Floats
 
 FEW_POINTS = 12
-"""Points up to which plain numbers, one point after another, take less time than an array."""
+"""For at most this many points, plain numbers, one point after another, take less time than an array."""
 BLOCK = 2048
-"""Points that run through a program together, so that its intermediate arrays stay in the processor's cache.
+"""Number of points that run through a program together, so that its intermediate arrays fit in the
+processor's cache.
 """
 SURFACE = 2**18
-"""Points of a surface up to which its axes keep their shapes in a program, so that a step runs on no more
+"""Up to this many points, the axes of a surface keep their shapes in a program, so a step runs on no more
 points than it needs.
 """
 MASKS = frozenset(("greater", "greater_equal", "less", "less_equal", "equal", "isfinite"))
@@ -39,7 +41,7 @@ NEUTRAL = {
 }
 """Functions of two numbers -> the second number with which they change nothing."""
 COMMUTATIVE = ("add", "multiply")
-"""Those of which it may also be the first."""
+"""Functions of two numbers for which this number may also be the first one."""
 
 
 class Program:
@@ -60,8 +62,8 @@ class Program:
         self._results = tuple(map(self._name, value if self._several else (value,)))
 
     def add(self, function: str, inputs: Sequence[Any]) -> Recorded:
-        """The result of a function, as one more step unless it changes nothing. It changes a mask into
-        numbers, whose sum is no mask.
+        """The result of a function, as one more step unless it changes nothing. A mask is changed into
+        numbers, because the sum of masks is not a mask.
         """
         names = [self._name(each) for each in inputs]
         masked = any(isinstance(each, Recorded) and each.is_mask for each in inputs)
@@ -138,7 +140,9 @@ class Program:
         return lambda values: np.asarray(after(values, *known))
 
     def _split(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """The steps that do not depend on a number, which return what the others need, and these others."""
+        """Two groups of steps: those that do not depend on a number, which return the values that the
+        others need, and the others.
+        """
         if name not in self._splits:
             moving = {name}
             for step, result in self._steps.items():
@@ -188,7 +192,7 @@ class Program:
         return found if found.shape == shape else np.broadcast_to(found, shape).copy()
 
     def _in_blocks(self, arrays: Sequence[Array], shape: tuple[int, ...]) -> Array:
-        """The values over arrays that broadcast to a shape, for some points after others."""
+        """The values over arrays that broadcast to a shape, computed block by block."""
         values = np.empty(math.prod(shape))
         flat = [each.item() if each.size == 1 else np.ravel(np.broadcast_to(each, shape)) for each in arrays]
         for start in range(0, values.size, BLOCK):
@@ -199,7 +203,7 @@ class Program:
 
 
 def _points(values: Array, shape: tuple[int, ...]) -> Iterable[float]:
-    """The values at the points of a shape, in order; a single value without end."""
+    """The values at the points of a shape, in order; a single value is repeated without end."""
     if values.size == 1:
         return repeat(values.item())
     return np.broadcast_to(values, shape).ravel().tolist()

@@ -1,5 +1,5 @@
-"""Devices that run a pass together, with what their software stack makes of them: what the time of an
-operation depends on besides its counts.
+"""Devices that run a pass together, and how well their software stack uses them: everything except the
+counts on which the time of an operation depends.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,12 @@ from perfmodel.specs.engines.serving import HostPasses
 class DeviceGroup:
     """A group of devices of one type, and how well its software stack uses them.
 
-    kv_reread, attention_backend: see `AttentionKernels`. drafts: whether the passes are a draft's, for which
-    some engines have a separate time. host_experts: share of the MoE layers whose experts a processor reads
-    from the host's memory, at host_bytes_per_s. host_layers: share of all layers that run on the host. host:
-    how its processor runs them; None for one that reads at the whole bandwidth. fabric: links beyond a box;
-    None within one. schedulers: ranks that each schedule and sample their own sequences.
+    kv_reread, attention_backend: see `AttentionKernels`. drafts: whether the passes are a draft's, for
+    which some engines have a separate time. host_experts: share of the MoE layers whose experts a
+    processor reads from the host's memory, at host_bytes_per_s. host_layers: share of all layers that run
+    on the host. host: how the host's processor runs them; None for a processor that reads at the full
+    bandwidth. fabric: links beyond a box; None within a box. schedulers: ranks that each schedule and
+    sample their own sequences.
     """
 
     gpu: GPUSpec
@@ -72,7 +73,7 @@ class DeviceGroup:
         )
 
     def link_s(self, devices: int, message_bytes: Floats) -> Floats:
-        """Seconds of a message at the link's rate: the device's, which is no slower than that between
+        """Seconds of a message at the rate of the device's link, which is no slower than the link between
         nodes.
         """
         in_box = devices if self.fabric is None else min(devices, self.fabric.node_devices)

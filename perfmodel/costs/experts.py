@@ -13,10 +13,10 @@ from perfmodel.specs import Format, ModelSpec, Precision
 class Experts(Immutable):
     """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
 
-    num_experts: with redundant copies. popularity: shape of the gamma distribution of the experts' shares of
-    the tokens; 0 means equally likely experts. groups: expert-parallel groups of devices. Each expert is
-    split within its group only, and a pass waits for the group with the most touched experts. architecture:
-    of the model (``model_type``).
+    num_experts: with redundant copies. popularity: shape of the gamma distribution of the experts' shares
+    of the tokens; 0 means equally likely experts. groups: expert-parallel groups of devices. Each expert
+    is split within its group only, and a pass waits for the group with the most touched experts.
+    architecture: the model's (``model_type``).
     """
 
     form: Format
@@ -46,7 +46,7 @@ class Experts(Immutable):
         """Expected distinct experts that such tokens touch in the fullest group, at most all that it holds.
 
         Each of the H experts of a group is touched with probability p, so a group touches H p experts with
-        standard deviation sqrt(H p (1 - p)), taken as normal (`deviations_of_largest`).
+        standard deviation sqrt(H p (1 - p)), assumed to be normal (`deviations_of_largest`).
         """
         experts_of_group = self.num_experts / self.groups
         probability = self.touched(tokens) / self.num_experts
@@ -67,8 +67,8 @@ def deviations_of_largest(numbers: int) -> float:
 
 
 def imbalance_of(experts: int, groups: int, spread: float) -> float:
-    """Tokens of the fullest of the groups over the mean, where the shares of experts have this relative
-    standard deviation and each group holds as many of them.
+    """Tokens of the fullest group over the mean, if the shares of experts have this relative standard
+    deviation and each group holds the same number of experts.
     """
     return 1.0 + spread * deviations_of_largest(groups) / math.sqrt(experts / groups)
 
@@ -92,11 +92,11 @@ def touched(experts: float, per_token: float, tokens: Floats, popularity: float)
 def experts(
     model: ModelSpec, degrees: Degrees, precision: Precision, popularity: float, layout: RackLayout
 ) -> Experts | None:
-    """The routed experts, each split across the devices of one group; None for a model without. popularity:
-    see `Experts`.
+    """The routed experts, each split across the devices of one group; None for a model without experts.
+    popularity: see `Experts`.
 
-    layout: the further copies of experts, and the tokens of the fullest group over the mean. A group gets all
-    tokens, or only those of its own experts where `degrees` exchange tokens.
+    layout: gives the additional copies of experts, and the tokens of the fullest group over the mean. A
+    group gets all tokens, or only those of its own experts if `degrees` exchange tokens.
     """
     moe = model.moe
     layers = model.num_moe_layers

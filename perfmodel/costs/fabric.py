@@ -15,11 +15,11 @@ US = 1e-6
 
 @dataclass(frozen=True)
 class Fabric:
-    """How the devices of one instance are joined beyond a box.
+    """The links between the devices of one instance beyond a box.
 
-    node_devices: devices of a node. nodes: their number. waiting: time of an exchange in an engine over that
-    of the table, because all ranks wait for the slowest. overlap: share of the shorter of computing and
-    communicating that two micro-batches hide; 0 without them.
+    node_devices: devices of a node. nodes: their number. waiting: time of an exchange in an engine divided
+    by that of the table; it is larger because all ranks wait for the slowest. overlap: share of the
+    shorter of computing and communicating that two micro-batches hide; 0 without them.
     """
 
     link: LinkSpec
@@ -45,8 +45,8 @@ class Fabric:
         values: float,
         compute: str,
     ) -> Floats:
-        """Seconds of one dispatch or combination. tokens: of a rank. values: sent for a token. compute: the
-        peak at which the experts run, whose format the dispatched values have.
+        """Seconds of one dispatch or combination. tokens: tokens of a rank. values: numbers sent for a
+        token. compute: the peak at which the experts run, whose format the dispatched values have.
         """
         table = self.link.exchange
         assert table is not None  # checked when the question was read (`placement.fabric_of`)
@@ -83,7 +83,7 @@ class Fabric:
 
 
 def along(knots: Knots, at: Floats) -> Floats:
-    """Linear interpolation; beyond the last knot by the slope before it."""
+    """Linear interpolation; beyond the last knot with the slope before it."""
     xs, ys = np.array(knots, float).T
     inside = np.interp(at, xs, ys)
     if len(xs) == 1:
@@ -93,7 +93,9 @@ def along(knots: Knots, at: Floats) -> Floats:
 
 
 def by_ranks(tables: Mapping[int, Knots], ranks: int, at: Floats) -> Floats:
-    """The table at a number of ranks: between two by the logarithm of ranks, beyond the ends the last one."""
+    """The table at a number of ranks: interpolated in the logarithm of ranks; beyond the ends, the last
+    table.
+    """
     known = sorted(tables)
     low = max((n for n in known if n <= ranks), default=known[0])
     high = min((n for n in known if n >= ranks), default=known[-1])

@@ -1,5 +1,5 @@
-"""Formulas that compile themselves (`costs.compiled`) once they ran so often that it pays. Until then a
-formula keeps what it gave.
+"""Formulas that compile themselves (`costs.compiled`) once they have run so often that compiling saves
+time. Until then, a formula keeps its results.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,20 +14,21 @@ from perfmodel.costs.recorded import Recorded
 from perfmodel.operations import Array, Floats
 
 KEPT = 2**13
-"""Most points of values that a formula keeps."""
+"""Largest number of points whose values a formula keeps."""
 PATIENCE = 48
-"""Runs of the formulas of a question that take about as long as compiling them."""
+"""Number of runs of the formulas of a question that take about as long as compiling them."""
 
 
 @dataclass(slots=True)
 class Runs:
-    """How often formulas ran that belong together."""
+    """The number of runs of formulas that belong together."""
 
     count: int = 0
 
 
 class Formula:
-    """A formula of some numbers. It compiles itself once it ran so often that compiling would have paid.
+    """A formula of some numbers. It compiles itself once it has run so often that compiling would have
+    saved time.
 
     direct: the formula for numbers and arrays. recorded: the same for recorded numbers (by default `direct`).
     Both return one value, or several (`numbers`). runs: shared by the formulas of a question.
@@ -79,7 +80,7 @@ class Formula:
         return lambda values: np.asarray(self._again((*before, values, *after), lambda *_: program(values)))
 
     def _given(self, values: tuple[Floats, ...]) -> Any:
-        """What the formula gives, and gave before."""
+        """The result of the formula, which is kept."""
         key = _key(values)
         if key in self._gave:
             return self._gave[key]
@@ -92,15 +93,17 @@ class Formula:
         return found
 
     def _again(self, values: tuple[Floats, ...], program: Callable[..., Any]) -> Any:
-        """What the program gives, or what the formula gave for these values before there was a program: the
-        answer to a question stays the same to the last digit.
+        """The result of the program. If the formula gave a result for these values before there was a
+        program, that result is used, so the answer to a question remains the same to the last digit.
         """
         found = self._gave.get(_key(values))
         return program(*values) if found is None else found
 
     @property
     def _compiled(self) -> Program | None:
-        """The program, once it pays; None also for a formula that no program can repeat."""
+        """The program, once compiling saves time; None before that, and for a formula that cannot be
+        compiled.
+        """
         return None if self._runs.count < PATIENCE else self._program
 
     @cached_property

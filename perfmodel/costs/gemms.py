@@ -64,8 +64,8 @@ def linear(
     weights: float = 0.0,
     biases: float = 0.0,
 ) -> Linear:
-    """A projection of `kernels` GEMMs with widths (inputs, outputs). weights: their number, if it is not
-    inputs x outputs.
+    """A projection of `kernels` GEMMs with widths (inputs, outputs). weights: number of weights, if it is
+    not inputs x outputs.
 
     The first word of the name is that of `formats.PARTS`.
     """
@@ -112,7 +112,7 @@ def linears(model: ModelSpec, degrees: Degrees, precision: Precision) -> Iterato
 
 
 def _projection(projection: Projection, n: int, precision: Precision) -> Linear:
-    """A further projection of a family. n devices share its inputs or its outputs (`split`)."""
+    """An additional projection of a family. n devices share its inputs or its outputs (`split`)."""
     inputs = projection.inputs / n if projection.split == "inputs" else projection.inputs
     outputs = projection.outputs / n if projection.split == "outputs" else projection.outputs
     return linear(projection.name, projection.layers, (inputs, outputs), precision)
@@ -127,7 +127,7 @@ def _attention(
     which: str,
     shared: int,
 ) -> Iterator[Linear]:
-    """The projections of attention. shared: layers among these without their own keys and values."""
+    """The projections of attention. shared: number of these layers without their own keys and values."""
     if not layers:
         return
     hidden = model.hidden_size
@@ -155,9 +155,9 @@ def _attention(
 
 
 def _latent(model: ModelSpec, mla: MLA, n: int, precision: Precision) -> Iterator[Linear]:
-    """The projections of attention over a latent (MLA), with the up-projections of keys and values absorbed
-    into the query and the output (DeepSeek-V2, arXiv 2405.04434, 2.1). Devices share the heads and hold the
-    latent whole.
+    """The projections of attention over a latent (MLA), with the up-projections of keys and values
+    absorbed into the query and the output (DeepSeek-V2, arXiv 2405.04434, 2.1). Devices share the heads,
+    and each holds the whole latent.
     """
     layers = model.num_attention_layers
     hidden = model.hidden_size
@@ -198,8 +198,8 @@ def _recurrent(recurrent: LinearAttention, hidden: int, n: int, precision: Preci
 
 
 def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
-    """The projections of dense MLPs, and those beside routed experts: router, shared expert and latent. n:
-    devices that share an MLP's width.
+    """The projections of dense MLPs, and those that belong to routed experts: router, shared expert and
+    latent. n: devices that share an MLP's width.
     """
     hidden = model.hidden_size
     dense = model.num_dense_layers

@@ -4,12 +4,12 @@ from perfmodel.immutable import Immutable
 
 
 class Degrees(Immutable):
-    """Into how many parts the devices of a group cut a model.
+    """The numbers of parts into which the devices of a group divide a model.
 
-    tensor_parallel: all devices of the group. groups: data-parallel attention groups, each with all of
-    attention for its own sequences; 1 without. expert_groups: expert-parallel groups, each with whole
-    experts. exchanges: whether tokens leave their attention group for routed experts only, so that each group
-    has all other layers for its own sequences.
+    tensor_parallel: all devices of the group. groups: number of data-parallel attention groups, each with
+    all of attention for its own sequences; 1 without them. expert_groups: expert-parallel groups, each
+    with whole experts. exchanges: whether tokens leave their attention group for routed experts only, so
+    that each group has all other layers for its own sequences.
     """
 
     tensor_parallel: int
@@ -29,12 +29,12 @@ class Degrees(Immutable):
 
     @property
     def gathers(self) -> bool:
-        """Whether other layers than attention run on the tokens of all groups."""
+        """Whether layers other than attention run on the tokens of all groups."""
         return self.groups > 1 and not self.exchanges
 
 
 class RackLayout(Immutable):
-    """What a model's place beyond a box adds to its `Degrees`.
+    """The part of a layout beyond a box that `Degrees` does not contain.
 
     exchanges: whether models with experts and groups have `Degrees.exchanges`. imbalance: tokens of the
     fullest group of experts over the mean. For the rest see `Shard` and `experts`.

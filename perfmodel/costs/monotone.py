@@ -1,11 +1,11 @@
 """GEMM times that never fall with more rows or rise on a better device, from measured (noisy) shares.
 
-A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. Its time, in units
-of one load of its weights, is max(1, rows / ridge) / share. The time of a GEMM must not fall as rows are
-added, but that of a table may (badly chosen kernels, half-empty tiles, noise). The time is therefore the
-geometric mean of two curves: the least curve above the measured one that never falls, and the greatest one
-below it. Both are extremes, over rows, of a time that falls as the ridge rises. So their mean also falls: a
-higher peak never makes a GEMM slower, and neither does a higher bandwidth.
+A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. Its time, in
+units of one load of its weights, is max(1, rows / ridge) / share. The time of a GEMM must not fall as rows
+are added, but the times of a table may fall (badly chosen kernels, half-empty tiles, noise). The modelled
+time is therefore the geometric mean of two curves that never fall: the lowest one above the measured
+curve, and the highest one below it. Both are extremes, over rows, of a time that falls as the ridge rises.
+So their mean also falls: a higher peak never makes a GEMM slower, and neither does a higher bandwidth.
 """
 
 import math
@@ -26,10 +26,10 @@ Points = list[tuple[float, float]]
 def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
     """Two curves over rows: the share of the bandwidth, and the share of the ideal roofline.
 
-    ridge: rows at which a GEMM loads its weights for as long as it computes. A GEMM takes the longer of two
-    times: its bytes at the first share, and its FLOPs at the second. Up to the ridge both shares are equal.
-    Beyond it the FLOPs hide the bytes, except near the ridge. There the time of the bytes is that of a GEMM
-    whose ridge is at these rows.
+    ridge: rows at which a GEMM loads its weights for as long as it computes. A GEMM takes the longer of
+    two times: its bytes at the first share, and its FLOPs at the second. Up to the ridge both shares are
+    equal. Beyond it the FLOPs hide the bytes, except near the ridge. There the time of the bytes is that
+    of a GEMM whose ridge is at this number of rows.
     """
     at, log_share = np.log(np.asarray(shares)).T
     edge = math.log(ridge)
@@ -48,7 +48,7 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
 
 
 def rising_above(points: Points) -> Points:
-    """The least curve above this one that never falls."""
+    """The lowest curve above this one that never falls."""
     risen = points[:1]
     for (x0, y0), (x1, y1) in pairwise(points):
         highest = risen[-1][1]
@@ -62,7 +62,7 @@ def rising_above(points: Points) -> Points:
 
 
 def rising_below(points: Points) -> Points:
-    """The greatest curve below this one that never falls."""
+    """The highest curve below this one that never falls."""
     turned = [(-x, -y) for x, y in reversed(points)]
     return [(-x, -y) for x, y in reversed(rising_above(turned))]
 
@@ -77,8 +77,8 @@ def _shares(log_times: Points) -> Knots:
 
 
 def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[float, float, int]]:
-    """Blocks (mean, weight, members) of the closest rising sequence. Each block of violators has its mean
-    (isotonic regression by pool adjacent violators, Ayer et al. 1955).
+    """Blocks (mean, weight, members) of the closest rising sequence. Each block of values that would fall
+    has their mean (isotonic regression by pool adjacent violators, Ayer et al. 1955).
     """
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):

@@ -28,7 +28,7 @@ class Op(AbstractImmutable):
     added_up: ClassVar[tuple[str, ...]] = ("kernels",)
     """Counts that add up over micro-batches; the others are sizes of one run."""
     cuts_graphs: ClassVar[bool] = False
-    """Whether it is launched by itself where the rest of a pass over prompts is a CUDA graph."""
+    """Whether it is launched by itself if the rest of a pass over prompts runs as a CUDA graph."""
 
     name: str
     kernels: Floats
@@ -58,18 +58,18 @@ class Op(AbstractImmutable):
         return self.kernels
 
     def sum_of(self, values: Floats) -> Floats:
-        """The sum over the ops for which this one stands: one, except for stacked ops."""
+        """The sum over the ops that this one represents: a single op, except for stacked ops."""
         return values
 
     def repeated(self, count: int) -> "Op":
-        """The op where it runs `count` times in a pass."""
+        """The op, run `count` times in a pass."""
         c = self.cost
         cost = Cost(c.flops * count, c.weight_bytes * count, c.kv_bytes * count, c.activation_bytes * count)
         return self.replace(cost=cost, **{name: getattr(self, name) * count for name in self.added_up})
 
 
 class RatedOp(Op):
-    """An operation that loads and computes at rates of its own."""
+    """An operation that loads and computes at its own rates."""
 
     @abstractmethod
     def rates(self, group: DeviceGroup) -> tuple[Floats, Floats]:
@@ -85,7 +85,7 @@ def over(ops: Sequence[Op], value: Callable[[Op], Floats]) -> Floats:
 
 
 class Work(NamedTuple):
-    """What a pass moves and computes on one device."""
+    """The bytes and FLOPs of a pass on one device."""
 
     moved_bytes: Floats
     flops: Floats

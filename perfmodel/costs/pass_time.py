@@ -19,7 +19,7 @@ LIMITERS: dict[str, str] = {
 }
 """Name of each term of a pass -> the word that outputs use for it."""
 SUMS = ("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "activation_s")
-"""Fields of a pass beside its terms."""
+"""Fields of a pass in addition to its terms."""
 Number = TypeVar("Number", bound=Floats)
 
 
@@ -27,10 +27,10 @@ Number = TypeVar("Number", bound=Floats)
 class PassTime(Generic[Number]):
     """One pass, or passes over ``[batch, context, ...]``, in seconds of the whole tensor-parallel group.
 
-    serial_s: peak rates without overlap. It is at most twice lower_s, and is not a bound of predicted_s.
-    param_load_s, kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap
-    and do not sum to another field. terms_s: predicted_s split into `LIMITERS` at the calibration's rates;
-    the terms sum to predicted_s.
+    serial_s: time at peak rates without overlap. It is at most twice lower_s, and is not a bound of
+    predicted_s. param_load_s, kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak
+    rates; they overlap and do not sum to another field. terms_s: predicted_s split into `LIMITERS` at the
+    calibration's rates; the terms sum to predicted_s.
     """
 
     lower_s: Number
@@ -57,7 +57,7 @@ class PassTime(Generic[Number]):
 
     @property
     def comm_s(self) -> Number:
-        """All-reduces, as calibrated."""
+        """Calibrated time of all-reduces."""
         return self.terms_s["comm"]
 
     @property
@@ -74,7 +74,7 @@ class PassTime(Generic[Number]):
         return tuple(self.terms_s)[int(largest)]
 
     def slowed(self, factor: float) -> "PassTime[Any]":
-        """The pass with all its predicted times multiplied; its bounds stay."""
+        """The pass with all its predicted times multiplied by a factor; its bounds remain."""
         terms = {name: seconds * factor for name, seconds in self.terms_s.items()}
         slower: Any = {"predicted_s": self.predicted_s * factor, "terms_s": terms}
         return replace(self, **slower)
@@ -89,7 +89,7 @@ class PassTime(Generic[Number]):
         return PassTime.of_figures([one(seconds) for seconds in self.figures])
 
     def as_dict(self) -> dict[str, object]:
-        """The form in answers: all fields, and the most useful terms by name."""
+        """The form of a pass in answers: all fields, and the most useful terms by name."""
         sums = {name: getattr(self, name) for name in SUMS}
         return sums | {
             "comm_s": self.comm_s,

@@ -37,7 +37,7 @@ def forward(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
 
 
 def model_ops(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
-    """The ops of `forward` that run the model, without those by which an engine prepares a pass."""
+    """The ops of `forward` that run the model, without those with which an engine prepares a pass."""
     own = shape.replace(batch=shard.sequences(shape.batch))  # of this device's data-parallel group
     tokens = shard.rows(own.tokens)
     gathered = tokens if shard.groups == 1 else tokens * shard.groups

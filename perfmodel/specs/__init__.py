@@ -1,6 +1,7 @@
 """Reads files: devices, models, calibrations, published rows, number formats and units.
 
-The nouns that costs, drafts and answers name are imported from here, all else from its own module.
+The classes that costs, drafts and answers use most are imported from here, all other names from their
+modules.
 """
 
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library

@@ -14,12 +14,12 @@ from perfmodel.specs.engines.attention import Backend
 class AttentionOp(CacheOp):
     """Attention of one group of layers.
 
-    query: tokens per sequence of the pass, for the re-reads of the cache. work_items: independent pieces of
-    one call, one KV head of one sequence each; None where their number does not matter. padded_items: these
-    including the padding of a CUDA graph. longer_bytes: difference between the cache of a work item of the
-    longest sequence and the mean, in all layers. group_rows: rows of a kernel's tile that one query token
-    fills (`KVLayout.group`). latent: whether the cache has one latent per token (MLA). narrow: whether it has
-    values below 16 bits. head: kind of the attention heads.
+    query: tokens per sequence of the pass, for the re-reads of the cache. work_items: independent pieces
+    of one call, one KV head of one sequence each; None if their number does not matter. padded_items:
+    these pieces, including the padding of a CUDA graph. longer_bytes: difference between the cache of a
+    work item of the longest sequence and the mean, in all layers. group_rows: rows of a kernel's tile that
+    one query token fills (`KVLayout.group`). latent: whether the cache has one latent per token (MLA).
+    narrow: whether the cache has values below 16 bits. head: kind of the attention heads.
     """
 
     added_up: ClassVar[tuple[str, ...]] = ("kernels", "longer_bytes")
@@ -60,7 +60,7 @@ class AttentionOp(CacheOp):
         return self.at_shares(group, share, computed)
 
     def _in_waves(self, byte_s: float, group: DeviceGroup) -> Floats:
-        """Seconds per byte, where kernels run work items in waves."""
+        """Seconds per byte, if kernels run work items in waves."""
         blocks: Floats = group.calibration.attention_blocks_per_multiprocessor.value
         count = group.attention.multiprocessors
         if self.work_items is None or not count:
@@ -80,7 +80,7 @@ class AttentionOp(CacheOp):
         return cache_s
 
     def _longest_s(self, work_items: Floats, group: DeviceGroup) -> Floats:
-        """Time until the longest sequence is read, where kernels cut a sequence into as many pieces as the
+        """Time until the longest sequence is read, if kernels cut a sequence into as many pieces as the
         batch allows.
 
         One multiprocessor reads each of its pieces, after its share of the other work items.
@@ -93,7 +93,7 @@ class AttentionOp(CacheOp):
         return ((mean_bytes + self.longer_bytes) / pieces + mean_bytes * waiting) * byte_s
 
     def _uncut_s(self, work_items: Floats, group: DeviceGroup, backend: Backend) -> Floats:
-        """Time until every sequence and KV head is read, where a kernel cuts them into too few pieces to fill
+        """Time until every sequence and KV head is read, if a kernel cuts them into too few pieces to fill
         the device: max(bytes of a piece, bytes of all / multiprocessors) at one multiprocessor's rate.
         """
         c = group.calibration
@@ -116,8 +116,8 @@ class AttentionOp(CacheOp):
         return np.where(np.isfinite(most_pieces), slowest_bytes * (group.byte_s * count / share), 0.0)
 
     def _padded_s(self, work_items: Floats, group: DeviceGroup, rows: int, peak: float) -> Floats:
-        """Time of computing at `peak` FLOP/s, where a program multiplies `rows` rows for each query head, and
-        one multiprocessor goes through the longest sequence.
+        """Time of computing at `peak` FLOP/s, if a program multiplies `rows` rows for each query head and
+        one multiprocessor processes the longest sequence.
 
         A row costs one FLOP per byte of a 16-bit cache: 4 FLOPs per value of a head, for which a token has
         one of K and one of V.

@@ -1,4 +1,6 @@
-"""What the operations that read a cache share: attention, recurrent states, indexers and selections."""
+"""The common part of the operations that read a cache: attention, recurrent states, indexers and
+selections.
+"""
 
 from typing import ClassVar
 
@@ -28,7 +30,7 @@ class CacheOp(RatedOp):
         return byte_s, 1.0 / (group.gpu.peak_flops(self.compute) * flops_fraction)
 
     def launched_and_run(self, start_s: Floats, cache_s: Floats, byte_s: Floats, flop_s: float) -> Split:
-        """The time by term. start_s: of all launches. cache_s: of loading the cache."""
+        """The time by term. start_s: time of all launches. cache_s: time of loading the cache."""
         loaded: tuple[Part, ...] = (
             ("kv_load", cache_s),
             ("activations", self.cost.activation_bytes * byte_s),

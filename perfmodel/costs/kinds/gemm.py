@@ -23,8 +23,8 @@ class GemmOp(RatedOp):
     """Dense projections of one format.
 
     rows: tokens of each GEMM, including the padding of a CUDA graph. form: number format of the weights.
-    bytes_per_value: of the weights. packed_weights: weight values that must be unpacked. columns: output
-    columns of all GEMMs. quantisations: kernels that quantise their inputs.
+    bytes_per_value: bytes per value of the weights. packed_weights: weight values that must be unpacked.
+    columns: output columns of all GEMMs. quantisations: kernels that quantise their inputs.
     """
 
     kind: ClassVar[Kind] = "linear"
@@ -50,7 +50,7 @@ class GemmOp(RatedOp):
     ) -> Self:
         """An op on weights of a format (the few biases among its bytes count as packed weights).
 
-        more: fields of a subclass.
+        more: additional fields of a subclass.
         """
         return cls(
             name,

@@ -26,11 +26,13 @@ class HostLaunchesOp(Op):
     varying: bool = False
 
     def split(self, group: DeviceGroup) -> Split:
-        """Nothing alone: the device waits for the rest of a pass (`Machine.predicted_s`)."""
+        """No time by itself. A pass takes longer only if the host needs more time than the device
+        (`Machine.predicted_s`).
+        """
         return (("host", 0.0),), None
 
     def host_s(self, group: DeviceGroup) -> Floats:
-        """Time of the host for a pass with these launches: 0 where whole CUDA graphs hold the pass.
+        """Time of the host for a pass with these launches: 0 if the pass runs as a full CUDA graph.
 
         Engines launch attention themselves in every pass of some versions, in passes of a draft, and in
         verifications for which no graph was captured.

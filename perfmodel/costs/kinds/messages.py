@@ -30,7 +30,8 @@ class MessageOp(Op):
 class AllReduceOp(MessageOp):
     """All-reduces, or an all-to-all that moves as many bytes.
 
-    message_bytes: payload of each. norms: norms over the heads of all devices, which the messages add up.
+    message_bytes: payload of each message. norms: number of norms over the heads of all devices, whose
+    sums the messages add up.
     """
 
     kind: ClassVar[Kind] = "allreduce"
@@ -52,7 +53,7 @@ class AllReduceOp(MessageOp):
         return self.message_bytes
 
     def _message_s(self, group: DeviceGroup) -> Floats:
-        """Calibrated time of one message, at least that over the link."""
+        """Calibrated time of one message; at least its time at the rate of the link."""
         link_s = group.link_s(self.devices, self.message_bytes)
         table = group.calibration.allreduce
         if group.fabric and (table is None or self.devices not in table.knots):
@@ -114,7 +115,7 @@ class LogitsGatherOp(AllReduceOp):
 class ExchangeOp(MessageOp):
     """Tokens sent to the ranks of their experts (dispatch), or their results sent back (combine).
 
-    values: numbers sent for a token. tokens: of a rank.
+    values: numbers sent for a token. tokens: tokens of a rank.
     """
 
     kind: ClassVar[Kind] = "exchange"
@@ -136,5 +137,7 @@ class ExchangeOp(MessageOp):
 
     @property
     def sent_bytes(self) -> Floats:
-        """Payload of a message, in a byte for each value; the results that are sent back may have more."""
+        """Payload of a message, with one byte per value; results that are sent back may have more bytes
+        per value.
+        """
         return self.values * self.tokens

@@ -1,4 +1,4 @@
-"""Operations of which the host runs a part, from its own memory."""
+"""Operations that run partly on the host, from its own memory."""
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from perfmodel.operations import Cost, Floats
 
 
 class ExpertsBesideHost(Immutable):
-    """Routed experts of which those of some layers are read from the host's memory. The layers run in
-    turn.
-    """
+    """Routed experts, some layers of which are read from the host's memory. The layers run in turn."""
 
     op: ExpertsOp
 
@@ -40,7 +38,7 @@ class PartlyOnHost(Immutable):
     """An operation some of whose layers run on the host. The layers run in turn: those on the device, and the
     bytes of the others at the host's rate. The host is no faster than the device.
 
-    on_device: the operation, or its experts beside the host.
+    on_device: the operation on the device; it may be experts that are partly on the host.
     """
 
     op: Op
@@ -59,7 +57,9 @@ class PartlyOnHost(Immutable):
         return both, (tuple((term, s * kept) for term, s in loaded), computed * kept, power)
 
     def _read_s(self, group: DeviceGroup) -> Floats:
-        """Time in which the host reads all bytes. Further tokens of a projection take a share of it."""
+        """Time in which the host reads all bytes. Each further token of a projection takes a share of this
+        time.
+        """
         read_s = self.op.cost.bytes / group.host_rate
         if group.host is None or not isinstance(self.op, GemmOp):
             return read_s

@@ -8,7 +8,7 @@ from perfmodel.costs.split import Split
 from perfmodel.operations import Floats
 
 PROMPT_KERNELS = 8
-"""Kernels of a recurrent layer that reads a prompt in chunks, for each one of decoding: those of the gated
+"""Kernels of a recurrent layer that reads a prompt in chunks, per kernel of decoding: those of the gated
 delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
 """
 
@@ -16,7 +16,7 @@ delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
 class StateOp(CacheOp):
     """Recurrent layers, which read and write a state of each sequence.
 
-    query: tokens per sequence of the pass. scans: whether they are those of Mamba-2, whose kernels copy the
+    query: tokens per sequence of the pass. scans: whether the layers are Mamba-2, whose kernels copy the
     state.
     """
 

@@ -18,9 +18,9 @@ class PageTableOp(Op):
 
 
 class SparseCacheOp(Op):
-    """A step that leaves tokens out maintains a small cache per sequence and layer.
+    """A draft step that reads only some tokens maintains a small cache per sequence and layer.
 
-    caches: their number.
+    caches: number of these caches.
     """
 
     kind: ClassVar[Kind] = "upkeep"

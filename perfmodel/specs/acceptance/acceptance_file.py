@@ -41,8 +41,9 @@ class ConfidenceBin(Frozen):
 class AcceptanceEntry(Frozen):
     """One row of an acceptance file.
 
-    context_range_tokens: the contexts that a server served while it counted; without it the row holds at
-    `context_tokens` alone. confidence: drafts of one length, grouped by the confidence that the head gave.
+    context_range_tokens: the contexts that a server served while it counted; without it, the row holds
+    only at `context_tokens`. confidence: drafts of one length, grouped by the confidence that the head
+    reported.
     """
 
     target: Annotated[str, Meta(min_length=1)]
@@ -88,7 +89,7 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
 
 
 def _rows(path: Path) -> tuple[AcceptanceRow, ...]:
-    """The rows of a file, each with its source. Raises InputError for two rows about the same."""
+    """The rows of a file, each with its source. Raises InputError for two rows about the same case."""
     parsed = files.parse(AcceptanceFile, files.read_mapping(path), str(path))
     rows: dict[object, AcceptanceRow] = {}
     for number, row in enumerate(parsed.rows):

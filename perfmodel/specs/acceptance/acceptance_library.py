@@ -1,8 +1,8 @@
-"""Published acceptance by target, draft and task. It is the default where the user gives no figures.
+"""Published acceptance by target, draft and task. It is the default if the user gives no acceptance.
 
 ``results/published/acceptance.csv`` summarises published results: one row for each target, head, task and
-thinking mode, the mean over its data sets. Prompts had a few hundred to a few thousand tokens. If no head is
-named, the first head of a target and a kind is used. All of it is plain data.
+thinking mode, with the mean over its data sets. Prompts had a few hundred to a few thousand tokens. If no
+head is named, the first head of a target and a kind is used.
 """
 
 import math
@@ -20,13 +20,13 @@ from perfmodel.specs.models.published_heads import published_heads
 DEFAULT_TASK = "chat"
 OTHER_TASK = "mixed"
 USUAL = (DEFAULT_TASK, OTHER_TASK)
-"""Tasks of a question that names none, the first one first."""
+"""Tasks that are looked up if a question names none, in this order."""
 LEAST_KNOWN = 3
-"""Draft length up to which an acceptance of shorter drafts is extrapolated."""
+"""An acceptance of shorter drafts is extrapolated to this draft length."""
 SHORT = "at short contexts"
 """The mark of a source with short prompts."""
 SHORT_TOKENS = 4096
-"""The context up to which its figures are taken to hold."""
+"""The results of such a source are assumed to hold up to this context."""
 
 
 def doublings_beyond(source: str, context: float) -> float:
@@ -37,7 +37,8 @@ def doublings_beyond(source: str, context: float) -> float:
 
 
 class LibraryEntry(Immutable):
-    """The rows of one head that answer a question: those of the task, else those of mixed text, else all.
+    """The rows of one head that answer a question: those of the task, else those of mixed text, else all
+    rows.
 
     longer: a row that replaces these rows at longer drafts. Its tokens beyond the first are scaled to agree
     at the longest length of these rows, if it has that length.
@@ -111,9 +112,9 @@ class AcceptanceLibrary:
     ) -> LibraryEntry | None:
         """Results of a draft on a target; None without any.
 
-        Both are named by `short_name`, or the draft by its kind. task: None is `DEFAULT_TASK`, and the spread
-        between tasks then counts in full; otherwise the spread between data sets counts. head: repository of
-        the head that the user named. Its own results count, if it has some.
+        Both are named by `short_name`, or the draft by its kind. task: None is `DEFAULT_TASK`, and the
+        spread between tasks then counts in full; otherwise the spread between data sets counts. head:
+        repository of the head that the user named. The results of this head are used, if there are any.
         """
         known = self._of_draft(target, draft, head)
         if not known:
@@ -171,10 +172,10 @@ def acceptance_library() -> AcceptanceLibrary:
 
 
 def _usual_tasks(known: Sequence[LibraryRow]) -> tuple[str, str]:
-    """The tasks of a question that names none, the first one first: chat, then mixed text.
+    """The tasks that are looked up if a question names none: first chat, then mixed text.
 
-    Chat that was drafted at the shortest lengths alone comes after mixed text with longer drafts, because its
-    longer drafts would be scaled from one position.
+    If chat was measured only at the shortest draft lengths, mixed text with longer drafts comes first,
+    because longer drafts for chat would be scaled from one position.
     """
     longest = dict.fromkeys(USUAL, 0)
     for row in known:
@@ -186,7 +187,7 @@ def _usual_tasks(known: Sequence[LibraryRow]) -> tuple[str, str]:
 
 
 def _alike(target: str, other: str) -> bool:
-    """Whether two targets are the same, or of one known architecture."""
+    """Whether two targets are the same model, or have the same known architecture."""
     return target == other or _architecture(target) == _architecture(other) != ""
 
 

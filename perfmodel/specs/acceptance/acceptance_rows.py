@@ -1,4 +1,5 @@
-"""Measured acceptance rates, published or from a user's file, looked up by what they were measured on.
+"""Measured acceptance rates, published or from a user's file, looked up by target, draft, KV method and
+budget.
 
 Plain data only; `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
 """
@@ -15,11 +16,12 @@ from perfmodel.reading import data_folder, read_rows
 CONTEXT_DRIFT = 0.11
 """Change of ln(tokens per iteration) for a doubling of the context. Squares of changes add up.
 
-It is from the four steps between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and 3
-(engine_speculation.csv: 1.72, 1.92, 1.81 and 2.30, 2.86, 2.52). How 0.11 was computed is not recorded. Their
-mean absolute change for a doubling is 0.11; the root mean square of steps over roots of doublings is 0.12.
-Kimi-K2.5 with EAGLE-3 went from 2.21 at 1K to 1.82 at 132K (public_runs.csv, local-inference-lab/rtx6kpro):
-0.19, where this constant gives 0.29.
+The value comes from the four steps between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and
+3 (tokens per iteration in engine_speculation.csv: 1.72, 1.92, 1.81 and 2.30, 2.86, 2.52). How 0.11 was
+computed is not recorded. Their mean absolute change for a doubling is 0.11; the root mean square of steps
+over roots of doublings is 0.12. With EAGLE-3, Kimi-K2.5 went from 2.21 tokens per iteration at 1K to 1.82
+at 132K (public_runs.csv, local-inference-lab/rtx6kpro). This is a change of 0.19 in the logarithm; the
+constant gives 0.29.
 """
 
 
@@ -30,7 +32,7 @@ class AcceptanceRow:
 
     Exactly one of `alpha` and `positions` is set. `kv_budget_tokens` is None if the draft reads the whole
     cache. counted_at: contexts that a server served while it counted; None means `context_tokens` alone.
-    spread: standard deviation of ln(tokens per iteration), for a context outside of them. bins: shares of
+    spread: standard deviation of ln(tokens per iteration), for a context outside these. bins: shares of
     drafts by confidence, with their conditional acceptance by position; `positions` is their mean.
     """
 
@@ -62,7 +64,7 @@ def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:
     """Conditional acceptance a_1 ... a_gamma from gamma + 1 counts of iterations that accepted 0 ... gamma
     tokens.
 
-    Positions that were never reached get 0. Raises InputError for fewer than 2 counts or none above 0.
+    Positions that were never reached get 0. Raises InputError for fewer than 2 counts, or if all are 0.
     """
     if len(counts) < 2 or not all(math.isfinite(c) and c >= 0 for c in counts) or sum(counts) <= 0:
         raise InputError("histogram: must be 2 or more counts, none negative and not all 0")
@@ -85,8 +87,8 @@ def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[fl
 class UnknownAcceptance(InputError):
     """No measurement of exactly this draft, or none at this context.
 
-    flag: the argument to change. why: the missing measurement. remedy: the arguments that replace it. known:
-    the existing measurements. All are parts of the message.
+    flag: the argument to change. why: the missing measurement. remedy: the arguments that replace it.
+    known: the existing measurements. All four are parts of the message.
     """
 
     def __init__(self, flag: str, why: str, remedy: str, known: str = "") -> None:
@@ -110,10 +112,10 @@ def find_acceptance(
     """The row measured on exactly this target, draft, method and budget, at this context.
 
     Between two measured contexts the conditional rates are interpolated linearly in log(context), and
-    `source` says so. Counters of a server hold at all contexts that it served, and outside of them with a
-    spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the target in messages, if it
-    is an alias. Raises UnknownAcceptance if nothing matches, and outside the measured contexts of other rows:
-    no row is extrapolated.
+    `source` says so. A server's counters hold at all contexts that it served, and at other contexts with a
+    spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the name of the target in
+    messages, if it is an alias. Raises UnknownAcceptance if nothing matches, and outside the measured
+    contexts of other rows: no row is extrapolated.
     """
     subject = (target, draft, kv_name, kv_budget)
     if rows is None:

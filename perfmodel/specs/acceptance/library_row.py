@@ -22,9 +22,9 @@ class LibraryRow:
     """Published results of one head on one task.
 
     drafted: draft lengths. tokens_per_iteration: at each length, including the bonus token. positions:
-    survival at 1, 2, ... if published, else empty. All three are numbers with slashes. spread: standard
-    deviation over data sets of the logarithm of tokens per iteration; None for a single one. figures: number
-    of summarised results.
+    survival at 1, 2, ... if published, else empty. All three are numbers separated by slashes. spread:
+    standard deviation over data sets of the logarithm of tokens per iteration; None for a single data set.
+    figures: number of summarised results.
     """
 
     target: str
@@ -75,7 +75,9 @@ def short_name(name: str) -> str:
 
 
 def _repository(name: str) -> str:
-    """The Hugging Face id of a model, or of the one that it is another format of; else its bundled name."""
+    """The Hugging Face id of a model, or of the model of which it is a quantised version; else its bundled
+    name.
+    """
     checkpoint = format_in_name(spelling(name))
     known = hub_id(name)
     if known is None and checkpoint is not None:

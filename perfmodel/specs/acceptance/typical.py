@@ -1,4 +1,4 @@
-"""What is typical of published acceptance: its decay by position, and its spread between texts."""
+"""Typical values of published acceptance: its decay by position, and its spread between texts."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,11 +10,11 @@ import numpy as np
 from perfmodel.specs.acceptance.library_row import LibraryRow
 
 ENOUGH_RATIOS = 8
-"""Number of ratios from which a kind of draft has its own median."""
+"""A kind of draft has its own median if at least this many ratios were published."""
 DECAYING_POSITIONS = 3
-"""Positions between which a decay is measured."""
+"""A decay is measured over this many first positions."""
 LEAST_TASKS = 3
-"""Tasks of a head from which their spread counts."""
+"""The spread between the tasks of a head counts if there are at least this many."""
 
 
 class TypicalAcceptance:
@@ -59,8 +59,8 @@ class TypicalAcceptance:
         return median([deviation([*tasks.values()]) for tasks in heads.values() if len(tasks) >= LEAST_TASKS])
 
     def between_tasks(self, rows: Iterable[LibraryRow], length: int) -> float:
-        """Standard deviation of ln tokens per iteration over the tasks of one head, at one draft length. The
-        typical value has the weight of one task.
+        """Standard deviation of ln tokens per iteration over the tasks of one head, at one draft length.
+        The typical spread counts like one additional task.
         """
         by_task = {row.task: math.log(row.tokens[length]) for row in rows if length in row.tokens}
         logs = list(by_task.values())
@@ -93,7 +93,7 @@ def _first_rate(row: LibraryRow) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of both. `statistics` and `np.median` load much else."""
+    """The middle value, or the mean of both. `statistics` and `np.median` would load many other modules."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return (ordered[middle] + ordered[~middle]) / 2

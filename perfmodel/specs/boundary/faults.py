@@ -1,7 +1,7 @@
 """Finds the fault in a mapping that msgspec refused: the key, the allowed values, and the given value.
 
-msgspec's path leaves out the keys of dictionaries, and its message the allowed words. So this module looks
-for the first part that msgspec refuses on its own.
+msgspec's path does not contain the keys of dictionaries, and its message does not contain the allowed
+words. This module therefore looks for the first part of the mapping that msgspec refuses by itself.
 """
 
 import re
@@ -59,7 +59,7 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
 
 
 def required(spec: Any) -> tuple[str, ...]:
-    """The keys that a mapping of a kind must have; none for a type that is no structure."""
+    """The keys that a mapping of a kind must have; none for a type that is not a structure."""
     if not (isinstance(spec, type) and issubclass(spec, Struct)):
         return ()
     return tuple(key for key in annotations(spec) if key not in defaults(spec))

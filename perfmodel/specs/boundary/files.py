@@ -58,7 +58,9 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
 def mapping_of(
     text: str, language: Literal["JSON", "YAML"] = "YAML", infinity: bool = False
 ) -> dict[str, Any]:
-    """The mapping that a text holds; see `read_mapping`. Raises InputError if it is malformed or none."""
+    """The mapping that a text holds; see `read_mapping`. Raises InputError if it is malformed or not a
+    mapping.
+    """
     try:
         data = _read_json(text, infinity) if language == "JSON" else read_yaml(text)
     except (ValueError, RecursionError, OverflowError) as error:
@@ -100,7 +102,9 @@ def _read_json(text: str, infinity: bool) -> Any:
 
 
 def _line_of(text: str, pattern: str) -> str:
-    """``line 3`` for the first place of a pattern; ``a line`` if there is none, as of an escaped key."""
+    """``line 3`` for the first place of a pattern; ``a line`` if the pattern does not occur, as with an
+    escaped key.
+    """
     place = re.search(pattern, text)
     if place is None:
         return "a line"
@@ -109,8 +113,8 @@ def _line_of(text: str, pattern: str) -> str:
 
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
-    """Checks a mapping. The first fault becomes one line with the file, the key, the allowed values and the
-    given value. A mapping of another kind, which has no key that must be given, is not quoted.
+    """Checks a mapping. The first fault becomes one line with the file, the key, the allowed values and
+    the given value. If the mapping has none of the required keys, it is of another kind and is not quoted.
     """
     try:
         return convert(data, spec, str_keys=True)
@@ -153,9 +157,9 @@ def alias_table(
 ) -> dict[str, str]:
     """Spelling of an alias -> the bundled name that lists it.
 
-    keys: the keys whose lines hold names. Only those lines are parsed, because parsing all files would take
-    longer than an answer. words: leaves out the files whose lines do not contain all of these. The files come
-    with the package, so their place is not checked.
+    keys: the keys whose lines hold names. Only those lines are parsed, because parsing all files would
+    take longer than an answer. words: files whose lines do not contain all of these are left out. The
+    files come with the package, so their location is not checked.
     """
     where = data_directory(folder)
     table = dict[str, str]()
@@ -174,7 +178,7 @@ OWN_FILE = {
     "models": "For any other model give a file, such as ./config.json",
     "gpus": "For any other device give a file of its peaks, such as ./mine.yaml (docs/gpu.md)",
 }
-"""Folder -> how to ask about what it does not have."""
+"""Folder -> how to ask about something that is not in it."""
 
 
 def bundled_name(

@@ -1,7 +1,7 @@
 """YAML with plain keys, each once, no aliases, no tags and limited depth. Scalars follow YAML 1.2.
 
 One loop builds the values from libyaml's events, in less than half of the time of PyYAML's nodes and
-constructors. A date stays text, which a typed field reads.
+constructors. A date remains text, which a typed field reads.
 """
 
 import math
@@ -31,8 +31,8 @@ _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 def read_yaml(text: str) -> Any:
     """The value of a text, with each string on one line; None for an empty text.
 
-    Raises ValueError for other YAML. It gives the line and quotes nothing, because the text may be of a file
-    of another kind.
+    Raises ValueError for other YAML. The error gives the line but quotes nothing, because the text may
+    come from a file of another kind.
     """
     try:
         loader = _LOADER(text)
@@ -100,7 +100,7 @@ def _mapping(values: list[Any], lines: list[int]) -> dict[Any, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """A plain scalar by YAML 1.2's core schema. Text that only begins like a number stays text."""
+    """A plain scalar by YAML 1.2's core schema. Text that only begins like a number remains text."""
     if _WHOLE.fullmatch(text):
         return int(text, 0 if text[:2] in ("0x", "0o") else 10)
     return float(text) if _NUMBER.fullmatch(text) else text

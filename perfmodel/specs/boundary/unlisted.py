@@ -1,4 +1,4 @@
-"""What to ask instead of names that people have and no file states, from ``hardware/unlisted.yaml``."""
+"""The nearest questions for names that people use but no file lists, from ``hardware/unlisted.yaml``."""
 
 import re
 from functools import cache

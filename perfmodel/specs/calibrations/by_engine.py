@@ -1,4 +1,6 @@
-"""The calibration that answers a question: that of an engine on the device, or on the nearest device."""
+"""Finds the calibration that answers a question: that of an engine on the device, or on the nearest
+device.
+"""
 
 import math
 from functools import cache
@@ -20,7 +22,7 @@ from perfmodel.specs.engines.stacks import lender_of, stack_files
 @cache
 def devices_of(engine: str, version: str = "") -> dict[str, str]:
     """Device -> name of its bundled calibration of an engine. The files are called ``<device>.<engine>``,
-    unless its file names another word. version: empty for the newest.
+    unless the engine's file names another word. version: empty for the newest.
     """
     stack = stack_files()[engine]
     word = stack.calibrations if isinstance(stack, ResearchStack) else stack.calibration_word(version)
@@ -66,7 +68,7 @@ def _named(calibration: str, engine: str | None, gpu: GPUSpec) -> Calibration:
 
 def _of_engine(engine: str, gpu: GPUSpec) -> Calibration:
     """The calibration of an engine (``WORD`` or ``WORD@VERSION``) on a device; if it has none, that of the
-    nearest device is transferred. Raises InputError where it has none of this kind of device.
+    nearest device is transferred. Raises InputError if it has none for this kind of device.
     """
     word, _, version = engine.partition(DRIFT)
     names = devices_of(word, version) or devices_of(lender_of(word) or word)
@@ -81,8 +83,8 @@ def _of_engine(engine: str, gpu: GPUSpec) -> Calibration:
 
 
 def _nearest(gpu: GPUSpec, names: list[str]) -> str | None:
-    """The device of the same kind at the smallest `Distance`; None without one. A file with the name of a
-    bundled device has that device's distances, because other figures do not change its kernels.
+    """The device of the same kind at the smallest `Distance`; None if there is none. A file with the name
+    of a bundled device has that device's distances, because other figures do not change its kernels.
     """
     alike = [name for name in names if _same_kind(gpu, load_gpu(name))]
     bundled = load_gpu(gpu.name) if gpu.name in bundled_names("gpus") else gpu
@@ -95,9 +97,9 @@ def _same_kind(one: GPUSpec, other: GPUSpec) -> bool:
 
 
 class Distance(NamedTuple):
-    """How far the kernels of one device are from those of another; an earlier field weighs more.
+    """How different the kernels of two devices are; an earlier field takes precedence.
 
-    bandwidth: of memory, in e-folds.
+    bandwidth: difference of the memory bandwidths, in e-folds.
     """
 
     other_architecture: bool
@@ -106,7 +108,7 @@ class Distance(NamedTuple):
 
 
 def distance(one: GPUSpec, other: GPUSpec) -> Distance:
-    """The distance of two devices. Architectures are the same if their first words are."""
+    """The distance of two devices. Architectures are the same if their first words are the same."""
     return Distance(
         other_architecture=one.architecture.split()[0] != other.architecture.split()[0],
         other_vendor=one.vendor != other.vendor,

@@ -40,14 +40,14 @@ class Calibration(EngineConstants):
     ``fitted``. A calibration that is used for another device is *transferred*; the answer says so, not the
     file.
 
-    observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error: error
-    of the speedup on another device than the calibration's. step_error: the part of `observed_error` of steps
-    of one kind, if the kinds differ. version: of a serving engine. constants_of: the engine whose
-    constants another one borrows; empty for an engine with its own. errors: those of an engine's predictions,
-    by the held-out part. measured: the range that an engine served while its own rows were timed. versions,
-    drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
-    `engines.FittedEngine` and `engines.Engines`. measured_models, speculating_models: models with steps, or
-    iterations, of this engine on this device.
+    observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error:
+    error of the speedup on a device other than the calibration's. step_error: `observed_error` for steps
+    of one kind, if the kinds differ. version: version of a serving engine. constants_of: the engine whose
+    constants another one borrows; empty for an engine with its own. errors: the errors of an engine's
+    predictions, by the held-out part. measured: the range that an engine served while its own rows were
+    timed. versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
+    `engines.FittedEngine` and `engines.Engines`. measured_models, speculating_models: models with steps,
+    or iterations, of this engine on this device.
     """
 
     name: str
@@ -265,7 +265,8 @@ class Calibration(EngineConstants):
         """Additional error of the ratio of an iteration to a step, for a context or a number of verified
         tokens outside the fitted rows.
 
-        Standard deviation of its logarithm; broadcasts. tokens: verified in a pass, of all sequences.
+        Standard deviation of its logarithm; broadcasts. tokens: tokens of all sequences that a pass
+        verifies.
         """
         if self.unseen_context is None or self.unseen_width is None:
             return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))
@@ -294,7 +295,7 @@ class Calibration(EngineConstants):
             self._check_fitted(self.fit)
 
     def _check_ideal(self) -> None:
-        """Raises ValueError where a constant is off its ideal value, or where the file states an error."""
+        """Raises ValueError if a constant differs from its ideal value, or if the file states an error."""
         for name, constant in CONSTANTS.items():
             given = getattr(self, name)
             if name not in self.absent and any(value != constant.ideal for value in given.numbers()):
@@ -305,7 +306,7 @@ class Calibration(EngineConstants):
             raise ValueError("fit and errors must be left out where kind is ideal")
 
     def _check_fitted(self, fit: StatedFit) -> None:
-        """Raises ValueError for a parameter of the fit that is no constant with an error of its own."""
+        """Raises ValueError for a parameter of the fit that is not a constant with its own error."""
         for name in fit.parameters:
             fitted = getattr(self, name, None)
             if not isinstance(fitted, Constant) or fitted.stderr is None:

@@ -116,7 +116,7 @@ class AllReduce(Frozen):
         return (seconds for knots in self.knots.values() for _, seconds in knots)
 
     def seconds(self, devices: int, message_bytes: Floats, faster: float = 1.0) -> Floats:
-        """Time of one all-reduce; beyond the last knot it grows with the message.
+        """Time of one all-reduce; beyond the last knot it grows in proportion to the message.
 
         faster: rate of the links relative to the measured servers. The shortest message takes the same time.
         """
@@ -140,10 +140,10 @@ class Scope(Immutable):
 class Declared(Immutable):
     """The declaration of one constant.
 
-    work: the work that causes the cost. term: the term that its time enters (None: it determines the overlap
-    of terms). unit: also sets the possible values (`_BOUNDS`). meaning: one line for the documentation.
-    search: given for constants that a recipe of validate/fit may fit. A declaration also applies to a curve
-    or a table, which has ``numbers()``.
+    work: the work that causes the cost. term: the term to which its time is added (None: it determines the
+    overlap of terms). unit: also sets the possible values (`_BOUNDS`). meaning: one line for the
+    documentation. search: given for constants that a recipe of validate/fit may fit. A declaration also
+    applies to a curve or a table, which has ``numbers()``.
     """
 
     work: Work
@@ -164,8 +164,8 @@ class Declared(Immutable):
 
     @property
     def widest(self) -> float:
-        """Distance between the highest and the lowest possible value. A larger error means that nothing is
-        known.
+        """Distance between the highest and the lowest possible value. A standard error larger than this
+        would mean that nothing is known.
         """
         low, high, _ = _BOUNDS[self.unit]
         return high - low

@@ -1,5 +1,5 @@
-"""Constants that serving engines need in addition to those of a research stack. They cost nothing in a
-calibration without them.
+"""Constants that serving engines need in addition to those of a research stack. A calibration that does
+not state them has no such costs.
 """
 
 from collections.abc import Iterator
@@ -46,8 +46,8 @@ class ExpertKernel(Frozen):
 
 
 class ExpertKernels(Frozen):
-    """`ExpertKernel` by weight format. Loading and computing add up, because few tokens per expert fill no
-    tile.
+    """`ExpertKernel` by weight format. Their times of loading and computing add up, because few tokens per
+    expert do not fill a tile.
 
     prompts: the same kernels in passes over prompts, with more tokens; by default those of `kernels`.
     """

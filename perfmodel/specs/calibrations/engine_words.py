@@ -1,6 +1,4 @@
-"""The words of ``--engine``: as a question spells them, what they stand for where none is given, and the one
-of a calibration.
-"""
+"""The words of ``--engine``: how a question may spell them, the default, and the word of a calibration."""
 
 import re
 from typing import Any
@@ -21,7 +19,7 @@ DEFAULT_ENGINE = "vllm"
 LLAMACPP = "llamacpp"
 """The engine for GGUF files, and for devices of the vendors in `LLAMACPP_VENDORS`."""
 MLX = "mlx"
-"""The engine for weights in MLX's words on devices of `LLAMACPP_VENDORS`."""
+"""The engine for weights in MLX's formats on devices of `LLAMACPP_VENDORS`."""
 LLAMACPP_VENDORS = ("Apple",)
 """Vendors whose devices `DEFAULT_ENGINE` does not support."""
 
@@ -76,7 +74,7 @@ def usual_engine(gpu: GPUSpec, gguf: bool, mlx: bool) -> str:
 
 def engine_of(calibration: Calibration) -> str | None:
     """Word of the engine of a calibration, whose stack starts with its word or its title
-    (``llama.cpp-b10624``); None if it is of no engine (literature, ideal).
+    (``llama.cpp-b10624``); None if it belongs to no engine (literature, ideal).
     """
     first = re.split("[- ]", calibration.stack)[0]
     by_title = {title.lower(): word for word, title in ENGINES.items()}

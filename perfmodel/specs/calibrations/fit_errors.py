@@ -20,9 +20,9 @@ Z = 1.6448536269514722
 Quantity = Literal["target_s", "draft_s", "verify_s", "overhead_s", "ratio", "speedup"]
 """The quantity of an error; ratio: an iteration over a baseline step."""
 Relation = Literal["seen", "version", "model", "gpu", "transferred", "maker"]
-"""The held-out part: another degree or draft length of a model that was measured on this engine and device;
-another version of the engine; another model; all rows of the device; its kernels too (for a ratio: the
-engine's rows); or every device of its maker.
+"""The held-out part: another degree or draft length of a model that was measured on this engine and
+device; another version of the engine; another model; all rows of the device; the device's kernels too (for
+a ratio: all rows of the engine); or all devices of its maker.
 """
 
 
@@ -94,12 +94,12 @@ class Scatter(Frozen):
 
 
 FEW_SEQUENCES = 4
-"""Most sequences of a step that is not batched."""
+"""A step with at most this many sequences is not batched."""
 SHORT_TOKENS = 10_000
-"""Most tokens of a context that is not long."""
+"""A context with at most this many tokens is not long."""
 StepKind = Literal["dense", "experts", "experts_long", "dense_batched", "experts_batched"]
-"""A step of a model without or with routed experts, of a few or of more sequences. Long contexts matter with
-experts, because these read few weights.
+"""A step of a model without or with routed experts, and with a few or more sequences. With experts, long
+contexts are a kind of their own, because such models read few weights.
 """
 
 

@@ -20,11 +20,11 @@ OF_ALL_ENGINES = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context",
 
 
 def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
-    """A file of kind ``kernels`` with the constants of its engine, or of the engine whose constants that one
-    borrows; other files unchanged.
+    """Adds to a file of kind ``kernels`` the constants of its engine, or of the engine from which its
+    engine borrows constants; other files are unchanged.
 
-    version: of the engine; by default the newest fitted one. An engine that borrows constants takes those of
-    the lender's newest version. Raises InputError for a serving engine without either.
+    version: version of the engine; by default the newest fitted one. An engine that borrows constants
+    takes those of the lender's newest version. Raises InputError for a serving engine without either.
     """
     if kernels.kind != "kernels" or kernels.gpu is None:
         return kernels
@@ -78,7 +78,9 @@ def read_kernels(name: str) -> Calibration:
 
 @cache
 def over_host() -> AllReduce:
-    """All-reduces over PCIe, from the one device without a link that has bundled tables."""
+    """The table of all-reduces over PCIe, from the only device without a link for which tables are
+    bundled.
+    """
     curves = (read_kernels(name).allreduce for name in files.bundled_names("calibrations"))
     return next(curve for curve in curves if curve is not None and curve.link == "host")
 

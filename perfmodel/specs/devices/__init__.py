@@ -1,1 +1,1 @@
-"""Devices: the vendor's figures of each."""
+"""Devices: the vendor's figures for each device."""

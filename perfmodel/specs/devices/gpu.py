@@ -31,8 +31,8 @@ RANGES = {
 
 
 class Link(Frozen):
-    """A link between devices, in one direction. devices: the number that it joins, 2 for a bridge; None if it
-    joins all devices of a server.
+    """A link between devices, in one direction. devices: number of devices that it joins (2 for a bridge);
+    None if it joins all devices of a server.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Link(Frozen):
 
 
 class WorkingSetShare(Frozen):
-    """The share from a memory size on."""
+    """The share that applies from a memory size on."""
 
     from_gib: Annotated[float, Meta(ge=0, le=1e6)]
     share: Share
@@ -75,14 +75,14 @@ STATED_BY_QUESTION = "as given:"
 class GPUSpec(Frozen):
     """Vendor facts of one device, read from ``hardware/gpus/<name>.yaml`` or a user's file.
 
-    Peaks are dense and count a multiply-add as two FLOPs. A precision that is not listed has no peak. Only a
-    CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
-    missing one is refused. peer_access: true if devices without a link access each other's memory over PCIe;
-    otherwise messages go through host memory. reported_memory: what CUDA or HIP reports as the total, which
-    engines divide. memory_type: type of the memory of a board; with GDDR the kernels of another device are
-    corrected, and a device with LPDDR is sold with several sizes. box_devices: most devices of one machine.
-    working_set: None if the GPU can use all its memory. in_turn: the
-    devices of a chain of several that run in turn.
+    Peaks are dense and count a multiply-add as two FLOPs. A precision that is not listed has no peak. Only
+    a CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
+    missing one is refused. peer_access: true if devices without a link access each other's memory over
+    PCIe; otherwise messages go through host memory. reported_memory: what CUDA or HIP reports as the
+    total, which engines divide. memory_type: type of the board's memory. With GDDR, the kernels of another
+    device are corrected; a device with LPDDR is sold with several sizes. box_devices: largest number of
+    devices in one machine. working_set: None if the GPU can use all its memory. in_turn: the devices, if
+    several run in turn.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -129,17 +129,17 @@ class GPUSpec(Frozen):
         raise InputError(f"{flag}: {self.name} has no published {precision} peak; {known}")
 
     def check_peaks(self, computes: Iterable[str], hardware: str, flag: str = "--weights") -> None:
-        """Raise InputError for a format without a peak on this device. hardware: the device as the question
-        names it; a refusal repeats the path of a file.
+        """Raise InputError for a format without a peak on this device. hardware: the device as the
+        question names it, for the error message.
         """
         for compute in computes:
             self.peak_flops(compute, f"{flag}: {hardware}" if files.looks_like_path(hardware) else flag)
 
     def limited(self, limit_w: Floats | None, seconds: Floats, moved: Floats, flops: Floats) -> LimitedPasses:
-        """Seconds and joules of an iteration under a power limit (`PowerDraw.limited`); None is the device's
-        own. The device must have a `power_draw`.
+        """Seconds and joules of an iteration under a power limit (`PowerDraw.limited`); None is the
+        device's own limit. The device must have a `power_draw`.
 
-        seconds: its time without a limit. moved, flops: bytes and FLOPs of the iteration.
+        seconds: time of the iteration without a limit. moved, flops: its bytes and FLOPs.
         """
         power = self.power_draw
         assert power is not None

@@ -1,8 +1,8 @@
 """Different devices of one server that share the layers and run in turn, like llama.cpp's -sm layer: written
 ``rtx-3090+rtx-4090``.
 
-Each holds layers in proportion to its memory. With shares s of the layers, a rate of the whole is 1 / sum(s /
-rate): one device computes at a time.
+Each holds layers in proportion to its memory. With shares s of the layers, the rate of all devices
+together is 1 / sum(s / rate), because one device computes at a time.
 """
 
 import re
@@ -18,8 +18,8 @@ SIGN = "+"
 def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
     """One device with the memory of all, whose rates are those of the devices in turn.
 
-    Its other figures are those of the largest part. Raises InputError for devices of several makers, and for
-    one without a memory size.
+    Its other figures are those of the device with the largest part. Raises InputError for devices of
+    several makers, and for one without a memory size.
     """
     makers = sorted({part.vendor for part in parts})
     if len(makers) > 1:
@@ -33,7 +33,7 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
         return quantity.replace(value=value, unit=unit, source=source, evidence="derived")
 
     def rate(rates: Sequence[Quantity]) -> Quantity:
-        """The rate of all in turn, in the unit of the first."""
+        """The rate of all devices in turn, in the unit of the first device."""
         whole = 1.0 / sum(share / each.si for share, each in zip(shares, rates, strict=True))
         first = rates[0]
         return derived(first, whole / (first.si / first.value), first.unit)
@@ -55,9 +55,11 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
 
 
 def parts_of(name: str, load: Callable[[str, str], GPUSpec], flag: str) -> list[GPUSpec]:
-    """The devices of a name with `SIGN` between them; empty for other names, as ``ryzen ai max+ 395``.
+    """The devices of a name with `SIGN` between them; empty for other names, such as ``ryzen ai max+
+    395``.
 
-    The ``395 (Strix Halo)`` of that name goes on with what stands before it.
+    A part that is no device by itself, such as the ``395 (Strix Halo)`` of that name, belongs to the part
+    before it.
     """
     words = [word.strip() for word in name.split(SIGN)]
     if len(words) < 2 or any(re.match(r"\d+ (radeon|\()", word, re.IGNORECASE) for word in words[1:]):

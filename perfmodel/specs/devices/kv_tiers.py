@@ -9,15 +9,15 @@ from perfmodel.specs.devices.gpu import GPUSpec
 
 
 class Tier(Frozen):
-    """rate: at which one device reads it. needs: beginnings of names of the devices that have it; empty for
-    all.
+    """rate: the rate at which one device reads it. needs: beginnings of the names of the devices that have
+    it; empty if all devices have it.
     """
 
     rate: Quantity
     needs: str = ""
 
     def is_of(self, gpu: GPUSpec) -> bool:
-        """Whether servers of this device have the tier."""
+        """Whether servers with this device have the tier."""
         return not self.needs or gpu.name.startswith(tuple(self.needs.split()))
 
 

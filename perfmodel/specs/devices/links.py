@@ -34,8 +34,9 @@ class Exchange(Frozen):
 
     hidden, experts_per_token: those of the measurement. payloads: compute format -> size of a dispatched
     token relative to the table's. within_box: engines that dispatch with data-parallel attention in a box
-    too. words: engine -> its word for the library in the flag that chooses one. assumed_below: tokens of a
-    rank below which the times are a bound. log_rms: standard deviation of the logarithm of a time.
+    too. words: engine -> its word for the library in the flag that chooses one. assumed_below: below this
+    number of tokens of a rank, the times are only a bound. log_rms: standard deviation of the logarithm of
+    a time.
     """
 
     library: Text
@@ -65,8 +66,8 @@ class Messages(Frozen):
 
 
 class PoolTransfer(Frozen):
-    """Caches sent from a prefill to a decode instance. rate: of the NIC of one device. share: of it that a
-    transfer reaches. floor_ms: of the shortest transfer.
+    """Caches sent from a prefill to a decode instance. rate: rate of the NIC of one device. share: share
+    of this rate that a transfer reaches. floor_ms: time of the shortest transfer.
     """
 
     rate: Quantity
@@ -76,7 +77,8 @@ class PoolTransfer(Frozen):
 
 
 class LinkSpec(Frozen):
-    """One file. devices: names of the devices whose boxes it joins; without them, vendors of such devices.
+    """One file. devices: names of the devices whose boxes it joins; vendors: used instead if no devices
+    are named.
 
     A missing table refuses the questions that need it.
     """
@@ -111,7 +113,7 @@ def all_links() -> tuple[LinkSpec, ...]:
 
 
 def devices_of_node(gpu: GPUSpec) -> int | None:
-    """Devices of a node; None where no table of links between nodes exists."""
+    """Number of devices of a node; None if there is no table of links between nodes."""
     link = _link_of(gpu)
     return None if link is None else int(link.node_devices.value)
 
@@ -122,7 +124,7 @@ def _link_of(gpu: GPUSpec) -> LinkSpec | None:
 
 
 def link_of(gpu: GPUSpec, flag: str = "--nodes") -> LinkSpec:
-    """The link between boxes of a device. Raises InputError where no table of one exists."""
+    """The link between boxes of a device. Raises InputError if there is no table of such a link."""
     link = _link_of(gpu)
     if link is not None:
         return link

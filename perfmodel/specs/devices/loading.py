@@ -34,7 +34,7 @@ def aliases() -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _alias(key: str) -> str | None:
-    """The bundled device with an alias, from the files that may have it; None if none has."""
+    """The bundled device with an alias, from the files that may contain it; None if none does."""
     return files.alias_table("gpus", NAMING, other_names, key.split("-")).get(key)
 
 
@@ -88,7 +88,8 @@ def _in_box(board: str, generation: str, flag: str) -> GPUSpec:
 def _with_memory(gpu: GPUSpec, size: str, asked: str) -> GPUSpec:
     """The listed device with this much memory (``m4-max:36gb`` has fewer cores), else this device with it.
 
-    size: in the unit of the device's memory, GB or GiB. asked: the flag and its value, for the source.
+    size: size in the unit of the device's memory, GB or GiB. asked: the flag and its value, which become
+    the source.
     """
     sibling = re.sub(r"-\d+gb$", f"-{size}gb", gpu.name)
     if sibling in files.bundled_names("gpus"):
@@ -113,7 +114,7 @@ def _of_file(name: str) -> GPUSpec:
 
 @lru_cache(maxsize=256)
 def _bundled_name(name: str, flag: str) -> str:
-    """The listed name of a device; one question asks for it hundreds of times."""
+    """The listed name of a device. It is kept, because one question needs it hundreds of times."""
     key = files.spelling(name)
     if key not in files.bundled_names("gpus") and (alias := _alias(key)) is not None:
         return alias

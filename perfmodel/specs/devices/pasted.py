@@ -9,14 +9,16 @@ from typing import Any
 from perfmodel.errors import InputError, refuse
 
 SAME_MEMORY = 0.1
-"""Share by which a stated memory and that of the device may differ: 192 GB are sold where 180 can be used."""
+"""A stated memory size and that of the device may differ by this share: devices with 180 usable GB are
+sold as 192 GB.
+"""
 MEMORY = re.compile(r"(\d+) ?gi?b?\b")
 SEVERAL = re.compile(r"(?:(\d{1,3}) ?[x×] ?)?(\S.*?)(?: +[x×] ?(\d{1,3}))?", re.IGNORECASE)
 COMMON = re.compile(
     r"(nvidia|amd|ati|intel|r|tm|apple|geforce|radeon|tesla|instinct|corporation|advanced|micro|devices|inc"
     r"|graphics|gpu|card|series|oc|desktop|hbm\de?|gddr\dx?)"
 )
-"""Words that do not tell devices apart."""
+"""Words that do not distinguish devices."""
 
 
 def pasted_name(
@@ -82,7 +84,7 @@ def _with_memory(gpu: Any, size_gb: int, name: str, flag: str) -> str:
 
 
 def _words(name: str) -> frozenset[str]:
-    """The words that tell devices apart, without the memory; of ``lspci`` those in brackets."""
+    """The words that distinguish devices, without the memory; from ``lspci`` only those in brackets."""
     plain = re.sub(r"\[[0-9a-f]{4}(:[0-9a-f]{4})?\]", "", name.lower())  # numbers of `lspci -nn`
     plain = re.sub(r"macbook (pro|air)|mac (studio|mini|pro)", "", plain)
     text = re.sub(r"sxm\d", "sxm", MEMORY.sub("", re.sub(r".*\[(.*)\].*", r"\1", plain)))

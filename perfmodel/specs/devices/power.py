@@ -12,23 +12,23 @@ Watts = Annotated[float, Meta(gt=0, le=1e6)]
 
 
 class LimitedPasses(NamedTuple):
-    """What passes take under a power limit: seconds, and joules of one device."""
+    """Time and energy of passes under a power limit: seconds, and joules of one device."""
 
     seconds: Floats
     joules: Floats
 
 
 NEWTON_STEPS = 10
-"""Steps until the clock under a power limit is exact; the smallest clocks need them all."""
+"""Steps after which the clock under a power limit is exact; only the smallest clocks need all of them."""
 
 
 class PowerDraw(Frozen):
     """The power that a device draws, fitted to runs of one model at batch 1 and several power limits.
 
-    limit_w, lowest_limit_w: the limit of the device's other measurements, and the lowest one measured.
-    static_w: power at any clock. joules_per_byte, joules_per_flop: energy at the clock of `limit_w`, which
-    falls with the square of the clock. memory_share: share of the memory bandwidth at which bytes are loaded
-    at any clock; the rest of an iteration slows with the clock.
+    limit_w: the power limit in the device's other measurements. lowest_limit_w: the lowest limit that was
+    measured. static_w: power at any clock. joules_per_byte, joules_per_flop: energy at the clock of
+    `limit_w`, which falls with the square of the clock. memory_share: share of the memory bandwidth at
+    which bytes are loaded at any clock; the rest of an iteration slows with the clock.
     """
 
     limit_w: Watts
@@ -52,9 +52,9 @@ class PowerDraw(Frozen):
         seconds: its time without a limit. free_s: the part of it that does not depend on the clock. moved,
         flops: bytes and FLOPs of the iteration. All broadcast together.
 
-        Power at clock x <= 1 (1 is that of `limit_w`) is static_w + j x^2 / (f + r / x), with j joules beyond
-        the static power, f seconds that do not depend on the clock and r that do. Newton's method solves it
-        for the limit.
+        Power at clock x <= 1 (1 is that of `limit_w`) is static_w + j x^2 / (f + r / x), with j joules
+        beyond the static power, f seconds that do not depend on the clock and r that do. Newton's method
+        finds the x at which this power equals the limit.
         """
         limit = self.limit_w if limit_w is None else limit_w
         joules = self.joules_per_byte * moved + self.joules_per_flop * flops

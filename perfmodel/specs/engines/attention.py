@@ -1,9 +1,9 @@
 """Which attention kernels an engine chooses, how they split the cache and are launched: ``attention`` in
 ``hardware/engines/<word>.yaml``.
 
-Some kernels cut the cache of a sequence into pieces only for one query token. A verification then runs on no
-more multiprocessors than it has sequences times KV heads. This is the cause of the theory's KV re-read. Some
-passes are no full CUDA graph: the host launches the attention of every layer.
+Some kernels cut the cache of a sequence into pieces only for one query token. A verification then runs on
+no more multiprocessors than it has sequences times KV heads. This is the cause of the theory's KV re-read.
+Some passes do not run as a full CUDA graph: the host launches the attention of every layer.
 """
 
 from typing import Annotated
@@ -80,8 +80,8 @@ class Span(Frozen):
 class DefaultBackend(Span):
     """An engine's own choice on devices whose architecture starts with this word.
 
-    head: for such heads only; by default for any but a latent cache. narrow: for a cache of values below 16
-    bits only.
+    head: the choice applies only to such heads; by default to all heads without a latent cache. narrow: it
+    applies only to a cache with values below 16 bits.
     """
 
     architecture: str
@@ -122,7 +122,7 @@ class EngineAttention(Frozen):
                 raise ValueError(f"defaults: {chosen.backend} must be one of backends")
 
     def default(self, architecture: str, head: Head, narrow: bool, version: str) -> str | None:
-        """The engine's default choice; None on devices for which it is unknown."""
+        """The engine's default choice; None for devices for which it is unknown."""
         fits = (d for d in self.defaults if d.fits(architecture, head, narrow, version))
         return next((d.backend for d in fits), None)
 

@@ -11,9 +11,9 @@ from perfmodel.specs.engines.stacks import serving_engines, stack_files
 
 @cache
 def engine_attention() -> dict[str, EngineAttention]:
-    """Word of ``--engine`` -> its backends; without stacks whose backends are unknown.
+    """Word of ``--engine`` -> its backends. Stacks with unknown backends are left out.
 
-    An engine that states none has those of the engine whose constants it borrows.
+    An engine that states no backends has those of the engine whose constants it borrows.
     """
     stated = {word: stack.attention or _lent(stack) for word, stack in stack_files().items()}
     return {word: attention for word, attention in stated.items() if attention is not None}

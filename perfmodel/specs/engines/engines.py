@@ -36,12 +36,12 @@ WORKSTATION = "Blackwell GB"
 ONLY = "/"
 """Separator between a version and the only architecture of a drift."""
 _NO_CANDIDATE = 10**6
-"""Sorts a release after all its candidates."""
+"""Sorts a release after all its release candidates."""
 Number = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
 class Stated(Frozen):
-    """One fitted number. times: whether it multiplies the value of the kernels' file."""
+    """One fitted number. times: whether it multiplies the value from the kernel file."""
 
     value: Number
     stderr: Number
@@ -60,10 +60,10 @@ Constants = dict[str, Stated]
 class FittedEngine(Frozen):
     """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
 
-    versions: of the rows, the newest last. drifts: version -> factors on constants from that version on,
-    until a later one states the same constant; ``VERSION/ARCHITECTURE`` holds for that architecture only.
-    drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the most tokens verified
-    at once among the iterations. errors: those of predictions, by the held-out part.
+    versions: versions of the rows, the newest last. drifts: version -> factors on constants from that
+    version on, until a later one states the same constant; ``VERSION/ARCHITECTURE`` holds for that
+    architecture only. drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the
+    most tokens verified at once among the iterations. errors: those of predictions, by the held-out part.
     """
 
     versions: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -84,8 +84,9 @@ class Engines(Frozen):
 
     acceptance: error of tokens per iteration with held-out positions, for each e-fold of drafted tokens
     beyond the measured length. unseen_draft: error of ratios with all rows of a kind of draft held out.
-    unseen_context: the same for long contexts, per e-fold beyond the longest. unseen_width: the same for wide
-    verifications, per e-fold beyond the widest.
+    unseen_context: error of ratios with long contexts held out, per e-fold beyond the longest fitted one.
+    unseen_width: error of ratios with wide verifications held out, per e-fold beyond the widest fitted
+    one.
     """
 
     fitted_on: tuple[str, ...]
@@ -189,7 +190,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def since(table: dict[str, Fact], version: str) -> Fact:
-    """The fact of a table by version that holds for a release; an empty version is the newest."""
+    """The entry of a table by version that applies to a release; an empty version is the newest."""
     known = sorted(table, key=release)
     if not version:
         return table[known[-1]]

@@ -1,4 +1,4 @@
-"""What serving engines take of a device's memory, from ``hardware/memory/<engine>.yaml``."""
+"""The memory of a device that serving engines use themselves, from ``hardware/memory/<engine>.yaml``."""
 
 from functools import cache
 from typing import Annotated
@@ -30,11 +30,12 @@ class BatchedTokens(Frozen):
 class Activation(Frozen):
     """The peak of the profile run.
 
-    inner, hidden: values of 2 bytes for each token, in intermediate and in hidden sizes. logit_bytes: of the
-    sampler, for a sequence and vocabulary entry. flashinfer_logit_bytes: the same on NVIDIA devices, where it
-    is FlashInfer's. chunked_above: the pass is as long as the longest sequence, up to this length; beyond it,
-    on NVIDIA devices, it has `chunked_tokens`. None: the pass has the token budget. windows: whether sliding
-    layers keep only their window. outside_gib: memory outside PyTorch.
+    inner, hidden: values of 2 bytes for each token, in intermediate and in hidden sizes. logit_bytes:
+    bytes of the sampler for each sequence and vocabulary entry. flashinfer_logit_bytes: the same for
+    FlashInfer's sampler on NVIDIA devices. chunked_above: the pass is as long as the longest sequence, up
+    to this length; beyond it, on NVIDIA devices, it has `chunked_tokens`. None: the pass has as many
+    tokens as the token budget. windows: whether sliding layers keep only their window. outside_gib: memory
+    outside PyTorch.
     """
 
     inner: Size
@@ -48,8 +49,8 @@ class Activation(Frozen):
 
 
 class Outside(Frozen):
-    """Additional memory outside PyTorch: of several devices, of `many_devices` with device links, of MLA, and
-    where the host uses the same memory.
+    """Additional memory outside PyTorch: for several devices, for `many_devices` with device links, for
+    MLA, and if the host uses the same memory.
     """
 
     devices_gib: Size
@@ -73,8 +74,8 @@ class Vision(Frozen):
 
 
 class Graphs(Frozen):
-    """Memory of CUDA graphs that counts from a version on, by layers of the model. draft_factor: with a
-    draft.
+    """Memory of CUDA graphs that counts from a version on, by layers of the model. draft_factor: factor
+    with a draft.
     """
 
     since: str
@@ -125,7 +126,7 @@ class VLLMMemory(Frozen):
 
 
 class SizeDefaults(Frozen):
-    """Defaults of SGLang on devices below a size. graph_batch_many: on many devices."""
+    """Defaults of SGLang on devices below a size. graph_batch_many: graph_batch on many devices."""
 
     below_gib: Size
     prefill_tokens: Positive
@@ -135,10 +136,9 @@ class SizeDefaults(Frozen):
 
 class SGLangMemory(Frozen):
     """``hardware/memory/sglang.yaml``. state_share: memory of recurrent states over that of KV caches.
-    state_slots: version from which on -> states of a running request, those of its prefixes and of a pass in
-    preparation included. sliding_share: tokens of the
-    pool of sliding layers over those of the others. vision_factor: of the default share for models with a
-    vision tower.
+    state_slots: first version -> states of a running request, including those of its prefixes and of a
+    pass in preparation. sliding_share: tokens of the pool of sliding layers over those of the others.
+    vision_factor: factor on the default share for models with a vision tower.
     """
 
     source: Text
@@ -166,8 +166,8 @@ class SGLangMemory(Frozen):
 
 
 class LlamaCppMemory(Frozen):
-    """``hardware/memory/llamacpp.yaml``: the compute buffer, of a micro-batch of logits and the rest, and
-    what stays free.
+    """``hardware/memory/llamacpp.yaml``: the compute buffer (the logits of a micro-batch, and the rest),
+    and the memory that remains free.
     """
 
     source: Text
@@ -180,17 +180,17 @@ class LlamaCppMemory(Frozen):
 
 @cache
 def vllm_memory() -> VLLMMemory:
-    """What vLLM takes."""
+    """The memory that vLLM uses."""
     return files.load_bundled(VLLMMemory, FOLDER, "vllm")
 
 
 @cache
 def sglang_memory() -> SGLangMemory:
-    """What SGLang takes."""
+    """The memory that SGLang uses."""
     return files.load_bundled(SGLangMemory, FOLDER, "sglang")
 
 
 @cache
 def llamacpp_memory() -> LlamaCppMemory:
-    """What llama.cpp takes."""
+    """The memory that llama.cpp uses."""
     return files.load_bundled(LlamaCppMemory, FOLDER, "llamacpp")

@@ -1,8 +1,8 @@
 """Which passes over prompts an engine runs as CUDA graphs: ``prompt_graphs`` in
 ``hardware/engines/<word>.yaml``.
 
-Such a graph is cut at attention, recurrent layers and messages. The host launches these and each piece
-between two of them, in place of every kernel.
+Such a graph is cut at attention, recurrent layers and messages. The host then launches only these and the
+pieces between them, instead of every kernel.
 """
 
 from typing import Annotated
@@ -17,10 +17,10 @@ from perfmodel.specs.models.model import ModelSpec
 
 
 class WithoutPromptGraphs(Span):
-    """Servers without these graphs in a range of versions; an omitted field is no condition.
+    """Servers without these graphs in a range of versions; an omitted field sets no condition.
 
-    architectures: of the model (``model_type``). latent: models with MLA only. device: class of the
-    device (`architecture_of`). drafts: servers that draft only.
+    architectures: model types (``model_type``). latent: only models with MLA. device: class of the device
+    (`architecture_of`). drafts: only servers that draft.
     """
 
     architectures: tuple[str, ...] = ()
@@ -40,8 +40,8 @@ class WithoutPromptGraphs(Span):
 
 
 class PromptGraphs(Span):
-    """The versions and makers of devices with these graphs, and the exceptions. latent_tokens: most tokens of
-    such a pass of a model with MLA.
+    """The versions and makers of devices with these graphs, and the exceptions. latent_tokens: largest
+    number of tokens of such a pass for a model with MLA.
     """
 
     makers: tuple[str, ...]
@@ -50,7 +50,7 @@ class PromptGraphs(Span):
     source: Text
 
     def most_tokens(self, model: ModelSpec, gpu: GPUSpec, version: str, drafts: bool) -> float:
-        """Most tokens of a pass over prompts that runs as a graph; 0 if none does."""
+        """Largest number of tokens of a pass over prompts that runs as a graph; 0 if none does."""
         if not self.holds(version) or gpu.vendor not in self.makers:
             return 0.0
         if any(case.fits(model, gpu, version, drafts) for case in self.without):

@@ -1,4 +1,4 @@
-"""What engines do beyond a box, from ``hardware/fitted/racks.yaml``."""
+"""Fitted constants of engines on several nodes, from ``hardware/fitted/racks.yaml``."""
 
 import datetime
 from functools import cache

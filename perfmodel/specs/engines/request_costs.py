@@ -16,12 +16,13 @@ from perfmodel.specs.calibrations.fit_errors import Scatter
 class EngineRequests(Frozen):
     """Request costs of one engine; by default none.
 
-    request_s: until a request is scheduled. prompt_token_s: per prompt token. prompt_factor: time of the
-    routed experts of a prompt over that of their kernels, which were measured alone. prompt_kernel_s:
-    additional time per kernel of a pass that reads prompts, which are launched one by one and not as a graph.
-    passes_ahead: passes already handed to the device before the one that takes a new request (none with a
-    draft that has its own model). reserved_bytes: memory for activations and graphs, which neither weights
-    nor caches may take. prompts_alone: whether prompts have passes of their own, as by default in SGLang.
+    request_s: time until a request is scheduled. prompt_token_s: time per prompt token. prompt_factor:
+    time of the routed experts of a prompt over that of their kernels, which were measured alone.
+    prompt_kernel_s: additional time per kernel of a pass that reads prompts, because kernels are launched
+    one by one and not as a graph. passes_ahead: number of passes that the device already has before the
+    one that takes a new request (0 with a draft that has its own model). reserved_bytes: memory for
+    activations and graphs that weights and caches cannot use. prompts_alone: whether prompts have passes
+    of their own, as by default in SGLang.
     """
 
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
@@ -42,9 +43,9 @@ class Spread(Frozen):
 
 class Requests(Frozen):
     """``hardware/fitted/requests.yaml``. common: for an engine without rows; the others are shrunk towards
-    it. engines: by name, or name and architecture of its devices. errors: of a mean TPOT, by engine, and of
-    all rows (`tpot`). ttft_errors: of a mean TTFT, by engine, and of one without rows (`all`).
-    acceptance_std: by model.
+    it. engines: the costs by the engine's name, or by name and architecture of its devices. errors: errors
+    of a mean TPOT, by engine and for all rows (`tpot`). ttft_errors: errors of a mean TTFT, by engine and
+    for engines without rows (`all`). acceptance_std: standard deviation of acceptance, by model.
     """
 
     fitted_on: tuple[str, ...]
@@ -65,8 +66,8 @@ class Requests(Frozen):
         return engine in {place.partition(".")[0] for place in self.engines}
 
     def of(self, engine: str | None, architecture: str) -> EngineRequests:
-        """The costs of a request on an engine and an architecture: the common ones without rows, and none if
-        `engine` is None.
+        """The costs of a request on an engine and an architecture: the common costs if the engine has no
+        rows, and no costs if `engine` is None.
         """
         if engine is None:
             return EngineRequests()

@@ -1,5 +1,5 @@
-"""Which kernel multiplies quantised weights by the rows of a verification, and from how many rows on another
-one takes over: ``row_kernels`` in ``hardware/engines/<word>.yaml``.
+"""Which kernel multiplies quantised weights by the rows of a verification, depending on their number:
+``row_kernels`` in ``hardware/engines/<word>.yaml``.
 
 MLX has three. ``qmv`` reads the weights once for each row. ``qmv_wide`` reads them once for a few rows, so
 its time is that of the load until the rows' arithmetic takes longer. ``qmm`` computes a whole tile of rows.
@@ -17,7 +17,7 @@ Factor = Annotated[float, Meta(gt=0, le=64)]
 
 
 class OwnKernel(Frozen):
-    """A kernel of a fork, over the kernels of another engine (`over`): it takes `first` to `last` rows, on
+    """A kernel of a fork that replaces kernels of another engine (`over`) for `first` to `last` rows, on
     these architectures, in tiles of `tile` rows. share: its arithmetic per second over that of ``qmm``.
     """
 
@@ -37,11 +37,12 @@ class OwnKernel(Frozen):
 class RowKernels(Frozen):
     """The kernels of one engine for few rows.
 
-    wide: architectures that have ``qmv_wide`` for weights in groups of integers. linear: words in the titles
-    of devices where it gains nothing. tile_from: architecture, or such a word, -> rows from which ``qmm``
-    runs. tile: rows of its tile. row: measured time of each further row of ``qmv``, in times of one.
-    dense_tile: rows of the tile of 16-bit weights, where they have no kernel for few rows: in old releases
-    and on `linear` devices. alone: rows up to which each token reads its own experts.
+    wide: architectures that have ``qmv_wide`` for weights in groups of integers. linear: words in the
+    titles of devices on which ``qmv_wide`` gains nothing. tile_from: architecture, or such a word, ->
+    number of rows from which ``qmm`` runs. tile: rows of its tile. row: measured time of each further row
+    of ``qmv``, relative to the first row. dense_tile: rows of the tile of 16-bit weights, where they have
+    no kernel for few rows: in old releases and on `linear` devices. alone: up to this number of rows, each
+    token reads its own experts.
     """
 
     wide: tuple[str, ...] = ()

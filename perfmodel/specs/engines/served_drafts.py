@@ -1,4 +1,4 @@
-"""What an engine does with drafts, as its file states it: kinds, a length by batch size, and defects."""
+"""How an engine drafts, as its file states it: kinds of draft, draft lengths by batch size, and defects."""
 
 from typing import Annotated
 
@@ -39,11 +39,12 @@ class DynamicMode(Frozen):
 class Defect(Frozen):
     """A known problem with drafts in one engine. thread: its report. effect: what it does, as a clause.
 
-    It affects the listed kinds of draft, architectures (by their first word), attention backend, targets with
-    recurrent layers or routed experts, contexts from a length on, and versions from `since` to before
-    `until`; with `assumed` only a question that names no attention backend; with `uneven` only verifications
-    of a number of tokens a sequence that no power of two is. An omitted field sets no condition. slows:
-    whether a draft may become slower than the baseline, so that no verdict says that it surely pays.
+    It affects the listed kinds of draft, architectures (by their first word), attention backend, targets
+    with recurrent layers or routed experts, contexts from a length on, and versions from `since` to before
+    `until`. With `assumed`, it affects only questions that name no attention backend. With `uneven`, it
+    affects only verifications whose number of tokens per sequence is not a power of two. An omitted field
+    sets no condition. slows: whether a draft may become slower than the baseline, in which case no verdict
+    says that it certainly pays.
     """
 
     thread: Text

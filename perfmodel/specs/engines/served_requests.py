@@ -13,7 +13,7 @@ from perfmodel.specs.engines.engines import release, since
 class LargeSeats(Frozen):
     """The default number of concurrent requests on devices with much memory, from a version on.
 
-    but: word in the names of devices that never get it.
+    but: word in the names of devices that never get this default.
     """
 
     seats: Positive
@@ -29,8 +29,8 @@ class LargeSeats(Frozen):
 
 
 class Seats(Frozen):
-    """Default number of concurrent requests of an engine. large: another default of some devices. drafting:
-    of all groups of a server that drafts, if that is another number.
+    """Default number of concurrent requests of an engine. large: another default for some devices.
+    drafting: the number for all groups of a server that drafts, if it differs.
     """
 
     usual: Positive
@@ -50,7 +50,7 @@ class PassOrder(StrEnum):
 
     mixed: a pass runs all decoding requests and as many prompt tokens as its budget leaves. alternating:
     prompts have passes of their own, each followed by one that decodes. prompts_first: prompts have passes
-    of their own, and nothing decodes until all that fit are read.
+    of their own, and nothing decodes until all prompts that fit are read.
     """
 
     MIXED = "mixed"
@@ -59,7 +59,7 @@ class PassOrder(StrEnum):
 
 
 class Scheduler(Frozen):
-    """An engine's order of passes: version from which on it is the default -> order."""
+    """An engine's order of passes: first version with this default -> order."""
 
     passes: dict[str, PassOrder]
     source: Text
@@ -70,22 +70,20 @@ class Scheduler(Frozen):
 
 
 class DraftedSlots(Frozen):
-    """Tokens of cache that a running request holds for each token that it drafts: version from which on ->
-    their number.
-    """
+    """Tokens of cache that a running request holds for each drafted token: first version -> number."""
 
     tokens: dict[str, Annotated[int, Meta(ge=0)]]
     source: Text
 
     def of(self, version: str) -> int:
-        """The number of a version; of the newest if it is empty."""
+        """The number for a version; for the newest if it is empty."""
         return since(self.tokens, version)
 
 
 class ReservedOutput(Frozen):
-    """Room for tokens still to come that an engine keeps free when a request enters. share: of the tokens
-    that running requests have still to produce; the new request's own output counts whole. most: the share
-    with the most conservative setting.
+    """Room for tokens still to come that an engine keeps free when a request enters. share: share of the
+    tokens that running requests still have to produce; the new request's own output counts in full. most:
+    this share with the most conservative setting.
     """
 
     share: Share
@@ -98,12 +96,12 @@ class ReservedOutput(Frozen):
 
 
 class PrefixBlocks(Frozen):
-    """Blocks of an engine's prefix cache. block: tokens of one.
+    """Blocks of an engine's prefix cache. block: tokens of one block.
 
     drops: whether the last block of each hit is computed again for a draft that starts from the target's
     hidden states (`Draft.starts_from_features`). keeps: the option that prevents this. raised: whether a
     model with recurrent layers gets larger blocks, such that the page of an attention layer holds one
-    recurrent state. latent: `block` of such a model, at least, if its attention layers are MLA.
+    recurrent state. latent: smallest `block` of such a model if its attention layers are MLA.
     """
 
     block: Annotated[int, Meta(ge=1)]
@@ -117,9 +115,10 @@ class PrefixBlocks(Frozen):
 class StatePool(Frozen):
     """How the engine keeps the states of recurrent layers.
 
-    format_flag: of the server, for their format. replay_flag: with which a request keeps records in place of
-    a state for each verified token; empty without one. replay_without: kinds of draft that do not run with
-    it. unread: whether the rule by which it keeps the states of drafted tokens was not read.
+    format_flag: the server's flag for their format. replay_flag: the flag with which a request keeps
+    records instead of a state for each verified token; empty if there is none. replay_without: kinds of
+    draft that do not run with this flag. unread: whether the engine's rule for the states of drafted
+    tokens is unknown, because its code was not read.
     """
 
     format_flag: Text

@@ -1,4 +1,4 @@
-"""What people know of an engine: the keys of ``hardware/engines/<word>.yaml``."""
+"""The public facts of an engine: the keys of ``hardware/engines/<word>.yaml``."""
 
 from typing import Annotated, Literal
 
@@ -22,13 +22,13 @@ from perfmodel.specs.engines.served_requests import (
 from perfmodel.specs.engines.tuned_experts import TunedExperts
 
 LAST = 1000
-"""Position in lists of a stack that states none."""
+"""The default position of a stack in lists."""
 
 
 class HostPasses(Frozen):
-    """Layers and experts that the host's processor runs. reach: share of the host's bandwidth that it reads
-    with. token_share: time of each further token of a pass over layers, in times of the first. most_tokens:
-    tokens from which on the weights are moved to the device.
+    """Layers and experts that the host's processor runs. reach: share of the host's bandwidth that it
+    reaches. token_share: time of each further token of a pass over layers, relative to the first token.
+    most_tokens: from this number of tokens on, the weights are moved to the device.
     """
 
     reach: Share
@@ -38,14 +38,14 @@ class HostPasses(Frozen):
 
 
 class Stack(Frozen):
-    """What every file states. order: position in lists; by default after all that state one."""
+    """The fields of every file. order: position in lists; by default after all stacks that state one."""
 
     title: Text
     order: Positive = LAST
 
 
 class ResearchStack(Stack):
-    """A stack without users: it serves no requests. calibrations: the word in the names of its calibrations,
+    """A research stack, which serves no requests. calibrations: the word in the names of its calibrations,
     if it differs from the stack's. attention: its kernels; None if they are unknown.
     """
 
@@ -66,10 +66,9 @@ class ServingEngine(Stack):
     """Version of these facts."""
     source: Text
     makers: tuple[str, ...]
-    """Of the devices that it supports."""
+    """Makers of the devices that it supports."""
     calibrations: dict[str, str] = field(default_factory=dict)
-    """Version from which on -> the word in the names of its calibrations, if kernels changed between
-    versions."""
+    """First version -> the word in the names of its calibrations, if kernels changed between versions."""
     conversion: Literal["gguf", "mlx"] | None = None
     """The kind of file to which it converts checkpoints; None if it serves them as they are."""
     one_person: bool = False
@@ -81,25 +80,25 @@ class ServingEngine(Stack):
     withhold_features: tuple[str, ...] = ()
     """Architectures (``model_type``) whose model gives a head no hidden states of its inner layers."""
     sparse: Text = "no flag is known for one"
-    """What is known of a draft with a view of the cache that the engine does not have."""
+    """What to say about a draft with a view of the cache that the engine does not support."""
     dynamic: DynamicMode | None = None
     """Its draft length by batch size; None if it has none."""
     drafts_read_verified: bool = False
     """Whether a draft reads the verified tokens in a pass of its own."""
     defects: tuple[Defect, ...] = ()
-    """Known problems."""
+    """Known defects of the engine."""
 
     # its requests
     seats: Seats | None = None
     """Default number of concurrent requests; None if it is unknown."""
     slots: Annotated[int, Meta(ge=1)] | None = None
-    """Sequences that its server decodes at once by default; None if its room decides."""
+    """Sequences that its server decodes at once by default; None if memory determines the number."""
     scheduler: Scheduler | None = None
     """None if prompts and decoding share passes."""
     reserved_output: ReservedOutput | None = None
-    """None if a request enters with room for its prompt."""
+    """None if a request only needs room for its prompt."""
     drafted_slots: DraftedSlots | None = None
-    """None if it holds two for each drafted token."""
+    """None if it holds two tokens of cache for each drafted token."""
     states: StatePool | None = None
     """Its recurrent states; None if it has no flag for them."""
     prefix: PrefixBlocks
@@ -109,7 +108,9 @@ class ServingEngine(Stack):
     prompt_graphs: PromptGraphs | None = None
     """None if every kernel of a prompt is launched by itself."""
     untimed_prompts: str = ""
-    """What is known of the time of its prompts, if none were fitted: its TTFT then has no interval."""
+    """What is known about the time of its prompts, if no prompts were fitted; its TTFT then has no
+    interval.
+    """
     heads_of_prompts: bool = False
     """Whether the LM heads of target and draft run over whole prompts with a draft that starts from the
     target's features."""
@@ -135,11 +136,11 @@ class ServingEngine(Stack):
     attention: EngineAttention | None = None
     """Its backends; None if they are unknown."""
     kernel_tables: str = ""
-    """Its folder in the tables of ``aiconfigurator-core``."""
+    """Name of the engine's folder in the tables of ``aiconfigurator-core``."""
     row_kernels: RowKernels | None = None
     """Its kernels for a few rows."""
     own_kernel: OwnKernel | None = None
-    """One that replaces some of `row_kernels` in a fork."""
+    """A kernel that replaces some of `row_kernels` in a fork."""
     weight_only: bool = False
     """Whether formats without a peak on the device run weight-only."""
     no_bf16_on: tuple[str, ...] = ()
@@ -162,7 +163,9 @@ class ServingEngine(Stack):
     """The first version with fast kernels for AWQ; empty if no version without them is known."""
 
     def tunes_experts(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
-        """Whether experts in a format, of a model on a device, have no cost of default flags."""
+        """Whether the engine tunes experts in a format, of a model on a device, so that they have no cost
+        of default flags.
+        """
         return any(case.fits(form, architecture, gpu, version) for case in self.tuned_experts)
 
     def reads(self, repository: str, weights: str) -> bool:

@@ -1,7 +1,7 @@
-"""Errors of predictions for sources left out, from ``hardware/sources.yaml``.
+"""Errors of predictions for sources that were left out of the fit, from ``hardware/sources.yaml``.
 
-An error is the logarithm of predicted over measured, by constants that have not seen the row's source
-(`validate calibrate sources`). A user's question is about a new source.
+An error is the logarithm of predicted over measured, with constants that were fitted without the row's source
+(`validate calibrate sources`), because a user's question is always about a new source.
 
 An iteration with drafts is a baseline step and extra time. Only the extra time makes a ratio of the two
 uncertain, so the error of a speedup is stated per share of an iteration that is extra time (`extra_share`).
@@ -23,28 +23,29 @@ from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.engines import architecture_of
 
 StepClass = Literal["own", "borrowed", "llamacpp", "other_engine"]
-"""Steps of a serving engine on a device with kernels of its own, or with those of another one; those of an
-engine with errors of its own; and those by the constants of another engine.
+"""Steps of a serving engine on a device with its own kernels (own), or with those of another device
+(borrowed); steps of an engine with its own errors; and steps predicted with the constants of another
+engine.
 """
 SpeedupClass = Literal["known", "new", "llamacpp", "other_engine"]
-"""Speedups of a kind of draft that was measured in the serving engine, or in no run of it; those measured in
-an engine with errors of its own; and those by the constants of another engine.
+"""Speedups of a kind of draft that was measured in the serving engine (known), or in no run of it (new);
+speedups of an engine with its own errors; and speedups predicted with the constants of another engine.
 """
 OTHER_MEMORY = ("GDDR", "LPDDR")
 """Kinds of memory of boards and of small machines; servers have HBM."""
 LogShift = Annotated[float, Meta(ge=-MAX_LOG_RMS, le=MAX_LOG_RMS)]
 """A logarithm of measured over predicted."""
 LEAST_EXTRA = 0.1
-"""Least share of extra time to which an error is relative: drafting always costs something."""
+"""Errors are relative to at least this share of extra time, because drafting always costs something."""
 
 
 class SourceError(Frozen):
     """The error of one class.
 
-    log_within: half-width that holds 90 % of the errors of sources left out; of speedups, over `extra_share`.
-    log_middle: middle of that interval, around which it is as wide on both sides; measured over predicted.
-    devices, middles: the same for classes of devices (`device_class`) that have rows, whose own rows weigh
-    most.
+    log_within: half-width that contains 90 % of the errors of left-out sources; for speedups, divided by
+    `extra_share`. log_middle: middle of that interval, as a logarithm of measured over predicted. devices,
+    middles: the same for each class of devices (`device_class`) that has rows; its own rows have the
+    largest weight.
     """
 
     log_within: LogError
@@ -68,11 +69,11 @@ class SourceError(Frozen):
 
 
 class SourceErrors(Frozen):
-    """The file. devices: those of the steps.
+    """The contents of the file. devices: the devices of the steps.
 
-    steps, speedups: by `StepClass` and `SpeedupClass`, in which an engine with errors of its own has its
-    word. speculating: word of ``--engine`` -> kind of draft -> device classes (`device_class`) with measured
-    speedups.
+    steps, speedups: by `StepClass` and `SpeedupClass`; an engine with its own errors is a class named by
+    its word. speculating: word of ``--engine`` -> kind of draft -> device classes (`device_class`) with
+    measured speedups.
     """
 
     fitted_on: tuple[str, ...]
@@ -93,7 +94,7 @@ def extra_share(ratio: Floats) -> Floats:
 
 
 def device_class(gpu: GPUSpec) -> str:
-    """Architecture and kind of memory, which decide the kernels that an engine chooses: ``hopper``,
+    """Architecture and kind of memory, which determine the kernels that an engine chooses: ``hopper``,
     ``blackwell GDDR``.
     """
     memory = next((kind for kind in OTHER_MEMORY if gpu.memory_type.startswith(kind)), "")

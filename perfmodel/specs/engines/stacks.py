@@ -18,7 +18,7 @@ _HEAD = re.compile(r"^(?:title|order): .*", re.MULTILINE)
 def stack_titles() -> dict[str, str]:
     """Word of ``--engine`` -> title, in the order of lists.
 
-    Only two lines of each file are parsed, because a command line's help needs no more.
+    Only two lines of each file are parsed, because the help of the command line needs no more.
     """
     folder = files.data_directory(FOLDER)
     stacks = {}
@@ -46,8 +46,8 @@ def _read(word: str) -> ServingEngine | ResearchStack:
 
 
 def untimed_prompts(word: str | None) -> str:
-    """What is known of the time of an engine's prompts, if none were fitted; empty if some were, or without
-    an engine.
+    """What is known about the time of an engine's prompts, if no prompts were fitted; empty if some were,
+    or without an engine.
     """
     engine = serving_engines().get(word or "")
     return "" if engine is None else engine.untimed_prompts

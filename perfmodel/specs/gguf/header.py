@@ -15,14 +15,16 @@ from perfmodel.reading import read_head
 from perfmodel.specs.models.ggml import BLOCKS
 
 MOST_BYTES = 64 * 2**20
-"""Largest header. The largest published ones have 30 MB, with 260,000 tokens and their merges."""
+"""Largest size of a header. The largest published headers have 30 MB, with 260,000 tokens and their
+merges.
+"""
 MOST_ENTRIES = 2**17
 MOST_TEXT = 2**22
 MOST_ITEMS = 2**24
 MOST_KEPT = 2**12
 MOST_FILES = 512
 MOST_VALUES = 2**44
-"""Most values of one tensor."""
+"""Largest number of values of one tensor."""
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING = 8
 _ARRAY = 9

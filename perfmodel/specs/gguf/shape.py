@@ -1,7 +1,8 @@
 """The shape of a model from the header of its GGUF file. The tensors show what a layer has, in any
 architecture.
 
-The tensors' values must equal the count of the shape to two per cent; another file is refused.
+The number of values in the tensors must agree with the parameter count of the shape within two per cent;
+other files are refused.
 """
 
 from functools import lru_cache
@@ -46,7 +47,8 @@ def from_gguf(path: Path) -> tuple[ModelSpec, list[str]]:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
-    """The model of a file. changed, size: time in ns and bytes, with which a changed file is read again.
+    """The model of a file. changed, size: the file's modification time in ns and its size in bytes, so
+    that a changed file is read again.
 
     Raises InputError if the tensors have another number of parameters than the shape that was read.
     """
@@ -117,7 +119,7 @@ class _Reader:
         return [int(one) for one in values]
 
     def attention(self, every: Layer, attends: list[int], width: int) -> Fields:
-        """Biases, norms and gates of attention, whose heads together have `width` values."""
+        """Biases, norms and gates of attention layers whose heads together have `width` values."""
         query = every.get("attn_q")
         gate_in_query = query is not None and "attn_kv_a_mqa" not in every and query.shape[-1] == 2 * width
         has_gate = any("attn_gate" in self.layers[i] for i in attends)
@@ -151,7 +153,7 @@ class _Reader:
         return {"norms_per_layer": max(counts) or 1, "norm_bias": "attn_norm.bias" in every}
 
     def names(self) -> Fields:
-        """What the model is called, and where it is from."""
+        """The name of the model, and its source."""
         title = str(self.keys.get("general.name", self.path.stem))
         return {
             "name": one_line(self.path.stem) or "gguf",

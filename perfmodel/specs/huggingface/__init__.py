@@ -1,9 +1,9 @@
 """A ModelSpec from any local Hugging Face ``config.json``, as transformers reads it.
 
-Families are rows of the tables in ``models/families``; ``models/names.csv`` has the names that files use. A
-key that decides a size must be in the file, unless transformers derives it from others. Keys that change no
-byte and no FLOP (routing groups, soft caps, ...) are not read. A key that may change them and that the family
-does not read is refused.
+Families are rows of the tables in ``models/families``; ``models/names.csv`` has the names that files use.
+A key that decides a size must be in the file, unless transformers derives it from others. Keys that change
+no byte and no FLOP (routing groups, soft caps, ...) are not read. A key that may change bytes or FLOPs and
+that the family does not read is refused.
 """
 
 import difflib
@@ -33,8 +33,9 @@ def from_config(
 ) -> ModelSpec:
     """Reads one config.
 
-    `where`: its path, which also names the model. beside: the ``hf_quant_config.json`` of its folder. family:
-    replaces `model_type` (for the layers of a drafting head). Raises InputError naming file and key.
+    `where`: its path, which also names the model. beside: the ``hf_quant_config.json`` in the same folder.
+    family: replaces `model_type` (for the layers of a drafting head). Raises InputError naming file and
+    key.
     """
     keys = _language_model(data, where) if family is None else Keys(data, where)
     family = family or family_of(keys.data["model_type"])
@@ -141,7 +142,9 @@ def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
 
 
 def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
-    """The width of a head. Raises InputError where the file does not state it and it does not follow."""
+    """The width of a head. Raises InputError if the file does not state it and it does not follow from
+    other keys.
+    """
     if "head_dim_needed" in family.rules or keys.data.get("head_dim") is not None:
         return keys.integer("head_dim")
     if hidden % heads:

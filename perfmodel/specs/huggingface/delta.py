@@ -8,11 +8,12 @@ from perfmodel.specs.huggingface.windows import layer_types
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
 _KINDS = ("linear_attention", "full_attention")
-"""Words of `layer_types` for layers with a state and with attention."""
+"""The words in `layer_types` for layers with a state, and for layers with attention."""
 
 
 def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _KINDS) -> Fields:
-    """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state.
+    """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others keep a
+    state.
 
     kinds: words for layers, that of a state first.
     """
@@ -32,10 +33,11 @@ def ungated_delta(keys: Keys, layers: int) -> Fields:
 
 
 def qwen4(keys: Keys, layers: int) -> Fields:
-    """Qwen4-Exp: as Qwen3.5, with an indexer over means of keys in the attention layers, and streams.
+    """Qwen4-Exp: as Qwen3.5, with several residual streams, and an indexer over means of keys in the
+    attention layers.
 
-    Its n-gram tables are read by row and stay in host memory, so they are not counted; the layers that have
-    one project a row onto all streams.
+    Its n-gram tables are read by row and stay in host memory, so they are not counted; layers with such a
+    table project a row onto all streams.
     """
     fields = gated_delta(keys, layers, kinds=(*_KINDS, "indexed_attention"))
     fields |= sparse.gated_streams(keys, layers)
@@ -96,7 +98,9 @@ def glm5_next(keys: Keys, layers: int) -> Fields:
 
 
 def lightning(keys: Keys, layers: int) -> Fields:
-    """MiniMax-Text-01: lightning attention with a state of key by value, where `attn_type_list` has a 0."""
+    """MiniMax-Text-01: lightning attention, with a state of key x value, in the layers with a 0 in
+    `attn_type_list`.
+    """
     listed = keys.integers("attn_type_list")
     if not set(listed) <= {0, 1}:
         raise keys.bad("attn_type_list", "a list of 0 (lightning attention) and 1 (full attention)")

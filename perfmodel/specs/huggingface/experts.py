@@ -15,10 +15,11 @@ class RoutedKeys(Frozen):
     """The keys of a file that hold the sizes of its experts; a list with one number per layer must have equal
     numbers.
 
-    experts, per_token: their number, of all and of one token. width: of one expert. shared: number of shared
-    experts, each of `width`; or shared_width: their width. dense_layers: number of layers without experts, or
-    what each layer is (`_dense`). latent: width that experts read and write, if the file states it.
-    dense_width: width of a dense layer. bias, expert_bias: whether the router and the experts have one.
+    experts: number of experts. per_token: number that one token uses. width: width of one expert. shared:
+    number of shared experts, each of `width`; or shared_width: their width. dense_layers: number of layers
+    without experts, or the kind of each layer (`_dense`). latent: width that experts read and write, if
+    the file states it. dense_width: width of a dense layer. bias, expert_bias: whether the router and the
+    experts have one.
     """
 
     experts: str = "num_experts"
@@ -102,7 +103,9 @@ def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
 
 
 def qwen(keys: Keys, layers: int, normalized: bool = True) -> Fields:
-    """Qwen-MoE. normalized: whether the weights of a token's experts sum to 1 if the file does not say."""
+    """Qwen-MoE. normalized: whether the weights of a token's experts sum to 1, if the file does not state
+    it.
+    """
     step = keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS)
     without_experts = set(keys.integers("mlp_only_layers"))
     dense = [i for i in range(layers) if i in without_experts or (i + 1) % step]
@@ -260,7 +263,8 @@ def jamba(keys: Keys, layers: int) -> Fields:
 
 
 def longcat(keys: Keys, layers: int) -> Fields:
-    """LongCat-Flash: a layer has two blocks of latent attention and MLP, and some of its experts do nothing.
+    """LongCat-Flash: a layer has two blocks of latent attention and MLP, and some of its experts do
+    nothing (identity).
 
     The two MLPs count as a shared expert. A token is counted with the share of its experts that do something.
     """

@@ -72,7 +72,7 @@ LAYER_READERS: dict[str, Reader] = {
         sparse.latent_without_query_rank,
     )
 }
-"""What `layers` of a row may name: layers that keys and rules do not describe."""
+"""The readers that `layers` of a row may name: for layers that keys and rules do not describe."""
 EXPERT_READERS: dict[str, Reader] = {
     reader.__name__: reader
     for reader in (
@@ -94,7 +94,9 @@ EXPERT_READERS: dict[str, Reader] = {
         experts.step,
     )
 }
-"""What `experts_by` of a row may name: experts whose number or width follows from several keys."""
+"""The readers that `experts_by` of a row may name: for experts whose number or width follows from several
+keys.
+"""
 Rule = Literal[
     "attention_bias",
     "attention_bias_of_qkv",
@@ -118,15 +120,16 @@ is a constant, not hidden_size / num_attention_heads. heads_are_kv_heads: num_ke
 class Family(Frozen):
     """One row. Its name is the `model_type`s that it reads, separated by spaces.
 
-    source: the code that says so. names: name of a key elsewhere -> its name in these files, with dots for a
-    key inside a mapping. windows: which layers slide; without it and without layers, each attends to
-    everything. layers: readers in code, of which later ones override earlier ones. experts: keys of routed
-    experts; or experts_by: their reader in code. without_effect: keys that change no byte and no FLOP here.
+    source: the code that defines the family. names: usual name of a key -> its name in these files, with
+    dots for a key inside a mapping. windows: which layers slide; without windows and layers, each layer
+    attends to everything. layers: readers in code; later ones override earlier ones. experts: keys of
+    routed experts; or experts_by: their reader in code. without_effect: keys that change no byte and no
+    FLOP here.
 
-    fixed: fields of ModelSpec that all models of the family share. flags: field of ModelSpec -> the key that
-    holds it; one that is absent is as `fixed` says, else false. if_true: key -> fields where it is true.
-    rms_norm_eps, rope_theta, max_position_embeddings: values of absent keys. mlp_ratio: width of an MLP over
-    the hidden width, of a file without it.
+    fixed: fields of ModelSpec that all models of the family share. flags: field of ModelSpec -> the key
+    that holds it; if the key is absent, the value in `fixed`, else false. if_true: key -> fields that
+    apply if it is true. rms_norm_eps, rope_theta, max_position_embeddings: values of absent keys.
+    mlp_ratio: width of an MLP over the hidden width, for a file that does not state the former.
     """
 
     source: Text
@@ -171,7 +174,7 @@ class Family(Frozen):
         return flagged
 
     def layer_fields(self, keys: Keys, depth: int) -> Fields:
-        """What each layer attends to, and layers of other kinds."""
+        """The span to which each layer attends, and layers of other kinds."""
         if self.windows is None and not self.layers:
             return sliding.all_full(keys, depth)
         fields = windowed(keys, depth, self.windows) if self.windows else {}
@@ -180,7 +183,7 @@ class Family(Frozen):
         return fields
 
     def expert_fields(self, keys: Keys, depth: int) -> Fields:
-        """The experts, and the width of the dense layers beside them."""
+        """The experts, and the width of the dense layers."""
         if self.experts:
             return experts.routed(keys, depth, self.experts)
         if self.experts_by:
@@ -189,7 +192,7 @@ class Family(Frozen):
 
 
 def _check(key: str, noun: str, names: Iterable[str], allowed: Collection[str]) -> None:
-    """Refuse (ValueError) names that are not among these."""
+    """Refuse (ValueError) names that are not among the allowed ones."""
     for name in names:
         if name not in allowed:
             raise ValueError(str(unknown_name(key, noun, name, allowed)))

@@ -14,13 +14,13 @@ EAGLES = ("eagle", "peagle")
 
 
 class KeySet(Immutable):
-    """Keys by their whole name, or by how they begin."""
+    """A set of keys, given by their whole names or by their beginnings."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
 
     def holds(self, key: str) -> bool:
-        """Whether a key is one of these."""
+        """Whether the set contains a key."""
         return key in self.names or key.startswith(self.prefixes)
 
 
@@ -91,7 +91,7 @@ _BLOCK_OF_KIND = {
     "dflash2": KeySet(frozenset({"final_logit_softcapping", "output_multiplier"}), ("conv_", "selector_")),
     "domino": KeySet(frozenset({"emb_dim", "gru_hidden_dim", "pure_draft_prefix_len", "shift_label"}), ()),
 }
-"""The same for one kind only."""
+"""Such keys of `dflash_config` that belong to one kind only."""
 
 
 def keys_of_layers(config: Mapping[str, Any], kind: str) -> dict[str, Any]:

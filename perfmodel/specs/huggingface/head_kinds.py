@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _NAMED = ("dspark", "dflash", "dflare", "domino", "eagle")
-"""Kinds whose name stands in the class of the head; the first one counts."""
+"""Kinds whose name is part of the class name of the head; the first match counts."""
 _MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
 """Keys that mark an EAGLE head as one that drafts all of its tokens in one pass over masks (vLLM,
 spec_decode).
@@ -43,7 +43,9 @@ def _named_kind(classes: str, config: Mapping[str, Any]) -> str | None:
 
 
 def _kind_of_block(config: Mapping[str, Any]) -> str:
-    """What stands beside DFlash's layers: DFlash2's selector, Domino's corrections, or nothing."""
+    """The parts that a head has in addition to DFlash's layers: DFlash2's selector, Domino's corrections,
+    or nothing.
+    """
     block = config.get("dflash_config")
     if not isinstance(block, dict):  # the reader of the head refuses what is no mapping
         return "dflash"

@@ -21,7 +21,7 @@ from perfmodel.specs.models.components import MAX_LAYERS
 from perfmodel.specs.models.model import ModelSpec
 
 _DENSE = ("llama", "mistral", "qwen2", "qwen3")
-"""Families that an EAGLE head's file may name for its layer; else Llama's."""
+"""Families that an EAGLE head's file may name for its layer; other names mean Llama."""
 _OPTIONS = {
     "dspark": {"rank": "markov_rank"},
     "dflash2": {"rank": "selector_rank", "kernel": "conv_kernel_size", "group": "conv_group_size"},
@@ -29,7 +29,7 @@ _OPTIONS = {
 }
 """Kind of a block -> its options -> their keys."""
 BLOCK = 16
-"""Positions of DFlash's published blocks (arXiv 2602.06036), used where a file does not state them."""
+"""Positions of DFlash's published blocks (arXiv 2602.06036), used if a file does not state them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def load_head(name: str, target: ModelSpec) -> Head | None:
     """The head in a ``config.json``, or in a folder that holds one; None for a whole model, and without a
     file.
 
-    target: gives the vocabulary and the longest context where the file leaves them out.
+    target: gives the vocabulary and the longest context if the file leaves them out.
     """
     path = Path(name) / "config.json" if is_folder(name) else Path(name)
     if not is_file(path):
@@ -86,8 +86,8 @@ def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
 
 
 def _family(kind: str, inner: dict[str, Any]) -> Family:
-    """The family of its layers: Qwen3 for a block, one for a latent cache, or the one that the file names,
-    else Llama.
+    """The family of the head's layers: Qwen3 for a block, a family of its own for a latent cache, or the
+    family that the file names, else Llama.
     """
     if "o_lora_rank" in inner:  # layers of DeepSeek-V4, experts included
         return family_of("deepseek_v4")

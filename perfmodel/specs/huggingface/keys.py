@@ -1,5 +1,5 @@
-"""Typed reading of a mapping from another program, such as a Hugging Face ``config.json``: names and values,
-and the keys that no reader read.
+"""Typed reading of a mapping from another program, such as a Hugging Face ``config.json``: names, values,
+and a check for keys that were not read.
 """
 
 import re
@@ -48,8 +48,8 @@ class Pattern:
 
     pattern: a regular expression for a part of the key. changes_cost: yes for widths and counts of heads,
     experts, states and caches, which make a layer cost more or less than its family's; no for keys that
-    change no byte and no FLOP, which overrides other rows. seen_in: such a key, and a `model_type` that has
-    it; blank if transformers has no such code.
+    change no byte and no FLOP, which overrides other rows. seen_in: an example of such a key, and a
+    `model_type` that has it; blank if transformers has no such code.
     """
 
     pattern: str
@@ -86,7 +86,7 @@ class _Read(dict[str, Any]):
 
 
 class Keys:
-    """Typed access to one mapping of a file. null counts as absent where a default exists.
+    """Typed access to one mapping of a file. null counts as absent if a default exists.
 
     Every refusal is one line with the file, the key, the allowed values and the given value.
     """
@@ -105,7 +105,8 @@ class Keys:
         """Reads the keys of `USUAL` by their usual names if the file lacks its own ones. Refusals name the
         file's key.
 
-        names: usual name -> that of a family's files, which alone counts; dots for a key inside a mapping.
+        names: usual name -> name in a family's files. Only the latter is read; dots stand for a key inside
+        a mapping.
         """
         self._file_names = dict(names)
         for usual, others in USUAL.items():
@@ -119,7 +120,7 @@ class Keys:
         self.data = _Read(kept | {usual: value for usual, value in values.items() if value is not None})
 
     def _inside(self, name: str) -> Any:
-        """The value of a key, or of one inside mappings; None where it is absent."""
+        """The value of a key, or of a key inside mappings; None if it is absent."""
         outer, _, rest = name.partition(".")
         if not rest:
             return self.data.get(outer)

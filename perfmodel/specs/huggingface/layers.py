@@ -1,4 +1,4 @@
-"""What the layers of single families have, as fields of ModelSpec."""
+"""Special layers of single families, as fields of ModelSpec."""
 
 import math
 
@@ -10,7 +10,7 @@ WIDTH_UNIT = 256
 
 
 def without_cross_attention(keys: Keys, layers: int) -> Fields:
-    """Llama-3.2-Vision: layers that attend to an image do nothing without one and are left out."""
+    """Llama-3.2-Vision: layers that attend to an image do nothing without an image and are left out."""
     return {"num_hidden_layers": layers - len(keys.integers("cross_attention_layers"))}
 
 
@@ -95,7 +95,7 @@ def half_width(keys: Keys, layers: int) -> Fields:
 
 
 def looped(keys: Keys, layers: int) -> Fields:
-    """Layers that a pass runs several times. Each time has a cache of its own."""
+    """Layers that a pass runs several times. Each run has its own cache."""
     loops = keys.integer("num_loops", 1, high=MAX_LAYERS)
     return {"loops": loops, "num_hidden_layers": layers * loops}
 

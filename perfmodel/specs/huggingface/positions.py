@@ -6,7 +6,7 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
-    """A learned embedding of each position, and of `extra` more."""
+    """A learned embedding of each position, and of `extra` additional positions."""
     positions = keys.integer("max_position_embeddings", high=MAX_TOKENS) + extra
     hidden = keys.integer("hidden_size")
     width = keys.integer("word_embed_proj_dim", hidden)

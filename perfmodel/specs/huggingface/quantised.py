@@ -63,14 +63,16 @@ def _mixed(layers: Counter[str]) -> str:
 
 
 def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
-    """Format of a GEMM in one layer: that of its first module that differs from the others."""
+    """Format of a GEMM in one layer. If its modules differ, it is that of the first module that differs
+    from the default.
+    """
     formats = [scheme.of(f"layers.{layer}.{module}") for module in modules]
     return next((name for name in formats if name != scheme.default), scheme.default)
 
 
 def spelled(formats: Mapping[str, str], first: str) -> str:
-    """The shortest `--weights` that gives every GEMM its format; of equally short ones the one that begins
-    with `first`.
+    """The shortest `--weights` that gives every GEMM its format; if several are equally short, the one
+    that begins with `first`.
     """
     bases = dict.fromkeys(name for gemm, name in formats.items() if gemm not in (*KEPT, "mtp"))
     ways = []

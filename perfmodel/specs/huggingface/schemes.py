@@ -1,4 +1,4 @@
-"""Formats of a checkpoint's modules by the quantisation method, each of which has its own keys."""
+"""Formats of a checkpoint's modules. Each quantisation method has its own keys."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -125,7 +125,9 @@ def _quark(q: Keys) -> Scheme:
 
 
 def _quark_format(part: Keys) -> str:
-    """Format of AMD Quark's layers, from the types of weights and inputs. Raises InputError for another."""
+    """Format of AMD Quark's layers, from the types of weights and inputs. Raises InputError for other
+    types.
+    """
     weight = part.mapping("weight")
     inputs = part.mapping("input_tensors")
     if weight is None:

@@ -1,4 +1,4 @@
-"""Which layers slide, and what their heads are, where single families state it, as fields of ModelSpec."""
+"""Which layers slide, and their heads, in families with their own keys, as fields of ModelSpec."""
 
 from perfmodel.specs.huggingface.keys import Fields, Keys
 from perfmodel.specs.huggingface.layers import head_gate

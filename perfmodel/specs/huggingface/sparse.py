@@ -6,8 +6,8 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
-    """The `mla` mapping, and the width of a query head. ranked: the file must state the queries' rank; null
-    means none.
+    """The `mla` mapping, and the width of a query head. ranked: whether the file must state the queries'
+    rank; null means no rank.
     """
     sizes = {name: keys.integer(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")}
     sizes["qk_rope_head_dim"] = keys.integer("qk_rope_head_dim", low=0)
@@ -23,8 +23,8 @@ def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
 def indexer(keys: Keys, layers: int) -> Fields:
     """The `indexer` of DeepSeek's sparse attention (DeepSeek-V3.2, GLM-5).
 
-    Layers of type "full" run it, layers of type "shared" use the choice of the layer before (GLM-5.2 and
-    later: `indexer_types`, or a period in `index_topk_freq`). Raises InputError.
+    Layers of type "full" run the indexer, layers of type "shared" use the choice of the layer before
+    (GLM-5.2 and later: `indexer_types`, or a period in `index_topk_freq`). Raises InputError.
     """
     layer_types(keys, layers, ("deepseek_sparse_attention", "indexed_attention"), ())
     types = keys.data.get("indexer_types")
@@ -80,8 +80,8 @@ def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
 
 
 def streams(keys: Keys, layers: int, exchanged: bool = True) -> Fields:
-    """Hidden states that are mixed before and after each block (hyper-connections): 4, with 24 weights each,
-    in DeepSeek-V4. exchanged: whether each state also takes a share of every other.
+    """Hidden states that are mixed before and after each block (hyper-connections): 4, with 24 weights
+    each, in DeepSeek-V4. exchanged: whether each state also takes a share of every other state.
     """
     count = keys.integer("hc_mult", 1)
     hidden = keys.integer("hidden_size")

@@ -1,4 +1,4 @@
-"""Which layers attend to a window of the last tokens only, as fields of ModelSpec."""
+"""Which layers attend only to a window of the last tokens, as fields of ModelSpec."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -41,10 +41,10 @@ WindowRule = Literal[
 class Windows(Frozen):
     """Which layers slide, by a row of a family's table.
 
-    all: each. all_unless_named: each, or those that `layer_types` names. named: only the latter.
-    every_nth_full: all but every `full_every`-th, a period that the file may replace; or those that
-    `layer_types` names. The file must state the window, null for none; with `if_stated` and for `named` it
-    may leave it out.
+    all: every layer slides. all_unless_named: every layer, unless `layer_types` names the sliding ones.
+    named: only the layers that `layer_types` names. every_nth_full: all but every `full_every`-th layer
+    (the file may state another period), unless `layer_types` names the sliding ones. The file must state
+    the window (null for none); with `if_stated` and for `named` it may leave it out.
     """
 
     rule: WindowRule

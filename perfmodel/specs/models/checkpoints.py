@@ -14,11 +14,11 @@ FOUR_BIT_GROUPS = ("int4-g128", "int4-g128-sym", "awq-g128", "int4")
 bytes.
 """
 FOUR_BIT_SMALL_GROUPS = ("int4-g32", "int4-g32-sym")
-"""The same in groups of 32."""
+"""Formats of 4 bits in groups of 32 weights."""
 FP8 = ("fp8", "fp8-block")
 """Formats of FP8 weights. They differ only in their scales."""
 NEAR = math.log(4 / 3)
-"""Most logarithm of the ratio of two sizes that are near."""
+"""Two sizes are near each other if the logarithm of their ratio is at most this."""
 ALIKE = (FOUR_BIT_GROUPS, FOUR_BIT_SMALL_GROUPS, FP8)
 
 
@@ -26,8 +26,8 @@ Reads = Callable[[str, str], bool]
 """Whether an engine loads a repository in a format."""
 
 OF_ONE_MAKER = {"nvidia": "NVIDIA"}
-"""Owner of repositories -> the maker on whose devices alone engines read them: vLLM's platform for ROCm does
-not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; recalled).
+"""Owner of repositories -> the only maker on whose devices engines read them: vLLM's platform for ROCm
+does not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; from memory).
 """
 
 
@@ -37,8 +37,8 @@ def read_by_all(repository: str, weights: str) -> bool:
 
 
 def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
-    """A listed checkpoint of a model in a format, in this format but for some parts, or in one of the same
-    size; None without one. Of several, one whose cache has 16 bits.
+    """A listed checkpoint of a model in a format, in this format except for some parts, or in a format of
+    the same size; None if there is none. Among several, one with a 16-bit cache is preferred.
 
     model_id: any repository of the model. vendor: the maker of the device.
     """
@@ -52,8 +52,8 @@ def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_
 
 
 def nearest(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
-    """The listed checkpoint of a model whose weights have the most similar size, if it is within a third of
-    the asked one; None without one. The arguments are those of `checkpoint`.
+    """The listed checkpoint of a model whose weights have the most similar size, if it is within a third
+    of the wanted size; None if there is none. The arguments are those of `checkpoint`.
     """
 
     def apart(row: Checkpoint) -> float:
@@ -76,24 +76,24 @@ def _of_model(model_id: str, vendor: str, reads: Reads) -> list[Checkpoint]:
 
 
 def alike(weights: str) -> tuple[str, ...]:
-    """The formats of the same size as one, itself included."""
+    """All formats of the same size as a format, itself included."""
     return next((formats for formats in ALIKE if weights in formats), (weights,))
 
 
 def main_format(weights: str) -> str:
-    """The format of most weights in a mix: that of the experts or MLPs, if these have one of their own."""
+    """The format of most weights in a mix: that of the experts or MLPs, if they have their own format."""
     first, *parts = weights.split(",")
     named = dict(part.split("=") for part in parts)
     return named.get("experts", named.get("mlp", first)).removesuffix("-wo")
 
 
 def _maker(name: str) -> str:
-    """The maker on whose devices alone engines read a repository; empty for any."""
+    """The only maker on whose devices engines read a repository; empty if there is no such limit."""
     return OF_ONE_MAKER.get(name.partition("/")[0], "")
 
 
 def _thinks(name: str) -> bool:
-    """Whether a repository is of the variant that thinks, which is another model."""
+    """Whether a repository has the thinking variant of a model, which is another model."""
     return "thinking" in name.casefold()
 
 

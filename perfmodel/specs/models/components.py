@@ -137,7 +137,7 @@ class Indexer(Frozen):
 class Compressed(Frozen):
     """Layers that attend to a window and to one cached entry per `stride` tokens (DeepSeek-V4).
 
-    chosen: only to the entries that the indexer scores highest.
+    chosen: whether they attend only to the entries that the indexer scores highest.
     """
 
     layers: SomeLayers
@@ -157,7 +157,8 @@ class LowRank(Frozen):
     def projection_params(self, hidden: int, heads: AttentionHeads, query_columns: int) -> int:
         """Parameters of one layer's projections, with the norms of the low-rank query and of a key.
 
-        hidden: width of the model. query_columns: of all query heads, with their gate if there is one.
+        hidden: width of the model. query_columns: columns of all query heads, with their gate if there is
+        one.
         """
         query = self.query_rank * (hidden + 1 + query_columns)
         keys_and_values = hidden * heads.kv_columns + heads.head_dim

@@ -1,5 +1,5 @@
-"""How a checkpoint is converted for engines that have formats of their own: what a question without weights
-means there, and the format that stands for one that the engine does not have.
+"""How a checkpoint is converted for engines with their own formats: the default weights of a question, and
+the formats that replace those that the engine does not have.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,10 +11,10 @@ from perfmodel.specs.models import ggml, mlx
 class Conversion(Immutable):
     """The formats of one kind of file.
 
-    usual: the weights that a question without weights is about. why: whose choice that is. converted: a
-    checkpoint's own formats -> what stands for them instead. named: the engine's format for a named one, and
-    whether the model has experts. is_own: the formats of a name in the engine's own words; None for others.
-    drafts_too: whether drafts are converted as their target is.
+    usual: the default weights of a question. why: who made this choice. converted: a checkpoint's own
+    formats -> the formats that replace them. named: a function from a named format, and whether the model
+    has experts, to the engine's format. is_own: a function from a name in the engine's own words to its
+    formats; None for other names. drafts_too: whether drafts are converted as their target is.
     """
 
     usual: str

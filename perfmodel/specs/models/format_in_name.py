@@ -18,7 +18,7 @@ _MEANT = {
     "gptq-8bit": "int8-g128-sym",
     "gptq-int8": "int8-g128-sym",
 }
-"""Word in the name of a checkpoint -> its format, where both differ."""
+"""Word in the name of a checkpoint -> its format, if the two differ."""
 _SCALES_CACHE = ("nvidia/", "unsloth/")
 """Owners whose checkpoints in NVFP4 carry the scales of an FP8 cache, which engines then use.
 
@@ -28,8 +28,8 @@ a cache of 16 bits.
 
 
 class NamedCheckpoint(Immutable):
-    """What a name states. model: the name without the format. kv_dtype: the format of the cache; None for the
-    model's own.
+    """The facts that a name states. model: the name without the format. kv_dtype: the format of the cache;
+    None for the model's own.
     """
 
     model: str
@@ -45,7 +45,7 @@ class NamedCheckpoint(Immutable):
 
 
 def format_in_name(key: str) -> NamedCheckpoint | None:
-    """What a name in lower case states; None where it does not end with a format."""
+    """The facts that a name in lower case states; None if it does not end with a format."""
     name = _NAME.fullmatch(key)
     if name is None:
         return None

@@ -39,11 +39,11 @@ _EXAMPLES = (
     MXFP4,
     *MIXES,
 )
-"""Words that a refusal lists."""
+"""Words that an error message lists."""
 
 
 class LayerShare(Immutable):
-    """A format that a GEMM has in some layers. layers: their number."""
+    """A format that a GEMM has in some layers. layers: number of these layers."""
 
     form: Format
     layers: int
@@ -88,7 +88,9 @@ def layer_shares(name: str, flag: str) -> list[LayerShare]:
 
 
 def _mean_format(name: str, flag: str) -> Format:
-    """The mean size over layers of several formats. It runs at the peak of most layers."""
+    """The mean size over layers of several formats. It computes at the peak of the format that most layers
+    have.
+    """
     shares = layer_shares(name, flag)
     usual = max(shares, key=lambda share: share.layers).form
     all_layers = sum(share.layers for share in shares)

@@ -67,8 +67,8 @@ MIXES = {
     f"shared_down=iq4_xs*7+q5_k*1,{_HEAD}",
     "mxfp4_moe": f"{_EVERYWHERE.format('q8_0')},experts=mxfp4",
 }
-"""A file mix -> the formats of its parts, as `weight_format` reads them. Embedding and latent have the format
-of most layers.
+"""A file mix -> the formats of its parts, as `weight_format` reads them. The embedding and the latent have
+the format of most layers.
 
 Source: llama_tensor_get_type_impl of src/llama-quant.cpp as of llama-cpp-python 0.3.36, without an importance
 matrix: more bits for half of the layers (use_more_bits), for the first eighth, and so on. A mix by columns is
@@ -87,23 +87,22 @@ MEANS = {
 
 Source: size over parameters of one model in Q2 and Q6, two in Q3 (3.54, 4.2), six in Q4 (4.60 to 5.29) and
 four in Q8 (8.83 to 10.24), in sudoingX/qwen38-mtp@c7bc4153, lhl/strix-halo-testing@5ee14b5b,
-kyuz0/amd-strix-halo-toolboxes@d1a34bee and kyuz0/amd-r9700-ai-toolboxes@8ad62bcd. None printed that of Q5.
+kyuz0/amd-strix-halo-toolboxes@d1a34bee and kyuz0/amd-r9700-ai-toolboxes@8ad62bcd. None of them printed the
+size of Q5.
 """
 BESIDE_EXPERTS = {"ud-q4_k_xl": "q8_0,experts=5.23bpw"}
-"""The same for a model with routed experts, in files since December 2025. All other tensors are q8_0. Source:
-the sizes of four files, which leave 4.9, 5.1, 5.35 and 5.6 bits to the experts. That is a mix of q4_k and
-q5_k, or of q5_0 and q5_1 where rows are no multiple of 256.
+"""Formats of such a mix for a model with routed experts, in files since December 2025. All other tensors
+are q8_0. Source: the sizes of four files, which leave 4.9, 5.1, 5.35 and 5.6 bits to the experts. That is
+a mix of q4_k and q5_k, or of q5_0 and q5_1 where rows are no multiple of 256.
 """
 
 
 MEANT = {"f16": "fp16", "f32": "fp32"} | {f"q{bits}_k_xl": f"ud-q{bits}_k_xl" for bits in range(2, 9)}
-"""A word of llama.cpp's users for a mix -> the word here, where both differ."""
+"""A word of llama.cpp's users for a mix -> the word in this package, if the two differ."""
 
 
 def plain_of(name: str) -> str | None:
-    """The mix of llama.cpp that stands for one of Unsloth's whose size is not known; None for any other
-    name.
-    """
+    """The mix of llama.cpp that replaces one of Unsloth's mixes of unknown size; None for any other name."""
     word = MEANT.get(name, name)
     if not word.startswith("ud-") or word in MEANS:
         return None
@@ -142,7 +141,9 @@ STAND_IN = {
 
 
 def in_gguf(weights: str, experts: bool = False) -> str:
-    """Weights in llama.cpp's formats. Formats of named parts stay. experts: whether the model has any."""
+    """Weights in llama.cpp's formats. Formats of named parts remain. experts: whether the model has
+    experts.
+    """
     word = weights.strip().lower()
     if experts:
         weights = BESIDE_EXPERTS.get(MEANT.get(word, word), weights)

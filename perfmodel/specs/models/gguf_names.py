@@ -17,7 +17,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _MIX_IN_NAME = MEANT | {"mxfp4": "mxfp4_moe"}
-"""Word in the name of a file -> its mix here, where both differ."""
+"""Word in the name of a file -> the word of its mix in this package, if the two differ."""
 
 
 class GGUFRepository(Immutable):
@@ -36,8 +36,8 @@ class OllamaTag(Immutable):
 
 
 def gguf_repository(name: str) -> GGUFRepository | None:
-    """The repository that a name means; None for any other name. A mix that is asked for (``:MIX``) comes
-    before that in the name.
+    """The repository that a name means; None for any other name. A mix that is stated after a colon
+    (``:MIX``) takes precedence over one in the name.
     """
     repository = _REPOSITORY.fullmatch(name)
     if repository is None:
@@ -59,7 +59,7 @@ def is_gguf(model: str) -> bool:
 
 
 def _mix(word: str | None) -> str | None:
-    """The mix of a word in a name; None without one."""
+    """The mix of a word in a name; None if it names no mix."""
     if word is None:
         return None
     return _MIX_IN_NAME.get(word.lower(), word.lower())

@@ -10,15 +10,15 @@ from perfmodel.specs.models.model import ModelSpec
 from perfmodel.specs.models.names import aliases, base_name, with_sizes
 
 _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
-"""In the id of a model that follows instructions."""
+"""The part of an id that marks an instruction-tuned model."""
 
 
 def hub_id(name: str, flag: str = "--model") -> str | None:
     """The Hugging Face id of exactly the model that a name means: the typed id, or the most similar listed
     one.
 
-    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). For a file it is
-    the id that the file states; for a folder, the folder. None if none is known. Raises InputError as
+    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). For a file it
+    is the id that the file states; for a folder, the folder. None if no id is known. Raises InputError as
     `load_model`.
     """
     if exists(name):
@@ -68,8 +68,8 @@ def _most_similar(key: str, spec: ModelSpec) -> str | None:
 def served_id(name: str, flag: str = "--model") -> str | None:
     """The Hugging Face id with which an engine serves the model, see `hub_id`.
 
-    A short name whose config is that of the base model stands for the model that follows instructions, if one
-    of its aliases does: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``. Servers run
+    A short name whose config is that of the base model stands for the instruction-tuned model, if one of
+    its aliases does: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``. Servers run
     these, and heads are trained for their output.
     """
     hub = hub_id(name, flag)

@@ -61,7 +61,7 @@ def named_format(name: str) -> str | None:
 
 
 def _bundled_name(name: str, flag: str) -> str:
-    """The bundled file of a name. Raises InputError, with the reason for one that no file can have."""
+    """The bundled file of a name. Raises InputError, with the reason if no file can have this name."""
     try:
         return files.bundled_name("models", "model", name, flag, aliases)
     except InputError:
@@ -95,8 +95,9 @@ def _checkpoint(key: str) -> ModelSpec | None:
 
 
 def _in_mix(base: ModelSpec, mix: str | None) -> ModelSpec:
-    """A model in a mix of llama.cpp, by default the one to which its checkpoint is converted: `USUAL_MIX`
-    but for native formats. Ollama's library has the same one under a bare size (recalled).
+    """A model in a mix of llama.cpp, by default the mix to which its checkpoint is converted: `USUAL_MIX`
+    except for native formats. In Ollama's library, a tag with only a size means the same mix (from
+    memory).
     """
     return base.replace(weights=mix or CONVERTED.get(base.weights, USUAL_MIX))
 

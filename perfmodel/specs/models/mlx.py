@@ -10,16 +10,16 @@ _WORD = re.compile(r"([2-8])bit(?:-g(32|64|128))?")
 _EVERYWHERE = "{0},lm_head={0},embedding={0},latent={0}"
 GROUP = 64
 USUAL_BITS = "4bit"
-"""What most repositories of ``mlx-community`` have, and what a question without weights is about."""
+"""The format of most repositories of ``mlx-community``, and the default of a question."""
 MXFP4 = "mxfp4-q8"
 """gpt-oss as ``mlx-community`` converts it: experts as they are, the rest in 8 bits."""
 CONVERTED = {"bf16,experts=mxfp4": MXFP4}
-"""A checkpoint's own formats -> the word for what MLX users run instead."""
+"""A checkpoint's own formats -> the word for the format that MLX users run instead."""
 _STAND_IN = {
     **dict.fromkeys(("fp8", "w8a8"), "8bit"),
     **dict.fromkeys(("awq", "gptq", "nf4", "w4a16", "autoround"), "4bit"),
 }
-"""First word of a format that MLX does not have -> the one with as many bits."""
+"""First word of a format that MLX does not have -> MLX's format with the same number of bits."""
 
 
 def of_bits(name: str) -> str | None:
@@ -31,7 +31,9 @@ def of_bits(name: str) -> str | None:
 
 
 def in_mlx(weights: str, experts: bool = False) -> str:
-    """Weights in MLX's words; formats of named parts stay. experts: not used: all parts have one format."""
+    """Weights in MLX's words; formats of named parts remain. experts: not used, because all parts have one
+    format.
+    """
     if "," in weights:
         return weights
     word = weights.strip().lower()

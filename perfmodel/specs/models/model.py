@@ -140,7 +140,7 @@ class ModelSpec(AttentionHeads):
 
     @property
     def head(self) -> Head:
-        """The kind of its attention heads: some have kernels of their own."""
+        """The kind of its attention heads; some kinds have their own kernels."""
         if self.mla:
             return "latent"
         if self.attention_sinks:
