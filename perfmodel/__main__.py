@@ -5,19 +5,26 @@ import.
 import gc
 import os
 import sys
+from collections.abc import Sequence
 
 TIMED = [["run"], ["measure"], ["microbench"], ["generate"], ["acceptance"]]
 """Verbs of ``validate`` that run the decoder, with the number of threads of a plan."""
 
 
-def main() -> None:
-    """Run the command line (`perfmodel.cli.main`)."""
+def set_up(words: Sequence[str]) -> None:
+    """Sets up the process of a command line before it loads anything."""
     # loading modules makes no garbage, and looking for it takes a tenth of a short run
     gc.set_threshold(200_000)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # this package has none, looking takes 10 ms
-    if sys.argv[1:2] != ["validate"] or sys.argv[2:3] not in TIMED:
+    is_timed = words[:1] == ["validate"] and words[1:2] in TIMED
+    if not is_timed:
         # no answer or fit has matrices that gain from more
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def main() -> None:
+    """Run the command line (`perfmodel.cli.main`)."""
+    set_up(sys.argv[1:])
     try:
         from perfmodel.cli import main
 

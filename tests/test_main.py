@@ -1,25 +1,43 @@
-"""What a process of the command line sets up before it loads anything."""
+"""What a process of the command line sets up before it loads anything, and how it ends."""
 
-import os
+import subprocess
+import sys
 
-import pytest
+SET_UP = """
+import gc, os
+from perfmodel.__main__ import set_up
 
-from perfmodel import __main__
+for line in ("", "run", "validate run", "validate accuracy"):
+    os.environ.pop("OPENBLAS_NUM_THREADS", None)
+    set_up(line.split())
+    print(f"{line}: {os.environ.get('OPENBLAS_NUM_THREADS')}")
+os.environ["OPENBLAS_NUM_THREADS"] = "7"
+set_up(["whatif"])
+print("stated:", os.environ["OPENBLAS_NUM_THREADS"])
+print(gc.get_threshold()[0])
+"""
+ENDS = """
+import atexit, sys
+from perfmodel.__main__ import main
+
+atexit.register(print, "modules are taken apart")
+sys.argv = ["perfmodel", "nonsense"]
+main()
+"""
 
 
-def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread for linear algebra, but where the decoder is run and timed."""
-    thresholds: list[int] = []
-    monkeypatch.setattr("gc.set_threshold", thresholds.append)
-    monkeypatch.setattr("perfmodel.cli.main", lambda: None)
-    for words, threads in (
-        ([], "1"),
-        (["run"], "1"),
-        (["validate", "run"], None),
-        (["validate", "accuracy"], "1"),
-    ):
-        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-        monkeypatch.setattr("sys.argv", ["perfmodel", *words])
-        __main__.main()
-        assert os.environ.get("OPENBLAS_NUM_THREADS") == threads
-    assert min(thresholds) >= 50_000, "the garbage collector comes seldom"
+def process(script: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_a_process_gets_one_thread_for_matrices_unless_it_is_timed_or_the_user_says_more() -> None:
+    *threads, threshold = process(SET_UP).stdout.splitlines()
+    assert threads == [": 1", "run: 1", "validate run: None", "validate accuracy: 1", "stated: 7"]
+    assert int(threshold) >= 50_000, "the garbage collector comes seldom"
+
+
+def test_a_process_ends_at_once_with_the_status() -> None:
+    ended = process(ENDS)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("error: ")

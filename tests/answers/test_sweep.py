@@ -32,26 +32,23 @@ QUESTION = grid.Grid(
 )
 
 
-def rows_of(question: grid.Grid) -> Iterator[dict[str, Any]]:
-    for block in blocks.blocks(question):
+def rows_of(question: grid.Grid, most_rows: int = blocks.BLOCK_ROWS) -> Iterator[dict[str, Any]]:
+    for block in blocks.blocks(question, most_rows):
         for index in range(block.rows):
             yield block.labels | {name: block.columns[name][index] for name in blocks.COLUMNS}
 
 
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 7)
+@pytest.mark.parametrize(("most_rows", "sizes"), [(7, {6}), (2, {3}), (100, {18})])
+def test_blocks_have_whole_pairs_of_batch_and_context(most_rows: int, sizes: set[int]) -> None:
+    """Each pair has three draft lengths; a block has at most the six pairs of one case."""
+    assert {block.rows for block in blocks.blocks(QUESTION, most_rows)} == sizes
 
 
-def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grid_equals_loop() -> None:
     names = (*grid.HEADS, "batch", "context", "gamma")
     points = itertools.product(*map(QUESTION.axis, names))
-    rows = list(rows_of(QUESTION))
+    rows = list(rows_of(QUESTION, most_rows=7))
     queries = [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points]
-    sizes = [block.rows for block in blocks.blocks(QUESTION)]
-    assert sizes[:3] == [6, 6, 6], "of at most 7, in threes"
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 2)
-    assert {block.rows for block in blocks.blocks(QUESTION)} == {3}
     assert QUESTION.rows == 2 * 2 * 2 * 2 * 3 * 3
     assert len(rows) == QUESTION.rows
     assert len(queries) == QUESTION.rows
@@ -151,7 +148,7 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path, monkeypatch, small_blocks) -> None:
+def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path) -> None:
     path = tmp_path / f"grid{suffix}"
     done = []
     path.write_text("before", encoding="utf-8")
@@ -163,16 +160,17 @@ def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path, monkeypatc
 
     with pytest.raises(KeyboardInterrupt):
         sweep_files.write_sweep(QUESTION, path, overwrite=True, progress=stop)
-    assert done == [6, 6, 6]
+    assert done == [18, 18, 18]
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert path.read_text(encoding="utf-8") == "before"
 
 
-def test_a_sweep_in_memory_has_no_more_rows_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = replace(QUESTION, model="llama-3.1-8b", hardware="a100", batch="1", context="1k", gamma="2")
-    monkeypatch.setattr(sweep, "MAX_ROWS", grid.rows)
-    assert len(pm.sweep(grid)) == grid.rows
-    refused(f"rows: must be at most {grid.rows} in memory", pm.sweep, grid, gamma="2,3")
+def test_a_sweep_in_memory_has_no_more_than_ten_million_rows() -> None:
+    """1000 batches and 1000 contexts with ten draft lengths are as many; with eleven, nothing is computed."""
+    grid = replace(QUESTION, model="llama-3.1-8b", hardware="a100", draft_kv="full", batch=range(1, 1001))
+    grid = replace(grid, context=range(1, 1001))
+    assert replace(grid, gamma="1..10").rows == sweep.MAX_ROWS
+    refused("rows: must be at most 10000000 in memory", pm.sweep, grid, gamma="1..11")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +211,7 @@ def test_a_label_is_a_cell_that_is_read_back_and_never_executed(label, cell) -> 
     assert sweep_files.label_cell(label) == cell
 
 
-def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: None) -> None:
+def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path) -> None:
     """Also of many blocks; a CSV file holds 13 digits."""
     frame = pm.sweep(QUESTION).to_frame()[[*blocks.LABELS, *blocks.COLUMNS]]
     assert frame["gamma"].dtype == np.int64

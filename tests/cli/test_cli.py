@@ -77,16 +77,6 @@ def test_a_full_disk_behind_stdout_is_one_line_and_a_closed_one_no_mistake() -> 
     assert closed.stderr == ""
 
 
-def test_a_process_ends_at_once_with_the_status(monkeypatch) -> None:
-    ended = []
-    monkeypatch.setattr(cli, "run", len)
-    monkeypatch.setattr(cli.os, "_exit", ended.append)
-    monkeypatch.setattr(cli.sys, "argv", ["perfmodel", "a", "b", "c"])
-    cli.main()
-    cli.main(["a"])
-    assert ended == [3, 1]
-
-
 LOADED = """
 import sys
 from perfmodel.cli import run

@@ -25,9 +25,7 @@ from perfmodel.speculation import (
 )
 
 BLOCK_ROWS = 2**16
-"""Largest number of rows of a block; only a single pair of batch and context with more draft lengths may
-exceed it.
-"""
+"""Largest number of rows of a block by default."""
 LABELS = (
     "model",
     "hardware",
@@ -84,15 +82,18 @@ class Block:
         return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
 
 
-def blocks(grid: Grid) -> Iterator[Block]:
-    """The grid's rows in blocks of at most about `BLOCK_ROWS`. Raises InputError."""
+def blocks(grid: Grid, most_rows: int = BLOCK_ROWS) -> Iterator[Block]:
+    """The grid's rows in blocks. Raises InputError.
+
+    most_rows: of a block; only a single pair of batch and context with more draft lengths may exceed it.
+    """
     for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)
         batches = np.asarray(grid.axis("batch"), float)
         lengths = np.asarray(contexts, float)
         gammas = grid.axis("gamma")
         pairs = len(batches) * len(contexts)
-        step = max(BLOCK_ROWS // len(gammas), 1)
+        step = max(most_rows // len(gammas), 1)
         for start in range(0, pairs, step):
             index = np.arange(start, min(start + step, pairs))
             batch = batches[index // len(contexts)]

@@ -53,8 +53,16 @@ def served_log_errors(
     if step is None or ratio is None:
         return dict.fromkeys(gammas)
     own = request_constants().error(engine_of(scenario.machine.calibration)).log_rms
-    each = np.hypot(np.maximum(np.max(step), ratio / math.sqrt(2.0)), own)
+    each = combined(float(np.max(step)), ratio, own)
     return dict(zip(gammas, np.ravel(each).tolist(), strict=True))
+
+
+def combined(step: float, ratio: Array, requests: float) -> Array:
+    """The error of a mean TPOT, from those of a step, of ratios of iterations to steps, and of the costs of
+    requests.
+    """
+    iteration = np.maximum(step, ratio / math.sqrt(2.0))
+    return np.asarray(np.hypot(iteration, requests))
 
 
 class TpotInterval(NamedTuple):

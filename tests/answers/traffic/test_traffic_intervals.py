@@ -12,7 +12,8 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.question import Query, resolve
 from perfmodel.specs import Z
-from perfmodel.speculation import Acceptance
+from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.speculation import Acceptance, step_log_error
 
 
 @pytest.mark.parametrize(
@@ -49,15 +50,21 @@ def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients
     assert widened.throughput_interval == pytest.approx(tokens, rel=1e-3)
 
 
-def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeypatch) -> None:
-    """With the 2.1 % of vLLM's requests: a step of 4 %, and ratios whose rows err by 3 and 7.2 %."""
+def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step() -> None:
+    """A step of 4 %, ratios whose rows err by 0, 3 and 7.2 %, and requests of 3 %."""
     ratios = np.array([0.0, 0.03, 0.072]) * 2**0.5
-    monkeypatch.setattr(tpot_errors, "step_log_error", lambda *_: 0.04)
-    monkeypatch.setattr(tpot_errors, "log_error", lambda *_: ratios)
+    errors = tpot_errors.combined(step=0.04, ratio=ratios, requests=0.03)
+    assert errors == pytest.approx([0.05, 0.05, 0.078])
+
+
+def test_the_baseline_errs_as_a_step_and_the_requests_of_its_engine() -> None:
     question = TrafficQuery("llama-3.1-8b", "h100", 1000, 100, request_rate=1)
-    scenario = resolve(question.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
-    stated = tpot_errors.served_log_errors(scenario, 1, 1000, [0, 1, 2])
-    assert stated == pytest.approx({0: 0.0452, 1: 0.0452, 2: 0.0750}, abs=1e-4)
+    scenario = resolve(question.query(batch=1, context=1000, gamma=0), Acceptance.from_alpha(0.6))
+    step = float(np.max(step_log_error(scenario, None, 1, 1000)))
+    requests = request_constants().error("vllm").log_rms
+    assert requests > 0.01
+    stated = tpot_errors.served_log_errors(scenario, 1, 1000, [0])
+    assert stated == pytest.approx({0: math.hypot(step, requests)})
 
 
 def test_llama_cpp_states_no_interval_of_a_ttft_that_was_never_fitted(capsys) -> None:
