@@ -119,6 +119,7 @@ def test_an_option_about_what_is_not_modelled_is_answered_by_name(capsys, option
         ("--engine", "ik_llama.cpp", "--engine llamacpp"),
         ("--hardware", "Ascend 910B", "contradict each other"),
         ("--hardware", "tpu-v7x", "tpu-v6e"),
+        ("--hardware", "cpu", "perfmodel validate microbench cpu-quick"),
         ("--weights", "exl3", "4.0bpw"),
     ],
 )

@@ -55,6 +55,7 @@ REFUSED = {
     "2x RTX 5060 Ti 16GB": "one device: rtx-5060-ti-16gb with --tp 2",
     "H100 x8": "h100-sxm-80gb with --tp 8",
     "2x DGX Spark": "one device: dgx-spark-128gb with --tp 2",
+    "4*L40S": "one device: l40s-48gb with --tp 4",
     "RTX 3080 12GB": "rtx-3080-10gb has 10 GB, and rtx-3080-10gb:12gb is",
     "NVIDIA GeForce RTX 3080 Laptop GPU": "no device named",
     "RTX 6000": "no device named",

@@ -13,7 +13,7 @@ SAME_MEMORY = 0.1
 sold as 192 GB.
 """
 MEMORY = re.compile(r"(\d+) ?gi?b?\b")
-SEVERAL = re.compile(r"(?:(\d{1,3}) ?[x×] ?)?(\S.*?)(?: +[x×] ?(\d{1,3}))?", re.IGNORECASE)
+SEVERAL = re.compile(r"(?:(\d{1,3}) ?[x×*] ?)?(\S.*?)(?: +[x×*] ?(\d{1,3}))?", re.IGNORECASE)
 COMMON = re.compile(
     r"(nvidia|amd|ati|intel|r|tm|apple|geforce|radeon|tesla|instinct|corporation|advanced|micro|devices|inc"
     r"|graphics|gpu|card|series|oc|desktop|hbm\de?|gddr\dx?)"
