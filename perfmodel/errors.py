@@ -16,13 +16,13 @@ _ARGUMENT = re.compile(r"`[^`]*`|(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w-])--([a-z][a-
 _FLAG = re.compile(r"^--([a-z][a-z0-9-]*)")
 
 LONGEST = 500
-"""Most characters of a refusal."""
+"""Largest number of characters of an error message."""
 SHOWN = 40
-"""Most characters of a given value, or of a key of a file, that a refusal quotes."""
+"""Largest number of characters that an error message quotes of a given value or of a key of a file."""
 SHOWN_OF_FLAG = 80
-"""The same for the value of a flag."""
+"""Largest number of characters that an error message quotes of the value of a flag."""
 MOST_LISTED = 32
-"""Most names that a refusal lists before it gives the number of the others."""
+"""Largest number of names that an error message lists before it gives the number of the others."""
 _IN_FILE = ContextVar("whether the contents of a file are checked", default=False)
 
 
@@ -59,8 +59,8 @@ class UnreadableError(InputError):
 def about_file(path: object) -> Iterator[None]:
     """Names a file first in every refusal of its contents, and marks the refusal (`InputError.of_file`).
 
-    A flag at its start becomes a key of the file: the file, not the command line, has the fault. Inside it a
-    refusal quotes at most `SHOWN` characters of a value.
+    A flag at the start of the message becomes a key of the file, because the fault is in the file and not
+    on the command line. Inside this context, a message quotes at most `SHOWN` characters of a value.
     """
     token = _IN_FILE.set(True)
     try:
@@ -86,8 +86,8 @@ def one_line(text: str) -> str:
 
 
 def as_names(text: str) -> str:
-    """A text with the names of arguments in Python: ``--draft-kv`` becomes ``draft_kv``. Quoted text
-    stays.
+    """A text with the names of arguments in Python: ``--draft-kv`` becomes ``draft_kv``. Quoted text is
+    unchanged.
     """
     return _ARGUMENT.sub(lambda m: m[1].replace("-", "_") if m[1] else m[0], text)
 
@@ -137,8 +137,8 @@ def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
 def unknown_name(
     where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = (), otherwise: str = ""
 ) -> InputError:
-    """Refuse a name that is not in the list, with the nearest ones. `aliases` are suggested but never
-    listed. otherwise: a sentence that tells how to ask about others.
+    """Refuse a name that is not in the list, with the nearest names. `aliases` are suggested but never
+    listed. otherwise: a sentence on how to ask about other names.
     """
     import difflib  # no answer needs it
 

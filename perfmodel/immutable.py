@@ -1,4 +1,4 @@
-"""Records that code makes and that never change. A cold start makes some fifty classes of them, each in a
+"""Records that code makes and that never change. A cold start creates about fifty such classes, each in a
 thirtieth of the time of a frozen dataclass.
 
 A record that a file states is a `specs.boundary.frozen.Frozen`, whose keys, types and limits are checked.
@@ -24,7 +24,7 @@ class Immutable(Struct, frozen=True):
 
 
 class _AbstractMeta(StructMeta, ABCMeta):
-    """Of a record with abstract methods."""
+    """The metaclass of a record with abstract methods."""
 
 
 class AbstractImmutable(Immutable, metaclass=_AbstractMeta):

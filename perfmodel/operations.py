@@ -1,4 +1,4 @@
-"""FLOPs and bytes of an operation of a forward pass, and the numbers of which all formulas are made."""
+"""FLOPs and bytes of an operation of a forward pass, and the numeric types of all formulas."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -14,8 +14,8 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Floats = Array | float
 Head = Literal["usual", "sinks", "wide", "latent"]
-"""Attention heads for which engines have kernels of their own: with attention sinks, of more than `WIDE_HEAD`
-values, or of a latent cache (MLA).
+"""Kinds of attention heads for which engines have separate kernels: with attention sinks, of more than
+`WIDE_HEAD` values, or of a latent cache (MLA).
 """
 WIDE_HEAD = 256
 """Values of a head above which FlashAttention has no kernel (vLLM 0.17, flash_attn.py:152)."""

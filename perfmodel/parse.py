@@ -59,7 +59,7 @@ def parse_count(
 ) -> int:
     """One whole number: text such as 8, 32_000 or 1e5 with ``k`` for 1024 and ``m`` for 1048576, or a number.
 
-    Raises InputError for anything else, below `least` and above `MAX_COUNT`.
+    Raises InputError for anything else, and for numbers below `least` or above `MAX_COUNT`.
     """
     number = _whole_amount(given) if isinstance(given, str) else _real(given)
     if number is None and (several := len(items(given))) > 1:
@@ -72,7 +72,7 @@ def parse_count(
 
 
 def _whole_amount(text: str) -> float | None:
-    """As `amount`; of a fraction of ``k`` or ``m``, the nearest whole number (1.6k is 1638)."""
+    """As `amount`; a fraction of ``k`` or ``m`` is rounded to a whole number (1.6k is 1638)."""
     number = amount(text)
     is_rounded = number is not None and text.strip().lower()[-1] in "km"
     return round(number) if is_rounded and number is not None else number
@@ -133,7 +133,7 @@ def parse_names(given: object, flag: str) -> tuple[str, ...]:
 
 
 def parse_methods(given: object, flag: str = "--draft-kv") -> tuple[str, ...]:
-    """A comma list of KV methods. A method's own options (``name=value``) stay with it."""
+    """A comma list of KV methods. A comma before an option (``name=value``) does not begin a new method."""
     return _split(given, flag, r",(?!\s*[a-zA-Z_-]+\s*=)", "METHOD[:BUDGET], or several with commas")
 
 
@@ -146,7 +146,9 @@ def _split(given: object, flag: str, comma: str, allowed: str) -> tuple[str, ...
 
 
 def amount(text: str) -> float | None:
-    """The number in a text such as 8, 1.5, 32k or 1e5 (``k`` is 1024, ``m`` 1048576); None without one."""
+    """The number in a text such as 8, 1.5, 32k or 1e5 (``k`` is 1024, ``m`` 1048576); None if there is no
+    number.
+    """
     if (match := _COUNT.fullmatch(text.strip().lower())) is None:
         return None
     factor = _SUFFIX[match[3] or ""]
@@ -165,8 +167,8 @@ def _real(given: Any) -> float | None:
 
 
 def _number(given: Any, flag: str, noun: str, whole: object) -> float:
-    """A finite number, or a text such as ``0.8`` or ``80%``. whole: the value that a refusal (InputError)
-    quotes, of which the given one may be a part.
+    """A finite number, or a text such as ``0.8`` or ``80%``. whole: the value that the error message
+    quotes; the given value may be a part of it.
     """
     if not isinstance(given, str):
         if (number := _real(given)) is None:

@@ -19,8 +19,8 @@ def names_in(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def class_in(module: str, base: type[Base]) -> type[Base]:
-    """The only subclass of `base` in a module. Raises InputError if there is none or more than one, or if it
-    is decorated as a dataclass, which the base class makes of it.
+    """The only subclass of `base` in a module. Raises InputError if there is none or more than one, or if
+    it is decorated as a dataclass, because the base class already turns it into one.
     """
     try:
         values = vars(import_module(module)).values()

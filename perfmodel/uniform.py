@@ -1,11 +1,11 @@
-"""The uniform distribution, which the lengths of requests and the contexts of a batch have."""
+"""The uniform distribution, which describes the lengths of requests and the contexts of a batch."""
 
 from typing import overload
 
 from perfmodel.operations import Floats
 
 ROOT_3 = 3**0.5
-"""Half the width of a uniform distribution over its standard deviation."""
+"""Ratio of half the width of a uniform distribution to its standard deviation."""
 
 
 def largest_std(mean: float) -> float:

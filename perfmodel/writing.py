@@ -1,4 +1,4 @@
-"""Writes all files: the place is checked before the work, and a file appears complete or not at all."""
+"""Writes all files: the destination is checked before the work, and a file appears complete or not at all."""
 
 import os
 import re
@@ -46,7 +46,7 @@ def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
     """Writes several files. Each replaces its target only when all of them are on the disk. Raises
     InputError.
 
-    A link stays a link, and an existing file keeps its permissions.
+    A link remains a link, and an existing file keeps its permissions.
     """
     fresh: list[tuple[Path, Path]] = []
     try:
@@ -69,8 +69,8 @@ def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
 
 
 def _unfinished(real: Path, suffix: str) -> Path:
-    """A new, empty file next to `real` for its content, with an unpredictable name and a suffix, which a link
-    to `real` may have instead.
+    """A new, empty file next to `real` for its content, with an unpredictable name and the suffix of
+    `real`, or of a link to it.
     """
     fresh = real.with_name(f".{real.stem[:100]}.{os.getpid()}-{os.urandom(8).hex()}.new{suffix}")
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))

@@ -24,20 +24,20 @@ from perfmodel.answers.point.predictor import Predictor
 from perfmodel.errors import LONGEST, InputError, one_line, shortened
 
 MOST_BYTES = 2**20
-"""Largest body of a request: some 50,000 requests of a batch."""
+"""Largest body of an HTTP request: it holds a batch of about 50,000 requests."""
 TIMEOUT_S = 10.0
-"""Seconds that a client has to send a request; one that sends nothing, or too slowly, is disconnected."""
+"""Seconds that a client has to send a request; a client that takes longer is disconnected."""
 LINGER_S = 1.0
 """Seconds for which a client may still send after its request was refused."""
 MOST_CONNECTIONS = 128
-"""Clients that are connected at once; further ones are refused."""
+"""Number of clients that may be connected at once; further ones are refused."""
 
 _TEXT = b'{"error":"too many clients are connected"}'
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%s" % (len(_TEXT), _TEXT)
 )
-"""The answer to a client for which there is no place."""
+"""The response to a client beyond this number."""
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,7 +49,7 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Refused(Exception):
-    """A request that is not answered: the HTTP status, and why."""
+    """A request that is not answered: the HTTP status, and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -57,9 +57,10 @@ class Refused(Exception):
 
 
 class Arriving(RawIOBase):
-    """What a client sends until a moment (`ends_s`), by the clock of `time.monotonic`.
+    """The data that a client sends until a deadline (`ends_s`), by the clock of `time.monotonic`.
 
-    A limit for each read alone would let a client hold its connection with a byte now and then.
+    A limit on each read would not suffice: a client could keep its connection by sending a byte now and
+    then.
     """
 
     def __init__(self, connection: socket) -> None:
@@ -98,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile = BufferedReader(self.arriving)
 
     def handle_one_request(self) -> None:
-        """One request, which must arrive in time."""
+        """Answers one request, which must arrive in time."""
         self.arriving.ends_s = monotonic() + self.timeout_s
         super().handle_one_request()
 
@@ -121,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
             self._linger()
 
     def _linger(self) -> None:
-        """Reads on for a moment, since the answer is lost to a client whose data stay unread."""
+        """Reads on for a moment, because a client whose data remain unread does not receive the response."""
         self.arriving.ends_s = monotonic() + LINGER_S
         with suppress(OSError):
             self.connection.shutdown(SHUT_WR)
@@ -129,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
                 pass
 
     def _body(self) -> bytes:
-        """The body. Refuses one without a length, or that is too long."""
+        """The body of a request. Refuses a body without a length, or one that is too long."""
         if "Transfer-Encoding" in self.headers:
             raise Refused(411, "Transfer-Encoding: must be left out, in favour of Content-Length")
         lengths = set(self.headers.get_all("Content-Length", [""]))
@@ -157,18 +158,18 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(text)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """An error of the protocol, such as an unknown method, in the form of all others."""
+        """Sends an error of the protocol, such as an unknown method, in the same form as all other errors."""
         self.close_connection = True
         self.request_version = self.protocol_version  # also a request without a version gets a status
         why = shortened(one_line(message or self.responses[code][0]), LONGEST)
         self._send(code, {"error": why})
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Logs nothing: a simulator asks a million times."""
+        """Logs nothing, because a simulator sends a million requests."""
 
 
 def about(predictor: Predictor) -> dict[str, Any]:
-    """The question and what a planner asks once."""
+    """The question, and the facts that a planner needs once."""
     return {
         "question": msgspec.to_builtins(predictor.question.as_dict(), str_keys=True),
         "kv_tokens": predictor.kv_tokens,
@@ -192,7 +193,7 @@ def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
 
 
 class PredictorServer(ThreadingHTTPServer):
-    """A server whose threads end with the process. A client that leaves is no error."""
+    """A server whose threads end with the process. A client that disconnects is not an error."""
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
@@ -212,7 +213,7 @@ class PredictorServer(ThreadingHTTPServer):
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answers one connection, and frees its place."""
+        """Answers one connection, then frees its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:

@@ -1,4 +1,4 @@
-"""A predictor as the tables and coefficients that capacity planners read.
+"""Converts a predictor to the tables and coefficients that capacity planners read.
 
 Dynamo's planner and llm-d's read profiles of TTFT and ITL over context and concurrency; BLIS reads the
 coefficients of a linear step.

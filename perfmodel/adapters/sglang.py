@@ -1,8 +1,8 @@
 """The predictor of SGLang's simulator (sgl-project/sglang, tools/sglang-simulator).
 
-The simulator runs SGLang's scheduler, radix cache and hierarchical cache on a CPU. Its predictor replaces the
-forward pass. It is made with a model (a folder with config.json), an accelerator (a name), the scheduler's
-configuration and the options of the configuration file::
+The simulator runs SGLang's scheduler, radix cache and hierarchical cache on a CPU. Its predictor replaces
+the forward pass. Its arguments are a model (a folder with config.json), an accelerator (a name), the
+scheduler's configuration and the options of the configuration file::
 
     predictor:
       name: perfmodel
@@ -81,7 +81,7 @@ class SGLangPredictor:
 
 
 def _of(info: Any, *names: str) -> Any:
-    """The first of these fields of a mapping or an object; a plain text is itself."""
+    """The first of these fields of a mapping or an object; plain text is returned unchanged."""
     if isinstance(info, str):
         return info
     fields = info if isinstance(info, Mapping) else {name: getattr(info, name, None) for name in names}

@@ -1,7 +1,7 @@
 """Seconds of a forward pass for vLLM's ``--simulate-forward`` (vllm-project/vllm#47922, open).
 
 The pull request skips the forward pass and has no times. Its model runner has a `SchedulerOutput` for each
-pass; this function takes the three mappings of it that decide the time.
+pass; this function takes the three of its mappings on which the time depends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,8 @@ def forward_time(predictor: Predictor) -> Callable[[Counts, Counts, Drafts], flo
     """A function of (`num_scheduled_tokens`, computed tokens, `scheduled_spec_decode_tokens`), all by request
     id, that returns the seconds of that pass.
 
-    A request with drafted tokens is verified, and drafts as many again: an iteration of the predictor.
+    A request with drafted tokens is verified and then drafts the same number of tokens: an iteration of
+    the predictor.
     """
 
     def seconds(scheduled: Counts, computed: Counts, drafted: Drafts) -> float:

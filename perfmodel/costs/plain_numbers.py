@@ -1,4 +1,4 @@
-"""Functions of numpy for plain numbers, which take a small part of the time there."""
+"""Numpy's functions for plain numbers, for which they take a small part of numpy's time."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def part(values: Sequence[Any], index: int) -> Any:
-    """One result of a function that has several."""
+    """One of the results of a function that has several."""
     return values[index]
 
 

@@ -8,7 +8,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
 class Recorder(Protocol):
-    """What keeps the steps of a formula."""
+    """The interface of an object that keeps the steps of a formula."""
 
     def add(self, function: str, inputs: Sequence[Any]) -> "Recorded":
         """The result of a function of numpy, by its name."""

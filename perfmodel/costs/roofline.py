@@ -3,7 +3,7 @@
 ``lower_s`` is the physical bound (perfect overlap inside an op, none between ops). ``serial_s`` has no
 overlap at peak rates. ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is
 Williams et al. 2009; docs/model.md describes the calibration by op with an example. The constants of an op
-enter in its kind (`costs.kinds`), those of a pass here.
+are used in its kind (`costs.kinds`), those of a whole pass here.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from perfmodel.operations import Floats, summed
 
 @dataclass(frozen=True)
 class Machine(DeviceGroup):
-    """A group of devices that runs passes: the times of ops, and of passes of them."""
+    """A group of devices that runs passes: the times of ops, and of the passes that consist of them."""
 
     def split(self, op: Op) -> Split:
         """Calibrated time of one op with all its kernels, by term."""
@@ -35,8 +35,8 @@ class Machine(DeviceGroup):
         return PartlyOnHost(op, on_device).split(self) if self.host_layers else on_device.split(self)
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
-        """Calibrated time in seconds of a pass over `tokens` tokens of all sequences: of the device, or of
-        the host if it takes longer. known: the times of its ops.
+        """Calibrated time in seconds of a pass over `tokens` tokens of all sequences: the time of the
+        device, or that of the host if it takes longer. known: the times of the pass's ops.
         """
         if known is None:
             known = [self.op_predicted_s(op) for op in ops]

@@ -50,10 +50,10 @@ def shard(
     """One device's share of a model.
 
     The degree divides query heads, MLP columns and experts. It divides KV heads down to one per device and
-    replicates them beyond that. An MLA latent and an indexer are always replicated. kv_page: tokens per page
-    of the cache. popularity: see `Experts`. graph_sizes: see `Shard`. layout: beyond a box. gathers_logits:
-    whether each device gets all logits; groups of data-parallel attention do not. Raises InputError if the
-    degree does not divide the query heads.
+    replicates them beyond that. An MLA latent and an indexer are always replicated. kv_page: tokens per
+    page of the cache. popularity: see `Experts`. graph_sizes: see `Shard`. layout: the layout beyond a
+    box. gathers_logits: whether each device gets all logits; groups of data-parallel attention do not.
+    Raises InputError if the degree does not divide the query heads.
     """
     attend = degrees.attend
     check_tensor_parallel(model, attend)
@@ -90,7 +90,7 @@ def shard(
 
 
 def _embedding_bytes(model: ModelSpec, degrees: Degrees, precision: Precision) -> float:
-    """Bytes of a device's part of the input embedding; 0 where the LM head is the embedding."""
+    """Bytes of a device's part of the input embedding; 0 if the LM head is the same matrix."""
     if model.tie_word_embeddings:
         return 0.0
     value_bytes = precision.weights.of("embedding").bytes_per_value
@@ -98,12 +98,13 @@ def _embedding_bytes(model: ModelSpec, degrees: Degrees, precision: Precision) -
 
 
 def _vector_bytes(model: ModelSpec, degrees: Degrees, precision: Precision) -> float:
-    """Bytes of a device's norms and of its part of further tables."""
+    """Bytes of a device's norms and of its part of additional tables."""
     return (model.norm_params + model.table_params / degrees.tensor_parallel) * precision.activation_bytes
 
 
 def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
-    """The groups of attention layers that read the cache alike. n: devices that share the heads.
+    """Groups of attention layers; all layers of a group read the cache in the same way. n: devices that
+    share the heads.
 
     In order: layers that read all of it, layers that read chosen tokens, compressed caches, windows.
     """

@@ -34,10 +34,10 @@ class Attention(Immutable):
     """Layers with the same attention span (`window` None: the whole context) and cache layout.
 
     topk: cached tokens per query token that an indexer chooses; None: all in the span. stride: tokens per
-    cached entry. With more than 1, one kernel reads these entries and the window of the same layers, so its
-    launches are counted there. shared: layers among these that keep no cache. prompt_flops_per_pair: FLOPs in
-    a pass over an empty cache, where MLA is not absorbed and its heads have their own keys and values (vLLM,
-    v1/attention/backends/mla/common.py).
+    cached entry. With more than 1, one kernel reads these entries and the window of the same layers, so
+    its launches are counted there. shared: number of these layers that keep no cache.
+    prompt_flops_per_pair: FLOPs in a pass over an empty cache; there MLA is not absorbed, and its heads
+    have their own keys and values (vLLM, v1/attention/backends/mla/common.py).
     """
 
     name: str
@@ -76,11 +76,11 @@ class Shard:
     """One device's share of a model: everything in a pass that does not depend on batch, context and query.
 
     expert_bytes: weights of all routed experts that the device holds; part of stored_weight_bytes.
-    graph_sizes: tokens of the captured CUDA graphs (`graphs.padded`); empty without graphs. groups:
-    data-parallel attention groups, each with all of attention for its own sequences; 1 without. exchanges:
-    whether an all-to-all library sends each token to the ranks of its experts. stages: pipeline stages, each
-    with a part of the layers; the ops of a pass are those of all stages. micro_batches: parts into which a
-    pass is cut to overlap computing and communicating. gathers_logits: whether the devices
+    graph_sizes: tokens of the captured CUDA graphs (`graphs.padded`); empty without graphs. groups: number
+    of data-parallel attention groups, each with all of attention for its own sequences; 1 without them.
+    exchanges: whether an all-to-all library sends each token to the ranks of its experts. stages: pipeline
+    stages, each with a part of the layers; the ops of a pass are those of all stages. micro_batches: parts
+    into which a pass is cut to overlap computing and communicating. gathers_logits: whether the devices
     gather the logits of a sharded LM head. itemised: whether a pass lists every op. `summed` is the same
     share with fewer, larger ops of the same total time.
     """
@@ -110,7 +110,7 @@ class Shard:
 
     def summed(self) -> "Shard":
         """The same share with fewer ops for a pass: projections of one format are stacked, element-wise
-        kernels are summed. The time of a pass is unchanged, its list of ops is not.
+        kernels are summed. The time of a pass does not change, but its list of ops does.
         """
         lumps = []
         for of_experts, gathered in sorted({(small.of_experts, small.gathered) for small in self.smalls}):
@@ -121,8 +121,8 @@ class Shard:
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
     def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:
-        """All projections, including the LM head if `with_head`. In a `summed` share those of one format are
-        stacked, on an axis before the last `ndim` axes.
+        """All projections, including the LM head if `with_head`. In a `summed` share, projections of one
+        format are stacked, on an axis before the last `ndim` axes.
         """
         if self.itemised:
             return self.linears
@@ -175,7 +175,7 @@ class Shard:
         return 0.0 if self.states is None else self.states.bytes_per_sequence
 
     def context_of(self, kv_bytes: float) -> float | None:
-        """The context whose cache has `kv_bytes`, ignoring pages; None where windows keep every cache below
+        """The context whose cache has `kv_bytes`, ignoring pages; None if windows keep every cache below
         that size.
         """
         spans: list[tuple[int | None, float]] = [(None, self._index_bytes)]

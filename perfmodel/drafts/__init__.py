@@ -60,8 +60,8 @@ def make_draft(
     ``eagle3`` is the published head of the target (`specs.published_heads`), or else an EAGLE head with three
     features.
 
-    Degree and weight format default to the target's. own_on: peaks of a device where the draft keeps the
-    format of its own checkpoint, if it has one. Raises InputError for an unknown model or option.
+    Degree and weight format default to the target's. own_on: peaks of the device, if the draft keeps the
+    format of its own checkpoint; else None. Raises InputError for an unknown model or option.
     """
     name = head_kind(name) or name
     _refuse_chain(name)
@@ -108,10 +108,10 @@ def _drafter(name: str, target: ModelSpec) -> Drafter:
 
 
 def _drafter_of_target(kind: type[Draft], is_eagle3: bool, stated: str | None, target: ModelSpec) -> Drafter:
-    """A drafter whose shape follows from the target's, or that of the head that was published for it.
+    """A drafter whose shape follows from the target's, or the head that was published for the target.
 
-    stated: the options after the colon; None without one. Published heads are used for ``eagle3`` only, and
-    not for an ``eagle`` with options.
+    stated: the options after the colon; None without a colon. Published heads are used for ``eagle3``
+    only, and not for an ``eagle`` with options.
     """
     is_generic = kind.kind == "eagle" and (stated is not None or not is_eagle3)
     listed = None if is_generic else published_head(target.name, "eagle3" if is_eagle3 else kind.kind)

@@ -1,4 +1,4 @@
-"""The interface of a draft: how many passes it makes, what one pass counts, and what it keeps in memory."""
+"""The interface of a draft: its number of passes, the counts of one pass, and its memory."""
 
 from dataclasses import dataclass
 from typing import ClassVar, dataclass_transform, final
@@ -37,13 +37,13 @@ class Draft:
     views_target_cache: ClassVar[bool] = False
     """Whether it reads the target's cache and keeps only `kv.stored_bytes` of its own."""
     reads_cache: ClassVar[bool] = True
-    """Whether its passes read a KV cache, which the engine prepares for each; where they do not, only the KV
-    method `full` is accepted.
+    """Whether its passes read a KV cache, which the engine prepares for each pass. If they do not, only
+    the KV method `full` is accepted.
     """
     named_model: ClassVar[bool] = False
     """Whether the user names its model, as in ``NAME`` or ``KIND:NAME``."""
     has_checkpoint: ClassVar[bool] = False
-    """Whether its model is a checkpoint with formats of its own."""
+    """Whether its model is a checkpoint with its own formats."""
 
     varying_lengths: ClassVar[bool] = False
     """Whether sequences of one batch draft different numbers of tokens, so that their verification fits no
@@ -84,7 +84,7 @@ class Draft:
 
     @classmethod
     def like_target(cls, target: Weights) -> Weights:
-        """Weight formats of the draft if it is quantised as the target is; by default the same ones."""
+        """Weight formats of the draft if it is quantised like the target; by default those of the target."""
         return target
 
     @classmethod
@@ -111,9 +111,7 @@ class Draft:
 
     @property
     def shares_prefill(self) -> bool:
-        """Whether the target's prefill leaves everything that it needs except `kv.setup`; by default
-        False.
-        """
+        """Whether the draft needs nothing but the target's prefill and `kv.setup`; by default False."""
         return False
 
     @property

@@ -9,7 +9,8 @@ from perfmodel.specs import ModelSpec
 
 
 class Domino(DFlash):
-    """After DFlash's pass, one step per token: a GRU, a projection to width `emb`, and one to the logits.
+    """After DFlash's pass, one step per token: a GRU, a projection to width `emb`, and a projection to the
+    logits.
 
     gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json. Both must be given, because no head is
     published. pool: words of the vocabulary that are corrected, the same ones for the whole block (SGLang's

@@ -11,9 +11,9 @@ class DSpark(DFlash):
     """The last token's position predicts too, so a block of gamma positions drafts gamma tokens.
 
     rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json
-    (256 in both known ones: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and @08218962
-    configs/). Each drafted token reads rank x vocabulary additional weights, one token after another (vLLM,
-    models/qwen3_dspark.py).
+    (256 in both known heads: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and
+    @08218962 configs/). Each drafted token reads rank x vocabulary additional weights, one token after
+    another (vLLM, models/qwen3_dspark.py).
     """
 
     source = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"

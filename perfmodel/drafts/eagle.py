@@ -83,7 +83,7 @@ class Eagle(Draft):
 
 def _embedding_half(shard: costs.Shard, tokens: Floats) -> Op:
     """The embedding's half of the first layer's input projection. It is part of the same GEMM and has no
-    launch of its own.
+    separate launch.
     """
     first = shard.linears[0]
     hidden = shard.model.hidden_size
@@ -98,10 +98,10 @@ def few_layers(
     """The target cut to a few layers of full attention and an MLP, with `vocab` tokens (0: the target's).
 
     Without `keep_experts` the layers are those of published heads: dense, with plain attention of the
-    target's heads. They replace a latent by as many heads of 128 as fill its width, over 8 heads of keys and
-    values. They replace a layer of experts by an MLP of three widths (as the published heads of Qwen3-30B-A3B
-    and MiniMax-M2.5). With `keep_experts` the experts and the token selection stay. Weight formats are not
-    kept.
+    target's heads. They replace a latent by heads of width 128, as many as fill its width, with 8 heads of
+    keys and values. They replace a layer of experts by an MLP of three widths (as the published heads of
+    Qwen3-30B-A3B and MiniMax-M2.5). With `keep_experts` the experts and the token selection remain. Weight
+    formats are not kept.
     """
     if vocab and not 1 < vocab <= target.vocab_size:
         raise InputError(

@@ -12,8 +12,8 @@ from perfmodel.specs import BF16, ModelSpec, Weights
 class Medusa(Draft):
     """`heads` heads, each a residual block (hidden x hidden) and an LM head; gamma of them run.
 
-    `model` is the target, of which only the shape is used. Heads do not see each other's tokens, so
-    acceptance falls with the position: give it by position.
+    `model` is the target; only its shape is used. Heads do not see each other's tokens, so acceptance
+    falls with the position: give it by position.
     """
 
     source = "Cai et al. 2024, arXiv 2401.10774"

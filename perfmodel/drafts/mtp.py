@@ -14,11 +14,11 @@ from perfmodel.specs import ModelSpec, Weights, weight_format
 class MTP(Draft):
     """A layer of the target's kind (experts included) behind a projection from two widths to one.
 
-    modules: layers that are kept, at most the target's `num_nextn_predict_layers`. One layer runs again for
-    every drafted token (DeepSeek-V3 as served). Several are stacked, one per drafted token, and limit the
-    draft length. Embedding and LM head are the target's. target_width: width of the target's hidden states
-    for an assistant (Gemma 4) of another width, else 0. An assistant has its own LM head and formats, and
-    every pass ends with a projection to that width.
+    modules: number of layers in memory, at most the target's `num_nextn_predict_layers`. One layer runs
+    again for every drafted token (DeepSeek-V3 as served). Several are stacked, one per drafted token, and
+    limit the draft length. Embedding and LM head are the target's. target_width: width of the target's
+    hidden states for an assistant (Gemma 4) of another width, else 0. An assistant has its own LM head and
+    formats, and every pass ends with a projection to that width.
     """
 
     source = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
@@ -31,12 +31,12 @@ class MTP(Draft):
 
     @classmethod
     def own_weights(cls, model: ModelSpec) -> Weights | None:
-        """Those of an assistant; None for a layer, which is in the target's checkpoint."""
+        """The formats of an assistant; None for a layer, which is in the target's checkpoint."""
         return weight_format(model.weights) if model.shared_kv_layers else None
 
     @classmethod
     def like_target(cls, target: Weights) -> Weights:
-        """The formats that the target's name for the module, else the target's."""
+        """The formats that the target's weights state for the module, else those of the target."""
         if "mtp" in target.by_part():
             return Weights(target.of("mtp"))
         return target

@@ -10,7 +10,8 @@ from perfmodel.specs import ModelSpec
 
 
 class MTPNgram(MTP):
-    """The first `steps` tokens take a pass each. Look-up on the host finds the later ones without a pass.
+    """The first `steps` tokens need one pass each. Look-up on the host finds the later ones without a
+    pass.
 
     Acceptance must be given by position: none is published, and looked-up tokens are accepted at another rate
     than predicted ones.

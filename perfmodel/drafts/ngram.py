@@ -9,8 +9,9 @@ from perfmodel.operations import Floats
 class NGram(Draft):
     """No model and no pass: only verification costs time. Acceptance is hit probability x run length.
 
-    `model` is the target and is not run. Two effects are not counted: the look-up on the host, and that a
-    sequence without a match verifies nothing (docs/decisions.md describes the effect on large batches).
+    `model` is the target and is not run. Two effects are not modelled: the time of the look-up on the
+    host, and the smaller verification of a sequence without a match (docs/decisions.md describes the
+    effect on large batches).
     """
 
     source = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"

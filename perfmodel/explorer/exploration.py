@@ -15,7 +15,7 @@ from perfmodel.speculation import DEFAULT_BATCH_RANGE, capacity
 
 DEGREES = (1, 2, 4, 8)
 MOST_WEIGHTS = 0.5
-"""Largest share of the memory for weights with which a server has room for a batch."""
+"""With at most this share of the memory for weights, a server has room for a batch."""
 
 
 @question
@@ -92,7 +92,9 @@ class Exploration(Grid):
                 raise refuse(f"--{name}", None, "one value, the start of its slider", len(self.axis(name)))
 
     def groups(self) -> "Iterator[Exploration]":
-        """The question itself, or, without --tp, one for each model and device with a degree of its own."""
+        """The question itself, or without --tp one question for each model and device, with its own
+        degree.
+        """
         if self.tp is not None:
             yield self
             return
@@ -107,7 +109,7 @@ class Exploration(Grid):
 
     @property
     def points(self) -> int:
-        """Batches times contexts: the points of one surface."""
+        """Number of points of one surface: batches times contexts."""
         return len(self.axis("batch")) * len(self.axis("context"))
 
     @classmethod
@@ -118,7 +120,8 @@ class Exploration(Grid):
 
 
 def _degree(group: Exploration) -> int:
-    """The fewest devices whose memory the weights fill at most by half; else the most that divide the model.
+    """The fewest devices of which the weights fill at most half the memory; else the largest number that
+    divides the model.
 
     Raises InputError if no degree has an answer.
     """

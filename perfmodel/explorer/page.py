@@ -1,8 +1,9 @@
 """The explorer: the times of a set of speedup surfaces, computed once, in one self-contained HTML file.
 
-Acceptance changes a speedup only through the tokens per iteration. So the page holds seconds, and computes
-Omega, the speedup and the best draft length itself for any alpha (``explorer/surface.js``). The numbers are
-those of the engine at the points of the grid, in 32 bits. Nothing is fitted or interpolated.
+Acceptance changes a speedup only through the tokens per iteration. The page therefore contains times in
+seconds, and computes Omega, the speedup and the best draft length for any alpha (``explorer/surface.js``).
+The numbers are those of the engine at the points of the grid, in 32 bits. Nothing is fitted or
+interpolated.
 """
 
 import base64
@@ -51,7 +52,8 @@ Array = NDArray[np.float64]
 
 
 class Pool:
-    """Arrays, each distinct one stored once, as 32-bit floats over ``[batch, context, gamma]`` in base64.
+    """Arrays, of which equal ones are stored once, as 32-bit floats over ``[batch, context, gamma]`` in
+    base64.
 
     An axis along which nothing changes has length 1: for example, the load time of weights does not depend on
     context.
@@ -226,7 +228,7 @@ def _iteration(pool: Pool, scenario: Scenario, batch: Array, context: Array, gam
 
 
 def _subject(query: Query, scenario: Scenario) -> dict[str, Any]:
-    """What a surface is of: names, the engine and calibration behind it, and limits of its models."""
+    """The subject of a surface: names, the engine and calibration behind it, and limits of its models."""
     target = scenario.target
     draft = scenario.draft
     models = (target, draft.model) if draft.named_model else (target,)
@@ -254,7 +256,7 @@ def _subject(query: Query, scenario: Scenario) -> dict[str, Any]:
 
 
 def _support(query: Query, scenario: Scenario) -> RunsIn | None:
-    """Whether the engine of the question runs the draft; None for a stack that is no serving engine."""
+    """Whether the engine of the question runs the draft; None for a stack that is not a serving engine."""
     return runs_in(engine_of(scenario.machine.calibration), scenario.draft, query.engine)
 
 
@@ -264,7 +266,9 @@ def _pass(pool: Pool, time: PassTime[Floats]) -> dict[str, int]:
 
 
 def _published(scenario: Scenario, context: float) -> list[float | str] | None:
-    """The measured alpha of exactly this pair at this context, and its source; None without one."""
+    """The measured alpha of exactly this pair at this context, and its source; None if it was not
+    measured.
+    """
     draft = scenario.draft
     try:
         row = find_acceptance(scenario.target.name, draft.name, draft.kv.name, draft.kv.budget, context)

@@ -37,9 +37,9 @@ VERTICAL = {
     "throughput_tokens_per_s": ("Throughput", "throughput, tokens/s"),
 }
 WIDE = 14
-"""Characters from which the words of a line take half the width of the legend."""
+"""From this number of characters on, the label of a line takes half the width of the legend."""
 MOST_BANDS = 2
-"""Number of lines up to which each has the band of its interval: more bands would cover each other."""
+"""Up to this number of lines, each has the band of its interval; more bands would cover each other."""
 MS_PER_S = 1e3
 Measured = tuple[float, float]
 """A value on the horizontal axis and a measured figure."""
@@ -95,7 +95,7 @@ def _names(figure: str) -> tuple[str, str]:
 
 
 def _groups(sweep: Sweep, over: str) -> list[tuple[str, "DataFrame"]]:
-    """The rows of each line, and the values that set it apart, in words."""
+    """The rows of each line, and the values that distinguish it, in words."""
     frame = sweep.to_frame()
     columns = ["context_tokens" if name == "context" else name for name in _lists(sweep)]
     others = [name for name in columns if name != over]
@@ -131,7 +131,7 @@ def _horizontal(axes: Axes, over: str, values: list[float]) -> None:
 
 
 def _subject(sweep: Sweep, figure: str, groups: list[tuple[str, "DataFrame"]]) -> str:
-    """What all lines have in common: the question of the first one, and the size that does not vary."""
+    """The caption for all lines: the question of the first one, and the size that does not vary."""
     varied = _lists(sweep)
     fixed = [
         f"{name} {tokens(sweep.grid.axis(name)[0])}" for name in ("batch", "context") if name not in varied

@@ -23,16 +23,16 @@ CHOSEN: dict[str, Any] = {
 }
 ABOVE: dict[str, Any] = {"xytext": (-5, 5), "ha": "right", "va": "bottom"}
 BELOW: dict[str, Any] = {"xytext": (5, -5), "ha": "left", "va": "top"}
-"""Places of the words of a point: above the front with a draft, below the baseline's."""
+"""Positions of the label of a point: above the front with a draft, below that of the baseline."""
 LEFT = 0.2
-"""Share of the axis in which words left of a point would touch the axis."""
+"""In this left share of the picture, a label to the left of a point would touch the axis."""
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
 CLOSE = 0.05
-"""Distance to another line that words need, as a share of the axis."""
+"""Distance that a label needs from another line, as a share of the axis."""
 LETTER = 0.01
 """Width of a letter, as a share of the axis."""
 NAMED = 4
-"""Most points of a front that have words."""
+"""Largest number of points of a front that have labels."""
 MILLISECONDS = 1e3
 
 
@@ -41,9 +41,9 @@ def pareto(advice: Advice) -> Figure:
     """The Pareto fronts of the baseline and of speculation over batch and layout: throughput per device
     against time per output token.
 
-    Words at points are the batch of one server and, where layouts differ, the layout. The star is the chosen
-    point, the dotted line the bound on time per token. Raises InputError where nothing fits in memory, and
-    for an answer under a load, which has no fronts.
+    The labels of points are the batch of one server and, if layouts differ, the layout. The star is the
+    chosen point, the dotted line the bound on time per token. Raises InputError if nothing fits in memory,
+    and for an answer under a load, which has no fronts.
     """
     if advice.query.has_load:
         raise InputError("pareto: needs a question without a load; `perfmodel plot traffic` draws one")
@@ -92,7 +92,7 @@ def _name(
 
 
 def _words(point: FrontPoint, several: bool) -> str:
-    """The batch of a point, after its layout where layouts differ."""
+    """The batch of a point, after its layout if layouts differ."""
     return f"{point.layout}, {point.batch}" if several else f"{point.batch}"
 
 

@@ -11,7 +11,7 @@ from perfmodel.speculation import Scenario
 
 
 class StagePass(Immutable):
-    """One pass. machine: that runs it. new_tokens: of all sequences."""
+    """One pass. machine: the machine that runs it. new_tokens: new tokens of all sequences."""
 
     machine: Machine
     ops: list[Op]

@@ -1,4 +1,4 @@
-"""A picture of what a draft step and a verification cost, in baseline steps."""
+"""A picture of the costs of a draft step and a verification, in baseline steps."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,9 +30,11 @@ from perfmodel.speculation import Scenario, Workload, predict, with_calibration
 SOLID = "-"
 DASHED = (0, (3, 2))
 NEAR_ONE = 0.7
-"""Top of an axis from which on it has a line at 1: below, half of the axis would be empty."""
+"""An axis that reaches at least this value has a line at 1; on a shorter axis, half of the axis would be
+empty.
+"""
 HORIZONTAL = {"context": "context, cached tokens per sequence", "batch": "batch, sequences"}
-"""What lies along the axis -> its words."""
+"""Quantity along the axis -> its label."""
 
 
 class Drawn(Immutable):
@@ -57,8 +59,8 @@ def ratios(
     """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or with exchanged
     axes.
 
-    over: what lies along the axis, a key of `HORIZONTAL`. ideal: adds dashed lines on the roofline without
-    fixed costs at full efficiency. Returns the figure.
+    over: the quantity along the axis, a key of `HORIZONTAL`. ideal: adds dashed lines on the roofline
+    without fixed costs at full efficiency. Returns the figure.
     """
     scenario = scenario_of(question)
     left, right = panels(2, (7.6, 4.0))
@@ -91,7 +93,9 @@ def ratios(
 
 
 def _on_ideal_roofline(scenario: Scenario) -> Scenario:
-    """The same scenario without fixed costs, at full efficiency. No backend has kernels of its own there."""
+    """The same scenario without fixed costs, at full efficiency. All attention backends have the same
+    kernels there.
+    """
     plain = replace(scenario, machine=replace(scenario.machine, attention_backend=None))
     return with_calibration(plain, load_calibration("ideal"))
 

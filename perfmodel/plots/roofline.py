@@ -109,7 +109,9 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
 
 
 def _aligned(peak: float, falling: list[float]) -> str:
-    """Where the words of a roof stand: of several, the highest has them above and the lowest below."""
+    """The position of the label of a roof: if there are several, above the highest roof and below the
+    lowest.
+    """
     if len(falling) > 1 and peak == falling[0]:
         return "bottom"
     if len(falling) > 1 and peak == falling[-1]:

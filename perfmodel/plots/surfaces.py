@@ -75,7 +75,7 @@ EXTENDED = {
 
 
 class MeasuredPoint(NamedTuple):
-    """A measured speedup, and where."""
+    """A measured speedup, with its batch and context."""
 
     batch: float
     context: float
@@ -98,9 +98,9 @@ def surface(
     """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
     The black line is break even. The dashed line is the inflection context, from which a larger batch of
-    `batch_range` does not reduce the speedup (one gamma only). Points that do not fit in memory are hatched.
-    Dots have the colour of the measured value. measured: batch, context and speedup of each. Returns the
-    figure.
+    `batch_range` does not reduce the speedup (one gamma only). Points that do not fit in memory are
+    hatched. Dots have the colour of the measured value. measured: the points that were measured. Returns
+    the figure.
     """
     scenario = scenario_of(question)
     batches = np.geomspace(*batch, points)

@@ -67,7 +67,7 @@ UNDATED: dict[str, dict[str, None]] = {
     ".svg": {"Date": None},
     ".pdf": {"CreationDate": None},
 }
-"""Metadata without which equal pictures are equal bytes."""
+"""Metadata that are left out, so that equal pictures have equal bytes."""
 DPI = 160
 
 
@@ -118,7 +118,7 @@ def label(axes: "Axes", title: str, caption: str) -> "Figure":
 
 
 def sign(words: str, **look: Any) -> "Line2D":
-    """A line or marker for a legend that is drawn in no picture."""
+    """A line or marker that only appears in a legend."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=words, **look)
@@ -143,7 +143,7 @@ def legend_above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = N
 
 
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
-    """Everything that repeats the question, without defaults."""
+    """The caption: the question without its defaults."""
     machine = scenario.machine
     draft = scenario.draft
     parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}"]

@@ -128,7 +128,7 @@ def _plain(value: float, _: object) -> str:
 
 
 def _minor(value: float, _: object) -> str:
-    """The same at 2 and 5 times a power of ten, and nothing between."""
+    """As `_plain` at 2 and 5 times a power of ten; empty between."""
     first = f"{value:e}"[0]
     return _plain(value, _) if first in "25" else ""
 

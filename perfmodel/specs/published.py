@@ -19,7 +19,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFields:
-    """The fields of a published row that a point has too. None: the source does not give it."""
+    """The fields that a published row and a point share. None: the source does not state the value."""
 
     source: str
     hardware: str
@@ -104,10 +104,10 @@ class MeasuredPoint(RunFields):
 class PublishedRow(RunFields):
     """A row of the table as published: milliseconds, and None for a blank cell.
 
-    target_ms: one baseline step. drafts_ms: all drafts of an iteration. sd_tpot_ms: time per token with
-    speculation. tree_nodes, tree_levels: both include the root. context_tokens: in the middle of a
-    generation. gamma: in the set ``gamma_optimal``, the measured best one. tokens_per_s: published by
-    gpt-fast instead of a step.
+    target_ms: time of one baseline step. drafts_ms: time of all drafts of an iteration. sd_tpot_ms: time
+    per token with speculation. tree_nodes, tree_levels: both include the root. context_tokens: context in
+    the middle of a generation. gamma: draft length; in the set ``gamma_optimal``, the measured best one.
+    tokens_per_s: throughput that gpt-fast publishes instead of the time of a step.
     """
 
     id: str

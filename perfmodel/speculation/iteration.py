@@ -3,7 +3,8 @@
 iteration = gamma (T_D + T_select) + T_V(gamma) + overhead; speedup = tokens_per_iteration * T_T / iteration.
 
 (Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline: speedup exactly 1. All
-functions broadcast over ``[batch, context]``; some add a trailing axis of gammas and say so.
+functions broadcast over ``[batch, context]``; some add a trailing axis of gammas, which their docstrings
+mention.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """A question without its workload, with the times of its passes.
 
-All times broadcast over ``[batch, context]``; some functions add a trailing axis of gammas and say so.
+All times broadcast over ``[batch, context]``; some functions add a trailing axis of gammas, which their
+docstrings mention.
 """
 
 from functools import cached_property

@@ -264,7 +264,7 @@ class TrafficArguments(CommonOptions):
         default=False,
     )
     closed_form: bool = argument(
-        "Simulate nothing; a row says so if the closed form is not valid for it.",
+        "Simulate nothing; a row for which the closed form is not valid has a warning.",
         read=parse_switch,
         default=False,
         without=("replay", "trace", "mix"),

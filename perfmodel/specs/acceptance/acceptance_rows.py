@@ -111,9 +111,9 @@ def find_acceptance(
 ) -> AcceptanceRow:
     """The row measured on exactly this target, draft, method and budget, at this context.
 
-    Between two measured contexts the conditional rates are interpolated linearly in log(context), and
-    `source` says so. A server's counters hold at all contexts that it served, and at other contexts with a
-    spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the name of the target in
+    Between two measured contexts the conditional rates are interpolated linearly in log(context), which
+    `source` mentions. A server's counters hold at all contexts that it served, and at other contexts with
+    a spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the name of the target in
     messages, if it is an alias. Raises UnknownAcceptance if nothing matches, and outside the measured
     contexts of other rows: no row is extrapolated.
     """

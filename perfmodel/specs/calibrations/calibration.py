@@ -35,10 +35,10 @@ class Calibration(EngineConstants):
     """The distance of a device and stack from the ideal roofline, read from
     ``hardware/calibrations/<gpu>.<stack>.yaml``.
 
-    `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants that others measured),
-    ``kernels`` (kernel tables of this device, and the constants of an engine that was measured on others) or
-    ``fitted``. A calibration that is used for another device is *transferred*; the answer says so, not the
-    file.
+    `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants that others
+    measured), ``kernels`` (kernel tables of this device, and the constants of an engine that was measured
+    on others) or ``fitted``. A calibration that is used for another device is *transferred*; this word is
+    in the answer, not in the file.
 
     observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error:
     error of the speedup on a device other than the calibration's. step_error: `observed_error` for steps

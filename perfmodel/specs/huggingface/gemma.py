@@ -8,7 +8,9 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def _slides(layers: int) -> list[bool]:
-    """Whether each layer slides, if the file does not say so: all but every sixth and the last."""
+    """Whether each layer slides, if the file does not state it: all layers slide except every sixth and
+    the last.
+    """
     return [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)]
 
 

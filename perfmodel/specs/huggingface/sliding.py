@@ -21,7 +21,7 @@ def all_full(keys: Keys, layers: int) -> Fields:
 
 
 def qwen(keys: Keys, layers: int) -> Fields:
-    """Qwen2 and Qwen3: layers from `max_window_layers` on slide, if `use_sliding_window` says so."""
+    """Qwen2 and Qwen3: layers from `max_window_layers` on slide, if `use_sliding_window` is true."""
     keys.ignore("sliding_window", "max_window_layers")
     if not keys.flag("use_sliding_window", False):
         layer_types(keys, layers, KINDS, ())
@@ -43,7 +43,7 @@ def qwen3_moe(keys: Keys, layers: int) -> Fields:
 
 
 def block_head(keys: Keys, layers: int) -> Fields:
-    """DFlash: layers slide where `layer_types` says so; a width of value heads may be given."""
+    """DFlash: `layer_types` states which layers slide; a width of value heads may be given."""
     keys.ignore("max_window_layers", "sliding_window", "add_swa_attention_sink_bias")
     dims = {"value_head_dim": keys.integer("v_head_dim")} if keys.data.get("v_head_dim") else {}
     slides = keys.flag("use_sliding_window", True) and keys.data.get("sliding_window") is not None

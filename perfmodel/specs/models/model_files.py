@@ -11,11 +11,11 @@ from perfmodel.specs.models.names import aliases, load_bundled, shape_for
 SAME_SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
 """Fields in which a GGUF file and the bundled model that it names must agree."""
 OF_FILE = ("weights", "max_position_embeddings", "source")
-"""Fields that are the file's even where the bundled model is taken."""
+"""Fields that come from the file even if the bundled model is used."""
 
 
 def read_model(path: Path) -> ModelSpec:
-    """The model of a file. Raises InputError naming the file and what is wrong in it."""
+    """The model of a file. Raises InputError naming the file and its error."""
     with about_file(path):
         if path.suffix == ".gguf":
             return _of_gguf(path)

@@ -59,10 +59,10 @@ def shape_for(name: str) -> str | None:
 
 @cache
 def with_sizes(name: str) -> str | None:
-    """The only listed name of a model with experts that has more than this one only sizes:
+    """The only listed name of a model with experts that consists of this name and sizes:
     ``nemotron-3-super-120b-a12b`` for ``nemotron-3-super`` and for ``nemotron-3-super-120b``.
 
-    None if the name is listed itself, or if several models complete it, in whatever size.
+    None if the name is listed itself, or if several models complete it, of any size.
     """
     if is_listed(name):
         return None

@@ -1,4 +1,4 @@
-"""The formats in which a model is served: its weights, its cache and what it computes with."""
+"""The formats in which a model is served: those of its weights, its cache and its arithmetic."""
 
 from collections.abc import Collection
 
@@ -25,7 +25,7 @@ class Precision(Immutable):
 
     @property
     def narrow_kv(self) -> bool:
-        """Whether values of the cache have less than 16 bits, for which engines have other kernels."""
+        """Whether values of the cache have less than 16 bits; engines have other kernels for such caches."""
         return self.kv.bytes_per_value < 2.0
 
     @property

@@ -1,4 +1,4 @@
-"""Published drafting heads by target: the meaning of ``--draft eagle3`` where makers publish the shape of
+"""Published drafting heads by target: the meaning of ``--draft eagle3`` if the makers publish the shape of
 their head.
 """
 
@@ -12,7 +12,7 @@ from perfmodel.reading import data_folder, read_rows
 class PublishedHead:
     """A dense head. vocab: tokens that it drafts. features: hidden states of the target that it takes.
 
-    A head of kind ``mtp`` is an assistant without keys and values of its own. Its last layer reads the whole
+    A head of kind ``mtp`` is an assistant without its own keys and values. Its last layer reads the whole
     cache of the target, the others the target's window (vLLM, models/gemma4_mtp.py).
     """
 

@@ -1,4 +1,4 @@
-"""The kinds of recurrent layers: what each convolves, projects and keeps."""
+"""The kinds of recurrent layers, with the sizes of their convolution, projections and state."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal

@@ -27,7 +27,7 @@ PARTS = {
 }
 """Part of a model -> its GEMMs, with the names of `perfmodel ops`."""
 KEPT = ("router", "latent", "index_k", "compress", "streams", "lm_head", "embedding")
-"""Parts that stay at 16 bits unless they are named.
+"""Parts that remain at 16 bits unless they are named.
 
 Checkpoints leave out router, LM head and embedding. vLLM holds the up-projections of a latent and the keys of
 an indexer in bf16 regardless of their stored format (model_executor/layers/attention/mla_attention.py,
@@ -39,8 +39,8 @@ _PART_OF = {tensor: part for part, tensors in PARTS.items() for tensor in tensor
 class Weights(Immutable):
     """Formats of all matrices of a model: `base` for its layers, and separate ones for parts or single GEMMs.
 
-    parts: (part or GEMM, its format), for those that have one of their own. typed: the spelling of the user,
-    if it names a mix of formats.
+    parts: pairs of a part or GEMM and its format, for those with their own format. typed: the user's
+    spelling, if it names a mix of formats.
     """
 
     base: Format
@@ -61,7 +61,7 @@ class Weights(Immutable):
         return self.base
 
     def by_part(self) -> dict[str, Format]:
-        """Part or GEMM -> its format, for those that have one of their own."""
+        """Part or GEMM -> its format, for those with their own format."""
         return dict(self.parts)
 
     @property
@@ -76,7 +76,7 @@ class Weights(Immutable):
         return tuple(dict.fromkeys([self.base.compute, *(form.compute for _, form in self.parts)]))
 
     def within(self, peaks: Collection[str], wide_mxfp4: bool = False) -> "Weights":
-        """The same bytes as a device with these peaks runs them: weight-only if it has no peak for the
+        """The same formats as a device with these peaks runs them: weight-only if it has no peak for the
         format.
 
         wide_mxfp4: whether MXFP4 experts keep 16-bit activations where the device has an fp4 peak.
@@ -91,7 +91,9 @@ BF16 = Weights(WEIGHT_FORMATS["bf16"])
 
 
 def _on_device(form: Format, peaks: Collection[str], wide_mxfp4: bool) -> Format:
-    """A format as a device with these peaks runs it; one that differs by layer, in each of its formats."""
+    """A format as a device with these peaks runs it. If the format differs by layer, this applies to each
+    of its formats.
+    """
     if "+" in form.name:
         shares = layer_shares(form.name, "--weights")
         run = [f"{_on_device(share.form, peaks, wide_mxfp4).name}*{share.layers}" for share in shares]
@@ -106,14 +108,14 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
     """``FORMAT[,PART=FORMAT...]``: the format of the layers' matrices, and of parts (`PARTS`) or single
     GEMMs.
 
-    ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` quantise activations
-    too and run at that peak. With ``-wo`` they are weight-only and compute in bf16. So do ``mxfp4``,
-    ``int4``, ``int4-gN`` (a 16-bit scale and zero per N weights; any of 2 to 8 bits), ``int4-gN-sym`` (a
-    scale), ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes). Any of these with
-    ``-a8`` runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp (`ggml.MIXES`), ``4.9bpw`` one with
-    that many bits per weight; ``4bit`` or ``8bit-g32`` is a checkpoint of MLX (`mlx.of_bits`). A format of
-    its tensors (``q4_k``) is weight-only. Parts of `KEPT` stay at 16 bits unless they are named. ``A*3+B*75``
-    is A in 3 layers and B in 75. Raises InputError for an unknown name.
+    ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` quantise
+    activations too and run at that peak. With ``-wo`` they are weight-only and compute in bf16. So do
+    ``mxfp4``, ``int4``, ``int4-gN`` (a 16-bit scale and zero per N weights; 2 to 8 bits), ``int4-gN-sym``
+    (a scale), ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes). Any of these with
+    ``-a8`` runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp (`ggml.MIXES`), ``4.9bpw`` one
+    with that many bits per weight; ``4bit`` or ``8bit-g32`` is a checkpoint of MLX (`mlx.of_bits`). A
+    format of its tensors (``q4_k``) is weight-only. Parts of `KEPT` remain at 16 bits unless they are
+    named. ``A*3+B*75`` is A in 3 layers and B in 75. Raises InputError for an unknown name.
     """
     base_word, *own_words = (word.strip().lower() for word in name.split(","))
     mix = of_mix(base_word) or of_bits(base_word)
