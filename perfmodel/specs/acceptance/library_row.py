@@ -11,9 +11,7 @@ from perfmodel.specs.models.hub_ids import hub_id
 from perfmodel.specs.models.loading import load_model
 
 _MAKER = re.compile(r"^(meta|nvidia)-")
-_TUNED = re.compile(
-    r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp|static|pertensor)(?=-|$)"
-)
+_TUNED = re.compile(r"-(instruct|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp|static|pertensor)(?=-|$)")
 _RELEASE_MONTH = re.compile(r"-\d{4}$")
 
 

@@ -98,3 +98,17 @@ def test_a_switch_with_which_a_typical_draft_gains_is_named() -> None:
     assert f"; with --attention-backend flashinfer likely {switched.typical.range};" in asked.reason
     assert "; with --" not in switched.reason
     assert "; with --" not in whatif("glm-4.5-air", "h100", **point).reason
+
+
+def test_the_acceptance_of_an_instruct_model_is_not_that_of_its_thinking_one() -> None:
+    """Both have one shape. Kimi-K2-Thinking has the experts of Kimi-K2.5, in 4 bits, so that eight fit."""
+    for instruct, thinking in (
+        ("qwen3-235b-a22b-instruct-2507", "qwen3-235b-a22b-thinking-2507"),
+        ("moonshotai/Kimi-K2-Instruct", "moonshotai/Kimi-K2-Thinking"),
+    ):
+        point = {"hardware": "h200", "batch": 1, "context": 2048, "tp": 8, "draft": "eagle3"}
+        assert whatif(instruct, **point).speedup > 1
+        answer = whatif(thinking, **point)
+        assert answer.verdict == "unknown_acceptance"
+        assert answer.memory.fits
+    assert answer.memory.weight_bytes < 90e9
