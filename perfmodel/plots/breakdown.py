@@ -68,8 +68,8 @@ def row_of(place: int, stage: str) -> float:
 
 
 def seconds_by_part(stage_pass: StagePass) -> dict[str, float]:
-    """Part (`theme.PARTS`) -> seconds of a pass; they sum to its predicted time. Launches are separate from
-    their kinds.
+    """Part (`theme.PARTS`) -> seconds of a pass; they sum to its predicted time. The time of launches is a
+    part of its own, not counted in the kinds of operation.
     """
     machine = stage_pass.machine
     empty = machine.time([], 0.0)

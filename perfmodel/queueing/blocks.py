@@ -36,7 +36,9 @@ class Shared:
 
 
 class FoundPrompt(NamedTuple):
-    """Tokens of a prompt that need not be computed, and the tokens of room that it takes."""
+    """Number of tokens of a prompt that need not be computed, and the room that the prompt takes, in
+    tokens.
+    """
 
     hit_tokens: int
     needed_tokens: int

@@ -6,8 +6,9 @@ that
     s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau
     f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
 
-by the arrival theorem (Reiser and Lavenberg 1980): a client sees the system of C - 1. s: seconds of a pass.
-T: of its decoding. tau: of a prompt. A: tokens per iteration. D: output tokens.
+by the arrival theorem (Reiser and Lavenberg 1980): a client sees the system of C - 1. s: seconds of a
+pass. T: seconds of decoding in a pass. tau: seconds of a prompt. A: tokens per iteration. D: output
+tokens.
 """
 
 import math

@@ -16,8 +16,8 @@ REMEMBERED = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefillTime:
-    """The time that prompts add to a pass. The layers cost by all tokens of the pass, attention and the draft
-    by the prompts' own tokens.
+    """The time that prompts add to a pass. The time of the layers depends on all tokens of the pass; that
+    of attention and of the draft depends only on the tokens of the prompts.
 
     tokens, seconds: knots of the time of a pass without attention. token_s: attention and draft per prompt
     token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and per

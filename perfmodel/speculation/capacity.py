@@ -161,12 +161,12 @@ def _whole(sequences: Floats) -> Floats:
 class KVCapacity:
     """What a server logs at its start, in its words.
 
-    kv_tokens: tokens of all caches, in sequences of max_model_len (vLLM: "GPU KV cache size", SGLang:
-    "max_total_num_tokens"). max_concurrency: sequences of that length. pool_bytes: memory of the caches on
-    one device ("Available KV cache memory"). baseline_kv_tokens: kv_tokens without the draft. The draft
-    takes memory for its weights, for the engine's graphs and buffers (draft_reserved_bytes), and a share
-    of each sequence for its cache and states (draft_cache_share). groups: data-parallel attention groups,
-    each of which logs its part.
+    kv_tokens: number of tokens that all caches hold if every sequence has max_model_len tokens (vLLM: "GPU
+    KV cache size", SGLang: "max_total_num_tokens"). max_concurrency: sequences of that length. pool_bytes:
+    memory of the caches on one device ("Available KV cache memory"). baseline_kv_tokens: kv_tokens without
+    the draft. The draft takes memory for its weights, for the engine's graphs and buffers
+    (draft_reserved_bytes), and a share of each sequence for its cache and states (draft_cache_share).
+    groups: data-parallel attention groups, each of which logs its part.
     """
 
     kv_tokens: int

@@ -66,9 +66,9 @@ def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 
 
 
 def log_middle(scenario: Scenario) -> float:
-    """Logarithm of the middle of a speedup's interval over the speedup, per share of extra time: below 0 for
-    a class whose iterations are predicted too short more often than too long. 0 beyond a box, where other
-    rows determine the width.
+    """Offset of the middle of a speedup's interval from the speedup: the logarithm of their ratio, per
+    share of extra time. It is below 0 for a class whose iterations are predicted too short more often than
+    too long. It is 0 for devices beyond a box, whose width comes from other rows.
     """
     class_name = speedup_class(scenario)
     if class_name is None or scenario.machine.fabric is not None:

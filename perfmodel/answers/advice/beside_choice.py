@@ -74,7 +74,7 @@ def _smaller_servers(
 
 
 def with_no_bound(query: AdviseQuery, point: PricedPoint) -> Alternative:
-    """The best point if nobody reads along, where the choice keeps up with a reader."""
+    """The best point without the bound for reading speed, if the choice meets this bound."""
     bound = f"Every sequence gets at least {1 / READING_S:g} tokens/s, the pace of reading"
     free = f"{point_text(point)}: {per_gpu(point):.0f} tokens/s/GPU at {seconds(point.tpot_s)}"
     return Alternative.of(f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token", query, point)

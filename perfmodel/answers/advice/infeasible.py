@@ -24,8 +24,8 @@ class Infeasible:
 def why_infeasible(
     query: AdviseQuery, baseline: list[Priced], drafted: list[Priced], skips: list[Skip], trees: bool = False
 ) -> Infeasible:
-    """skips: the skipped candidates; if no degree has a baseline, the first one is a degree. trees:
-    whether a tree meets the bound on the time per token.
+    """skips: the skipped candidates. If no TP degree has a baseline, the first of them gives the reason
+    for a degree. trees: whether a tree meets the bound on the time per token.
     """
     if not baseline:
         return Infeasible(f"the model runs in none of the requested layouts ({skips[0].reason})")

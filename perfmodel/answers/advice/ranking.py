@@ -20,8 +20,8 @@ this share.
 
 @dataclass(frozen=True, slots=True)
 class PricedPoint:
-    """A point of a candidate, and its value by the objective (larger is better). batch: of one server.
-    most: the value at the fastest length of the draft; the chosen length may be another one.
+    """A point of a candidate, and its value by the objective (larger is better). batch: that of one
+    server. most: the value at the fastest length of the draft; the chosen length may be another one.
     """
 
     candidate: Candidate

@@ -1,4 +1,4 @@
-"""How much of a load the servers of a candidate carry within the limits."""
+"""The largest load that the servers of a candidate carry within the limits."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -14,13 +14,15 @@ from perfmodel.answers.load.traffic_words import RATES
 from perfmodel.errors import InputError
 
 CLOSE = 1.02
-"""Ratio of a load that is not carried to one that is, from which no load between them is tried."""
+"""If the ratio of a load that is not carried to a load that is carried is at most this, no load between
+them is tried.
+"""
 MORE = 1.1
-"""Factor by which replays may find a larger load than the closed form where it may be off."""
+"""Where the closed form may be off, replays may find a load that is larger by at most this factor."""
 SHARES = (1.0, 0.95, 0.85, 0.7, 0.5, 0.25, 1.06, 1.15, 1.3)
 """Shares of the closed form's load that are tried in turn."""
 TRIED = 3
-"""Candidates whose load is confirmed, those with the largest one first."""
+"""Number of candidates whose load is confirmed, beginning with the largest load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Reach:
 
     @property
     def doubted(self) -> bool:
-        """Whether a replay may find another one."""
+        """Whether a replay may find another load."""
         rows = (self.largest.row, self.largest.above)
         return any(row is not None and row.doubts for row in rows)
 
@@ -48,13 +50,15 @@ class Reach:
         return self.server.drafts
 
     def keeps(self, load: float, replicas: int) -> bool:
-        """Whether some servers keep a load as `traffic` answers it, but for its last per cent."""
+        """Whether a number of servers carries a load within the limits, by the answer of `traffic` to
+        within a per cent.
+        """
         row = self.row(load, replicas, rough=True)
         return row is not None and keeps(row)
 
     def row(self, load: float, replicas: int, rough: bool = False) -> TrafficRow | None:
-        """The row of `traffic` of one of some servers; None if nothing is drafted there. rough: but for its
-        last per cent.
+        """The row of `traffic` for one of a number of servers; None if nothing is drafted there. rough:
+        whether an accuracy of about a per cent suffices.
         """
         each = load / replicas
         each = max(each, RATES[0]) if self.server.priced.question.opens else math.ceil(each)
@@ -79,7 +83,7 @@ def reaches(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list
 
 
 def _reach(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Iterator[Reach]:
-    """The reach of a candidate; none if `traffic` refuses it, or if it carries nothing."""
+    """The reach of a candidate; none if `traffic` refuses it, or if it can carry no load."""
     most = load_of(question)
     if question.request_rate is None:
         load = clients_each(question, [round(most)])
@@ -106,8 +110,8 @@ def keeps(row: TrafficRow) -> bool:
 
 
 def carried(question: AdviseQuery, found: Iterable[Reach], least: float = 0.0) -> Carried | None:
-    """The servers with the largest load above one that `traffic` confirms; None without any. found: the
-    largest load first.
+    """The servers with the largest load that `traffic` confirms, if it is above a given load; None if
+    there are none. found: the reaches, the largest load first.
     """
     best = None
     for reach in list(found)[:TRIED]:
@@ -120,8 +124,8 @@ def carried(question: AdviseQuery, found: Iterable[Reach], least: float = 0.0) -
 
 
 def _confirmed(question: AdviseQuery, reach: Reach, least: float) -> float:
-    """The largest load above one that the servers of a layout keep as `traffic` answers it; 0 if they keep
-    none.
+    """The largest load above a given one that the servers of a layout carry by the answer of `traffic`; 0
+    if there is none.
     """
     replicas = reach.candidate.layout.replicas
     kept = _rounded(question, CLOSE * least)
@@ -146,7 +150,7 @@ def _confirmed(question: AdviseQuery, reach: Reach, least: float) -> float:
 
 
 def _tried(question: AdviseQuery, reach: Reach) -> Iterator[float]:
-    """Loads to try: that of the closed form, and where it may be off, smaller and larger ones."""
+    """Loads to try: that of the closed form and, if it may be off, smaller and larger ones."""
     shares = SHARES if reach.doubted else SHARES[:2]
     most = load_of(question)
     return (_rounded(question, min(share * reach.load, most)) for share in shares)
@@ -165,7 +169,7 @@ def at_load(question: AdviseQuery, load: float) -> AdviseQuery:
 
 
 def _rounded(question: AdviseQuery, load: float) -> float:
-    """A load as an answer says it: whole clients, or a rate with three digits, rounded down."""
+    """A load as an answer states it: whole clients, or a rate with three digits, rounded down."""
     if question.request_rate is None:
         return float(math.floor(load))
     digits = 2 - math.floor(math.log10(load)) if load > 0 else 0

@@ -13,7 +13,7 @@ from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.speculation import Workload, predict
 
 SEEN = 1.05
-"""Smallest speedup that is not printed as 1.0x."""
+"""A smaller speedup would be printed as 1.0x."""
 
 
 def reason_of(
@@ -45,7 +45,9 @@ def reason_of(
 
 
 def _of_its_batch(query: AdviseQuery, chosen: PricedPoint, gain: tuple[float, float] | None) -> str:
-    """The speedup over the baseline of the same batch, where it alone makes the choice too close to call."""
+    """The speedup over the baseline of the same batch, if only this speedup makes the choice too close to
+    call.
+    """
     speedup, interval = point_speedup(query, chosen)
     if gain is None or interval is None or gain[0] <= 1.0 or interval[0] > 1.0:
         return ""
@@ -74,15 +76,17 @@ def likely_text(likely: tuple[TypicalGain, ...]) -> str:
 
 
 def _at_larger_batches(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:
-    """That a gain is one of tokens per second within a bound, under which a draft allows larger batches."""
+    """A remark that a gain is one of tokens per second within a bound on TPOT, under which a draft allows
+    larger batches.
+    """
     if not likely or query.max_tpot_ms is None or query.objective == "latency":
         return ""
     return "; these are tokens/s within the bound, where a draft allows larger batches"
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
-    """Names the target's own MTP layer, the drafts that need the least acceptance, and the flag that supplies
-    one.
+    """Names the target's own MTP layer, the drafts that need the least acceptance, and the flag that
+    supplies an acceptance.
     """
     if not would_pay:
         return "; no draft pays at any acceptance"

@@ -1,4 +1,4 @@
-"""What makes room for a draft that does not fit beside the target."""
+"""A change that makes room for a draft that does not fit in memory together with the target."""
 
 from dataclasses import replace
 

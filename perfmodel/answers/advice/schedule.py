@@ -1,4 +1,4 @@
-"""Which draft length to use at each batch size and context, in the form that a serving engine reads."""
+"""The draft length to use at each batch size and context, in the form that a serving engine reads."""
 
 import math
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ from perfmodel.speculation.confidence import ByConfidence, by_confidence
 
 MAX_CONTEXTS = 1000
 LEAST_GAIN = 0.02
-"""Gain over the best single length below which a table is not recommended."""
+"""A table is recommended only if its gain over the best single length is larger than this."""
 
 
 @question
@@ -104,10 +104,10 @@ class ScheduleQuery(Options):
 class ScheduleTable(LengthTable):
     """A table of draft lengths, and the engines' command lines.
 
-    instead: the reason to use a single length, where a table would gain less than it costs; else None.
+    instead: the reason to use a single length, if a table would gain less than it costs; else None.
     sglang_costs: for a DSpark draft, the contents of the file for ``--speculative-dspark-sps-table-path``.
-    by_confidence: verification of only the likelier tokens, where the acceptance file has bins of confidence.
-    gain: expected speedup divided by that of the best single K, 1 or more.
+    by_confidence: the result of verifying only the likelier tokens, if the acceptance file has bins of
+    confidence. gain: expected speedup divided by that of the best single K, 1 or more.
     """
 
     export: Export
@@ -219,7 +219,7 @@ def _answered(scenario: Scenario, table: LengthTable, instead: str | None, lines
 
 
 def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_path: str | None) -> Export:
-    """The command lines. The question's engine gets none if a known defect slows its drafts."""
+    """The command lines. The question's engine gets no command line if a known defect slows its drafts."""
     engine = engine_of(scenario.machine.calibration)
     defect = slowing(scenario, float(table.context_high))
     withheld = {} if defect is None else {str(engine): defect_warning(defect)}
@@ -229,7 +229,7 @@ def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_p
 def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
     """Iterations per second by verified tokens, in the form of SGLang's profiler (dspark_sps.py of 0.5.23).
 
-    Its scheduler cuts a draft where one more token costs more than its confidence promises.
+    SGLang's scheduler cuts a draft where one more token costs more than its confidence promises.
     """
     gamma = table.max_tokens
     batches = _doublings(table)
@@ -304,7 +304,7 @@ def _tables(
 
 
 def _why_single(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
-    """The reason to prefer the best single length. None where the table gains more than its cost and more
+    """The reason to prefer the best single length. None if the table gains more than its cost and more
     than `LEAST_GAIN`.
     """
     serving = serving_engines().get(engine or "")

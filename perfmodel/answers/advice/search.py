@@ -13,8 +13,8 @@ from perfmodel.answers.advice.ranking import PricedPoint, best, choose
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """All candidates of a question, priced. ranked: the best allowed point of each, the best first; the
-    earlier candidate on a tie, the baselines first.
+    """All candidates of a question, priced. ranked: the best allowed point of each candidate, the best
+    first; on a tie the earlier candidate first, and baselines before drafts.
     """
 
     query: AdviseQuery
@@ -60,7 +60,7 @@ class Search:
 
     @property
     def best(self) -> PricedPoint | None:
-        """The better of both; the baseline on a tie."""
+        """The better of `best_baseline` and `rival`; the baseline on a tie."""
         baseline, rival = self.best_baseline, self.rival
         if baseline is None or rival is None:
             return rival or baseline

@@ -15,14 +15,14 @@ from perfmodel.specs import GPUSpec, ModelSpec
 from perfmodel.specs.devices.links import devices_of_node
 
 NODES = (2, 3, 4)
-"""Nodes of a server that is too large for one."""
+"""Numbers of nodes to try for a server that is too large for one node."""
 
 
 def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
     """The layouts to search: all of the given devices, one server of each size for a load, or one server
     of each given size. Over PCIe, groups are searched only if the question names them. For a load on more
-    devices than a box has, only usual layouts are. In llama.cpp a server's layers may be on several
-    devices, which run in turn.
+    devices than a box has, only usual layouts are searched. In llama.cpp, a server's layers may be on
+    several devices that run in turn.
     """
     layouts = [layout.split(query.layer_split) for layout in _unsplit(query, model, gpu)]
     if not _divides_layers(query):
@@ -31,8 +31,9 @@ def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list
 
 
 def over_nodes(query: AdviseQuery) -> list[Layout]:
-    """One server over two, three or four nodes, for a load that no number of servers of a node serves: of a
-    model with experts, whose groups stand on whole nodes. Empty if the question states devices or degrees.
+    """Layouts with one server on two, three or four nodes, for a load that servers within a node cannot
+    serve in any number. They are for models with experts, and their groups are on whole nodes. Empty if
+    the question states devices or degrees.
     """
     named = Named.of(query)
     node = devices_of_node(named.gpu)
@@ -57,7 +58,7 @@ def may_have_groups(query: AdviseQuery) -> bool:
 
 
 def searches_groups(query: AdviseQuery, gpu: GPUSpec) -> bool:
-    """Whether groups are searched: over a link, or where the question names them."""
+    """Whether groups are searched: if the devices have a link, or if the question names the groups."""
     return may_have_groups(query) and (gpu.link is not None or bool(query.dp or query.ep))
 
 
@@ -73,7 +74,7 @@ def _divides_layers(query: AdviseQuery) -> bool:
 
 
 def _unsplit(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
-    """The layouts by the devices that run at once."""
+    """The layouts, by the number of devices that run at once."""
     linked = searches_groups(query, gpu)
     if query.gpus is not None:
         layouts = _asked(query, of_gpus(query.gpus // query.layer_split, model, linked))
@@ -95,7 +96,7 @@ def _unsplit(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]
 
 
 def _asked(query: AdviseQuery, layouts: list[Layout]) -> list[Layout]:
-    """The layouts of the sizes and groups that the question names; all where it names none."""
+    """The layouts of the sizes and groups that the question names; all layouts if it names none."""
     return [
         layout
         for layout in layouts

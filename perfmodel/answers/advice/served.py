@@ -25,17 +25,18 @@ from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow
 from perfmodel.speculation import Workload, predict
 
 UNEVEN = 1.25
-"""Seats of a server or attention group over its equal share of all clients. An assumption."""
+"""Ratio of the seats of a server or attention group to its equal share of all clients. An assumption."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A layout that serves the load with one draft, or without.
+    """A layout that serves the load with one draft, or without a draft.
 
-    candidate: its layout has all servers. asked: the question to `traffic` about one server with its share of
-    the load, and row its answer. speedup: the TPOT of the same server without a draft over its own. seats:
-    requests that one server runs at once at most. needed_gpus: GPUs of such servers that the load needs; None
-    if no number suffices. pays: whether `traffic` advises this draft, or none.
+    candidate: its layout has all servers. asked: the question to `traffic` about one server with its share
+    of the load. row: the answer to it. speedup: the TPOT of the same server without a draft over that with
+    it. seats: largest number of requests that one server runs at once. needed_gpus: GPUs of such servers
+    that the load needs; None if no number suffices. pays: whether `traffic` advises this draft (or no
+    draft, for a baseline).
     """
 
     candidate: Candidate
@@ -94,7 +95,7 @@ class Served:
         )
 
     def at_its_batch(self, question: AdviseQuery) -> PricedPoint:
-        """The point with the time per token of `whatif`, in which no prompt takes part."""
+        """The point with the time per token of `whatif`, which includes no prompts."""
         point = self.point
         s = self.candidate.scenario
         workload = Workload.of(float(point.batch), float(question.context), point.gamma)
@@ -121,8 +122,8 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
 def on_servers(
     question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, replays: bool = False
 ) -> Served | None:
-    """The load on a number of servers; None if nothing is drafted there. replays: whether they answer where
-    the closed form does not hold.
+    """The load on a number of servers; None if nothing is drafted there. replays: whether replays are used
+    where the closed form does not hold.
     """
     asked = question_of(question, candidate, drafts, **share_of_load(question, replicas))
     found = compared(asked, replays=replays)
@@ -131,8 +132,8 @@ def on_servers(
 
 
 def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
-    """The same as `traffic` answers it, with replays where the closed form does not hold; None if the draft
-    does not pay there, or no number of servers suffices.
+    """The servers by the answer of `traffic`, with replays where the closed form does not hold; None if
+    the draft does not pay there, or no number of servers suffices.
     """
     candidate = estimate.candidate
     drafts = estimate.row.gamma != 0
@@ -146,8 +147,8 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
 
 
 def confirmed(question: AdviseQuery, served: Served) -> Served | None:
-    """The servers as `traffic` answers them, if so far only the closed form did where it does not hold; None
-    if they do not suffice.
+    """The servers by the answer of `traffic`, if so far they were computed with the closed form at a load
+    for which it does not hold; None if they do not suffice.
     """
     found: Served | None = served
     if served.row.doubts and served.row.made_by is not MadeBy.REPLAY:
@@ -156,7 +157,9 @@ def confirmed(question: AdviseQuery, served: Served) -> Served | None:
 
 
 def _times(question: AdviseQuery, candidate: Candidate, replicas: int) -> Candidate:
-    """The candidate with as many servers as a load needs; with a given number of GPUs, as it is."""
+    """The candidate with the number of servers that a load needs; unchanged if the number of GPUs is
+    given.
+    """
     if question.gpus is not None:
         return candidate
     return replace(candidate, layout=candidate.layout.times(replicas))
@@ -169,8 +172,8 @@ def _served(
     rows: Sequence[TrafficRow],
     verdict: TrafficVerdict,
 ) -> Served | None:
-    """The row of the verdict; where the draft of the question does not pay, its own row. None if nothing is
-    drafted there.
+    """The row of the verdict. If the draft of the question does not pay, the row of this draft; None if
+    nothing is drafted there.
     """
     baseline, *drafted = rows
     wanted = [baseline] if asked.stated_lengths == (0,) else drafted

@@ -16,7 +16,7 @@ from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.load.traffic_words import RATES
 
 HEADROOM = OPEN.saturation
-"""Largest share of the saturation rate at which a server runs, where no latency limits decide."""
+"""Largest share of the saturation rate at which a server runs, if there are no latency limits."""
 OUT_OF_STEP = 0.05
 """Standard deviation of the output lengths between clients, as a share of their mean. Clients of a real load
 do not stay in step, as those of equal answers do; from this share on their times no longer change.

@@ -17,8 +17,8 @@ from perfmodel.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class SwitchToMeasure:
-    """changes: the changed argument of the query. gain: of a typical draft with the switch, over the baseline
-    without it. point: the server that measures the draft.
+    """changes: the changed argument of the query. gain: gain of a typical draft with the switch over the
+    baseline without it. point: the server that measures the draft.
     """
 
     changes: Changes

@@ -212,7 +212,7 @@ def _best(
 
 
 def _times(value: float, choice: float | None, query: AdviseQuery) -> float | None:
-    """The factor by which a value is better than that of the choice; None without one."""
+    """The factor by which a value is better than that of the choice; None if there is no choice."""
     if choice is None:
         return None
     return value / choice if query.objective == "throughput" else choice / value

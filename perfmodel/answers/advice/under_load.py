@@ -93,7 +93,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
 
 
 def _insufficient(search: LoadSearch) -> Advice:
-    """The answer where no servers suffice."""
+    """The answer if no servers suffice."""
     question = search.question
     baselines = search.candidates.baselines
     insufficient = Insufficient.of(search)

@@ -11,7 +11,7 @@ from perfmodel.parse import MAX_VALUES, items, parse_text
 TINY = 5e-324
 HUGE = 1.7976931348623157e308
 MAX_LISTED = 1000
-"""Most values of an argument: some ten seconds of work."""
+"""Largest number of values of an argument: they take about ten seconds of work."""
 POSITIVE = (TINY, HUGE)
 """Limits of an argument above 0: the smallest and the largest number, both allowed."""
 SHARE = (0.0, 1.0)
@@ -23,14 +23,15 @@ class Argument:
     """One argument: `help`, the form of its value on the command line, and flags in addition to the one of
     its name.
 
-    read: converts the given value, or refuses it; by default by the annotation (`READERS`). many: the same
-    for commands that take lists. repeated: a flag that may be given several times. default: the default as
-    help shows it. optional: None is a value. limits, choices: the allowed values (choices are also its
-    metavar). flag: its spelling on the command line, by default ``--draft-kv`` for ``draft_kv``; a positional
-    argument (`place`) has its metavar instead. group: its heading in ``--help``. fallback: the default after
-    reading. listed: the verb that lists its names, for completion in a shell. needs: other arguments, one of
-    which must be given with this one. without: arguments that must not be given with this one. why: the
-    reason, as a clause. most: the number of values that it may have.
+    read: converts the given value, or refuses it; by default by the annotation (`READERS`). many: the
+    converter for commands that take lists. repeated: whether the flag may be given several times. default:
+    the default as help shows it. optional: whether None is a value. limits, choices: the allowed values
+    (choices are also its metavar). flag: its spelling on the command line, by default ``--draft-kv`` for
+    ``draft_kv``; a positional argument (`place`) has its metavar instead. group: its heading in
+    ``--help``. fallback: the default after reading. listed: the verb that lists its names, for completion
+    in a shell. needs: other arguments, one of which must be given with this one. without: arguments that
+    must not be given with this one. why: the reason, as a clause. most: the number of values that it may
+    have.
     """
 
     help: str
@@ -99,7 +100,7 @@ def listed(alias: Any) -> Argument:
 
 
 def declared_by(name: str, hint: Any, of_field: Argument | None = None) -> Argument | None:
-    """A parameter's argument, of its field or else in its annotation (`hint`); None without one."""
+    """A parameter's argument, from its field or else from its annotation (`hint`); None if it has none."""
     declared = of_field
     if declared is None:
         notes = getattr(hint, "__metadata__", ())

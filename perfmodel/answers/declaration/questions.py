@@ -23,7 +23,8 @@ def argument(
     """A field of a question: its `Argument` with further settings, its default, and the form in which help
     shows it.
 
-    Without `help`, the argument is the one in its annotation. Every default of a question is written so.
+    Without `help`, the argument is the one in its annotation. Every default of a question is declared this
+    way.
     """
     if not help:
         return field(default=default)
@@ -58,7 +59,9 @@ def question(cls: type[T]) -> type[T]:
 
 @dataclass_transform(field_specifiers=(argument, same_as))
 def options(cls: type[T]) -> type[T]:
-    """Makes the fields that several questions share. None is made of them alone, so it has no methods."""
+    """Makes the fields that several questions share. No question consists of them alone, so this class has
+    no methods.
+    """
     return dataclass(frozen=True, init=False, repr=False, eq=False)(cls)
 
 
@@ -110,7 +113,7 @@ _form: Callable[[Any], _Form] = cache(_form_of)
 
 @question
 class Question:
-    """A question. Making one reads its fields and checks their limits (InputError)."""
+    """A question. When a question is made, the values of its fields are read and checked (InputError)."""
 
     @classmethod
     def read(cls, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,8 @@ class Block:
 def blocks(grid: Grid, most_rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """The grid's rows in blocks. Raises InputError.
 
-    most_rows: of a block; only a single pair of batch and context with more draft lengths may exceed it.
+    most_rows: largest number of rows of a block; only a single pair of batch and context with more draft
+    lengths may exceed it.
     """
     for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)

@@ -42,7 +42,7 @@ class ClassRow:
 
 
 def mix_values(question: TrafficQuery) -> dict[str, Any]:
-    """Means, deviations and acceptance over all classes, where the question states none."""
+    """Means, deviations and acceptance over all classes, for the values that the question does not state."""
     if question.mix is None or (question.input_len is not None and question.output_len is not None):
         return {}
     classes = list(read_mix(question.mix).values())

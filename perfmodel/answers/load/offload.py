@@ -23,11 +23,11 @@ Seconds = Callable[[float], float]
 class Offload:
     """Reading the cached part of a prompt from a tier, compared with computing it again.
 
-    tokens: of that part. read_s, recompute_s: seconds of reading and of computing; with a draft, both
-    include its cache. saved_s: the time by which reading shortens the TTFT, negative if it takes longer.
-    pays_from_tokens: the shortest prefix that is worth reading; None if no prefix is, up to the model's
-    positions. bytes_per_token: bytes of the caches on one device. draft_share: the draft's share of them;
-    these must be kept too, or the draft starts without a context.
+    tokens: tokens of that part. read_s, recompute_s: seconds of reading and of computing; with a draft,
+    both include its cache. saved_s: the time by which reading shortens the TTFT, negative if it takes
+    longer. pays_from_tokens: the shortest prefix that is worth reading; None if no prefix is, up to the
+    model's positions. bytes_per_token: bytes of the caches on one device. draft_share: the draft's share
+    of them; these must be kept too, or the draft starts without a context.
     """
 
     tier: str

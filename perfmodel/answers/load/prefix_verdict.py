@@ -97,7 +97,7 @@ class _Others:
         return self.rows[steps][load_index]
 
     def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:
-        """The passes with cache blocks of this size, where no draft drops a block."""
+        """The passes with cache blocks of this size, if no draft drops a block."""
         if gamma not in self.passes:
             r = self.replica
             reuse = self.question.reusing

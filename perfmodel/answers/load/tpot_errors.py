@@ -42,8 +42,8 @@ def served_log_errors(
     """Draft length -> standard deviation of the logarithm of a mean TPOT while `batch` requests decode.
 
     A ratio has the errors of two measurements, an iteration and a step. So an iteration has the error of a
-    ratio divided by the square root of 2, or that of a step if it is larger. The costs of requests add the
-    error of their engine.
+    ratio divided by the square root of 2, or that of a step if it is larger. The error of the engine's
+    request costs (`EngineRequests`) is added.
     """
     machine = scenario.machine
     sends = machine.over_host or machine.fabric is not None
@@ -80,7 +80,8 @@ def tpot_interval(
     log_off: float, steps: StepTimes, served: ServedLoad, load: Load, limits: Limits
 ) -> TpotInterval:
     """Ends of the mean TPOT's interval: the server is solved again with steps that are faster and slower
-    by the error. At a rate, this is the same as another rate with all times scaled.
+    by the error. For a server at a request rate, scaling the steps gives the same result as changing the
+    rate and scaling all times.
     """
     factors = np.exp([[-Z * log_off], [Z * log_off]])
     if load.rate is not None:

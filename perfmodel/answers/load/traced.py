@@ -49,7 +49,7 @@ def rate_of(trace: Arrivals) -> float | None:
 
 
 def trace_values(question: TrafficQuery) -> dict[str, Any]:
-    """The trace's lengths and rate, where the question states none. Raises InputError."""
+    """The trace's lengths and rate, for the values that the question does not state. Raises InputError."""
     if question.trace is None:
         return {}
     trace = trace_of(question.trace)

@@ -172,7 +172,7 @@ def _word(verdicts: Sequence[TrafficVerdict], known: bool) -> str:
 
 
 def _longest_advised(verdicts: Sequence[TrafficVerdict]) -> int:
-    """The longest single draft length that is recommended at a load; 0 without one."""
+    """The longest single draft length that is recommended at a load; 0 if none is recommended."""
     return max((v.gamma for v in verdicts if isinstance(v.gamma, int)), default=0)
 
 

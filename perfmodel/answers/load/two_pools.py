@@ -218,7 +218,7 @@ class TwoPools:
         )
 
     def at(self, rate: float, limits_s: dict[str, float] | None = None) -> PoolRow:
-        """The pools at a rate of all requests."""
+        """The row of both pools at a rate of all requests together."""
         row = self.row(self.state(min(rate, self.most)), None, limits_s or {})
         if rate <= self.most:
             return row

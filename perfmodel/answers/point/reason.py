@@ -8,7 +8,7 @@ from perfmodel.speculation import Prediction
 def reason(p: Prediction, limiter: str) -> str:
     """One sentence: the time that an iteration saves, the time that it adds, and its largest part.
 
-    limiter: of a baseline step (`pass_time.LIMITERS`).
+    limiter: the limiter of a baseline step (`pass_time.LIMITERS`).
     """
     if int(p.gamma) == 0:
         return _of_the_baseline(p)

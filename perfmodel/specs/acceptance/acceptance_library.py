@@ -30,8 +30,8 @@ SHORT_TOKENS = 4096
 
 
 def doublings_beyond(source: str, context: float) -> float:
-    """Doublings of the context beyond those at which an acceptance was measured, by its source; 0 for any
-    source without the mark `SHORT`.
+    """Number of doublings from `SHORT_TOKENS` to a longer context, for an acceptance that was measured at
+    short contexts; 0 for any source without the mark `SHORT`.
     """
     return max(math.log2(context / SHORT_TOKENS), 0.0) if SHORT in source else 0.0
 

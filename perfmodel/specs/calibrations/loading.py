@@ -89,8 +89,8 @@ def over_host() -> AllReduce:
 def load_bundled(name: str, version: str | None = None, engine: str | None = None) -> Calibration:
     """A bundled calibration by its exact name.
 
-    version: of its engine; by default the newest fitted one. engine: a serving engine that is priced with
-    these kernels.
+    version: version of its engine; by default the newest fitted one. engine: a serving engine that is
+    priced with these kernels.
     """
     kernels = read_kernels(name)
     if engine is not None and kernels.kind == "kernels":
@@ -102,7 +102,7 @@ def load_calibration(name: str, flag: str = "--calibration", version: str | None
     """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; for a folder its
     newest file.
 
-    version: of the engine of a bundled one; by default the newest fitted one.
+    version: version of the engine of a bundled calibration; by default the newest fitted one.
     """
     name = parse_text(name, flag)
     if files.looks_like_path(name):

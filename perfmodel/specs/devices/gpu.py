@@ -119,7 +119,7 @@ class GPUSpec(Frozen):
             raise ValueError(f"memory and at least one peak must be given for kind {self.kind}")
 
     def peak_flops(self, precision: str, flag: str = "--weights") -> float:
-        """Dense peak in FLOP/s. Raises InputError where the device has none for the precision."""
+        """Dense peak in FLOP/s. Raises InputError if the device has no peak for the precision."""
         for name, peak in self.peak.items():
             if name == precision:
                 return peak.si

@@ -44,7 +44,7 @@ def backend_name(
     """Name of the attention backend: the requested one, else the engine's own choice; None if unknown.
 
     engine: a word of ``--engine``, or the stack of a calibration. narrow: whether the cache has values
-    below 16 bits. version: of the engine; by default the newest.
+    below 16 bits. version: version of the engine; by default the newest.
 
     Raises InputError for a backend that the engine does not have.
     """

@@ -205,7 +205,9 @@ WRAPPERS = perfmodel_names("wrapper")
 
 @cache
 def rows(folder: Path | None = None) -> dict[str, tuple[Path, str]]:
-    """`model_type` -> the table that has it, and the text of its row, unparsed. folder: of the tables."""
+    """`model_type` -> the table that has it, and the text of its row, unparsed. folder: the folder of the
+    tables.
+    """
     tables = sorted((folder or data_folder("models") / "families").glob("*.yaml"))
     return {
         model_type: (table, row)

@@ -22,7 +22,7 @@ class Format(Immutable):
 
     @property
     def packed(self) -> bool:
-        """True where a GEMM must unpack the stored weights to the 16 bits that it computes with."""
+        """Whether a GEMM must unpack the stored weights to the 16 bits that it computes with."""
         return self.compute == "bf16" and self.bytes_per_value < 2.0
 
     @property
