@@ -1,4 +1,6 @@
-"""Drawn requests with shared parts: a common prefix of a share of them, and sessions."""
+"""Draws requests with shared parts: some of them begin with a common prefix, and sessions reuse their
+context.
+"""
 
 from dataclasses import replace
 

@@ -94,8 +94,8 @@ def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: in
 
 
 def shares_and_values(leave: Array, rate: float) -> BatchValues:
-    """The running batches of a birth and death process, from the requests/s that leave at each while `rate`
-    arrive.
+    """The weight and value of each running batch of a birth-death process, from the requests/s that leave
+    at each batch while `rate` requests/s arrive.
     """
     batches = np.arange(1.0, leave.size + 1)
     logs = np.cumsum(np.log(rate / leave))

@@ -9,14 +9,16 @@ from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.speculation import speedups
 
 NEARLY = 0.9
-"""Share of the speedup that a shorter draft keeps."""
+"""Smallest share of the speedup that a shorter draft must keep."""
 LEAST_SHORTER = 2
 """The shorter draft has at least this many tokens fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShorterDraft:
-    """The shortest draft with nearly the speedup of the chosen length at its batch, and the share of it."""
+    """The shortest draft with nearly the speedup of the chosen length at its batch, and the share of this
+    speedup that it keeps.
+    """
 
     gamma: int
     share: float

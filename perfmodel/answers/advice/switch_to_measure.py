@@ -1,4 +1,6 @@
-"""A switch of the server with which a draft of unknown acceptance likely gains, where none gains as asked."""
+"""A switch of the server with which a draft of unknown acceptance likely gains, if no draft gains in the
+given configuration.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -41,8 +43,8 @@ class SwitchToMeasure:
 def switch_to_measure(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> SwitchToMeasure | None:
-    """The switch with the largest gain, one that keeps the numbers of the model first. None if a draft gains
-    as asked, or no switch helps one that can be started.
+    """The switch with the largest gain; switches that do not change the model's numbers come first. None
+    if a draft gains without a switch, or if no switch helps a draft that can be started.
     """
     if draft_to_measure(query, likely) is not None:
         return None

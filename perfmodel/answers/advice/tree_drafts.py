@@ -38,12 +38,12 @@ VERIFIED = (4, 8, 16, 32, 64)
 class TreeDraft:
     """The best tree of one draft, on one server of a layout. Its figures have no interval.
 
-    steps, candidates, verified_tokens: as SGLang's flags count them. batch, tpot_s, throughput_tokens_per_s:
-    of one server. speedup: over the baseline at the same batch and layout. over_choice: the factor by which
-    it is better than the choice of `advise` by the objective, None where nothing else keeps the bounds.
-    best_at: the least and the largest batch of this server at which a tree beats the draft's best chain and
-    the baseline by more than `ALIKE`; None if there is none. flags:
-    words that start it; None if the engine's line is unknown.
+    steps, candidates, verified_tokens: as SGLang's flags count them. batch, tpot_s,
+    throughput_tokens_per_s: of one server. speedup: over the baseline at the same batch and layout.
+    over_choice: the factor by which it is better than the choice of `advise` by the objective, None if
+    nothing else meets the bounds. best_at: the least and the largest batch of this server at which a tree
+    beats the draft's best chain and the baseline by more than `ALIKE`; None if there is none. flags: words
+    that start it; None if the engine's line is unknown.
     """
 
     draft: str
@@ -66,7 +66,9 @@ class TreeDraft:
 
     @property
     def wins(self) -> bool:
-        """Whether it is better than the choice by more than `ALIKE`, or nothing else keeps the bounds."""
+        """Whether the tree is better than the choice by more than `ALIKE`, or nothing else meets the
+        bounds.
+        """
         return self.over_choice is None or self.over_choice > 1.0 + ALIKE
 
     @property

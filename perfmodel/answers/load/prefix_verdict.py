@@ -25,9 +25,7 @@ LONGEST_TRIED = 4
 
 @dataclass(frozen=True, slots=True)
 class PrefixChange:
-    """An alternative configuration. Its times compare it with the same baseline as those of
-    `PrefixVerdict`.
-    """
+    """An alternative configuration, compared with the same baseline as the draft of `PrefixVerdict`."""
 
     change: str
     hit_rate: float
