@@ -9,7 +9,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.occupancy import capacity, occupancy
 from perfmodel.queueing.policies.table import by_batch, walk
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.queueing.switching import shares_and_values
+from perfmodel.queueing.switching import SELDOM, shares_and_values
 
 LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
 
@@ -132,3 +132,11 @@ def test_a_walk_pays_its_tolls():
     assert walk(cost, 2.1).tolist() == [0, 0]
     flat = np.array([[1.0, 1.0], [2.0, 1.0]])
     assert walk(flat, 0.0).tolist() == [1, 1]
+
+
+def test_a_batch_that_hardly_ever_runs_counts_as_a_thousandth_of_the_most_frequent_one() -> None:
+    """A hundred requests leave per second for each that arrives: each further one is rare."""
+    share = shares_and_values(np.full(50, 100.0), rate=1.0).share
+    assert SELDOM == 1e-3
+    assert share[2:] == pytest.approx(SELDOM * share[0])
+    assert share[1] == pytest.approx(0.01 * share[0])

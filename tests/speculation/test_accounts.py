@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.specs import load_gpu
 from perfmodel.speculation import KVCapacity, Scenario, fraction_of, kv_cache_of, memory_of
+from perfmodel.speculation.accounts import Account, ServerSettings
 from perfmodel.speculation.capacity import available_bytes, weight_bytes
 
 GIB = 2**30
@@ -195,3 +197,16 @@ def test_a_draft_takes_tokens_and_a_search_in_the_text_takes_none() -> None:
     assert 0.05 < glm.draft_share < 0.15
     ngram = caches("llama-3.1-8b", "h100", "vllm@0.22", gamma=3, draft="ngram")
     assert ngram.draft_share == 0
+
+
+def test_only_limits_that_differ_from_the_engine_s_defaults_are_stated() -> None:
+    assert ServerSettings().stated == ""
+    limited = ServerSettings(max_num_seqs=8, max_num_batched_tokens=512, max_model_len=4096)
+    assert limited.stated == ", 8 seats, 512 tokens of a pass, 4096 tokens of a sequence"
+
+
+def test_a_server_of_no_known_engine_has_the_stated_limits_or_none() -> None:
+    gpu = load_gpu("h100")
+    stated = Account(server=ServerSettings(max_num_seqs=8, max_num_batched_tokens=512))
+    assert (stated.seats(gpu), stated.budget(gpu)) == (8, 512)
+    assert (Account().seats(gpu), Account().budget(gpu)) == (0, None)

@@ -246,8 +246,8 @@ class DeviceConstants:
         packed = {n: factor * constants[f"q4_k@{n}"] for n, factor in wide.items()}
         prompt = PROMPT_TOKENS, prompt_peak_share(self.gpu, constants[PROMPT])
         return {
-            "bf16": [*_shares(self._expected("bf16", constants), wide), prompt],
-            "q4_k": [*_shares(self._expected("q4_k", constants), packed), prompt],
+            "bf16": [*with_factors(self._expected("bf16", constants), wide), prompt],
+            "q4_k": [*with_factors(self._expected("q4_k", constants), packed), prompt],
         }
 
     def _expected(self, form: str, constants: Mapping[str, float]) -> ExpectedCurve:
@@ -261,6 +261,6 @@ class DeviceConstants:
         )
 
 
-def _shares(expected: ExpectedCurve, factors: Mapping[int, float]) -> list[tuple[float, float]]:
+def with_factors(expected: ExpectedCurve, factors: Mapping[int, float]) -> list[tuple[float, float]]:
     """(tokens, share of the roofline): the expected share times a factor, at most 1."""
     return [(tokens, min(factor * expected.share(tokens), 1.0)) for tokens, factor in factors.items()]

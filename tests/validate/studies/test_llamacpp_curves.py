@@ -1,0 +1,24 @@
+"""Curves of GEMMs in llama.cpp, by hand: the share of the roofline by the tokens of a pass."""
+
+import pytest
+
+from perfmodel.validate.studies.llamacpp_constants import ONE_TOKEN, ExpectedCurve, with_factors
+
+Q8 = ExpectedCurve(value_bytes=1.0, ridge=200.0, vector_ridge=50.0, flops_share=0.5, vector_share=0.5)
+"""8-bit weights: loading and computing one after the other."""
+
+
+def test_one_token_reaches_the_share_of_the_bandwidth() -> None:
+    assert Q8.share(1) == pytest.approx(ONE_TOKEN)
+
+
+def test_sixteen_tokens_also_compute() -> None:
+    """In times of loading a byte at full bandwidth: 1/0.85 to load, 2 n / 100 to compute n tokens."""
+    loading = 1 / ONE_TOKEN
+    assert Q8.share(16) == pytest.approx(ONE_TOKEN * (loading + 0.02) / (loading + 0.32))
+
+
+def test_a_curve_never_lies_above_the_roofline() -> None:
+    (one, high), (four, low) = with_factors(Q8, {1: 2.0, 4: 0.5})
+    assert (one, high) == (1, 1.0)
+    assert (four, low) == (4, pytest.approx(0.5 * Q8.share(4)))
