@@ -66,7 +66,7 @@ class Catalogue:
 
 
 def app_of(catalogue: Catalogue) -> App:
-    """The three verbs of one kind."""
+    """The commands `list`, `show` and `check` of one kind of data file."""
     argument = catalogue.argument
     app = App(f"The {catalogue.noun}s: list, show, check.")
 

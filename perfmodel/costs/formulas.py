@@ -53,8 +53,8 @@ class Formula:
         return Program(self._recorded, *self._names)
 
     def at(self, *values: Floats) -> Floats:
-        """The value at one point of plain numbers, the values over arrays that broadcast together, or steps
-        of another program.
+        """The value at plain numbers, or the values over arrays that broadcast together. For recorded
+        numbers, the steps of the formula are added to their program.
         """
         if Recorded in map(type, values):
             value: Floats = self._direct(*values)
@@ -63,7 +63,7 @@ class Formula:
         return self._given(values) if compiled is None else self._again(values, compiled.at)
 
     def numbers(self, *values: float) -> tuple[float, ...]:
-        """The values of a formula of several at one point of plain numbers."""
+        """The values at plain numbers, for a formula that returns several values."""
         compiled = self._compiled
         found = self._given(values) if compiled is None else self._again(values, compiled.numbers)
         return tuple(map(float, found))

@@ -4,8 +4,9 @@ A table gives the share of the ideal roofline that a GEMM reaches at each number
 units of one load of its weights, is max(1, rows / ridge) / share. The time of a GEMM must not fall as rows
 are added, but the times of a table may fall (badly chosen kernels, half-empty tiles, noise). The modelled
 time is therefore the geometric mean of two curves that never fall: the lowest one above the measured
-curve, and the highest one below it. Both are extremes, over rows, of a time that falls as the ridge rises.
-So their mean also falls: a higher peak never makes a GEMM slower, and neither does a higher bandwidth.
+curve, and the highest one below it. Both are extremes, over rows, of a time that never rises with
+the ridge, so neither does their mean: a higher peak never makes a GEMM slower. In units of the FLOPs of one
+row, the time is max(rows, ridge) / share, so a higher bandwidth never makes a GEMM slower either.
 """
 
 import math
@@ -19,7 +20,7 @@ from perfmodel.operations import Array
 from perfmodel.specs.calibrations.constants import Knots
 
 Points = list[tuple[float, float]]
-"""A curve that is straight between its points, which rise, and constant outside."""
+"""A curve that is straight between its points (in order of x), and constant outside."""
 
 
 @cache
@@ -28,8 +29,9 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
 
     ridge: rows at which a GEMM loads its weights for as long as it computes. A GEMM takes the longer of
     two times: its bytes at the first share, and its FLOPs at the second. Up to the ridge both shares are
-    equal. Beyond it the FLOPs hide the bytes, except near the ridge. There the time of the bytes is that
-    of a GEMM whose ridge is at this number of rows.
+    equal. Beyond it the FLOPs take longer than the weights; near the ridge, weights and activations
+    together may still take longer than the FLOPs. The first share at a number of rows beyond the ridge is
+    that of a GEMM whose ridge is at this number of rows.
     """
     at, log_share = np.log(np.asarray(shares)).T
     edge = math.log(ridge)

@@ -13,8 +13,8 @@ class Domino(DFlash):
     logits.
 
     gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json. Both must be given, because no head is
-    published. pool: words of the vocabulary that are corrected, the same ones for the whole block (SGLang's
-    ``--speculative-domino-candidate-pool-size``); 0 for the whole vocabulary.
+    published. pool: number of vocabulary tokens whose logits are corrected, the same tokens at all positions
+    of the block (SGLang's ``--speculative-domino-candidate-pool-size``); 0 means the whole vocabulary.
     """
 
     source = "github.com/sgl-project/sglang, 0.5.23, srt/models/dflash.py and srt/arg_groups/fields/spec.py"

@@ -23,8 +23,8 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 
 NEGLIGIBLE = 1e-9
-"""A smaller share of time counts as 0. Also the distance that a rate keeps from one that cannot be
-reached.
+"""A smaller share of time counts as 0. Also the relative distance that a rate keeps from one that
+cannot be reached.
 """
 TINY = 1e-12
 """Keeps a divisor from 0."""
@@ -188,9 +188,9 @@ def _bunching(
 
 
 def _binomial(load: Array, index: Array) -> EvenArrivals:
-    """The chain for arrivals more even than Poisson's: a binomial number of whole requests.
+    """The chain for arrivals more even than Poisson's: the number of requests has a binomial distribution.
 
-    The number of requests with the wanted variance is rarely whole. Two neighbouring whole numbers are
+    The number of trials with the wanted variance is rarely whole. Two neighbouring whole numbers are
     therefore mixed, with weights that change without jumps, so TPOT rises with the rate.
     """
     wanted = load[:, :1] / np.maximum(1.0 - index, TINY)
@@ -208,9 +208,9 @@ def _stationary(load: Array, index: Array) -> Stationary:
     """The chain in steady state, n = 0 ... seats, for requests that arrive in bunches of geometric size.
 
     The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), where m is the
-    effective mean bunch. Beyond the last seat weights fall by a constant factor. If they would rise, two
-    loads are possible at one rate. The lower one is reported: weights that would rise up to the last seat
-    are kept constant.
+    effective mean bunch. Beyond the last seat weights fall by a constant factor. If they would rise, both
+    a small and a large number of running requests are possible at one rate. The small one is reported:
+    weights that would rise up to the last seat are kept constant.
     """
     # mu(n-1) / mu(n), and mu(0) = 0
     steps = load[:, 1:] / load[:, :-1]
@@ -236,9 +236,9 @@ def _stationary(load: Array, index: Array) -> Stationary:
 
 def _reached(ratio: Array) -> int:
     """The number of seats beyond which all weights are negligible compared with the largest. ratio: the
-    weight at n over that at n - 1, ``[load, n]``.
+    weight at n over that at n - 1, ``[rate, n]``.
 
-    Weights fall the least if every ratio is the largest of all loads, so this case is computed.
+    Weights fall the least if every ratio is the largest over all rates, so this case is computed.
     """
     log_weight = np.cumsum(np.log(ratio.max(0)))
     peak = max(float(log_weight.max()), 0.0)

@@ -67,9 +67,9 @@ def decode_times(times: Sequence[StepTimes], seats: int) -> Array:
 def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
     """Prompt times of all passes, ``[running batch, draft length]``.
 
-    A server that drafts at some batch loses blocks of its prefix cache at every batch. Its prompts without
-    a draft then take longer, because tokens are computed again: as many as on an idle server, in
-    proportion to the prompts that still hit.
+    A server that drafts at some batches loses blocks of its prefix cache at every batch. With passes
+    without a draft, more prompt tokens are therefore computed again. Their number is that on an idle server,
+    multiplied by the share of prompts that hit and divided by this share on an idle server.
     """
     cached = max(times, key=lambda t: t.gamma).cached
     columns = []

@@ -193,7 +193,7 @@ class Acceptance(Immutable):
         return self.replace(prefix=(*self.prefix, *later), source=self.source + more)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:
-        """Distance from the nearest measured draft length m: |ln (gamma + 1)/(m + 1)|.
+        """Distance from the nearest measured draft length m: |ln((gamma + 1) / (m + 1))|.
 
         0 where every position was measured, and without a draft.
         """

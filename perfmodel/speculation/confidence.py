@@ -61,12 +61,13 @@ def best_stop(
     constant: int,
     fraction: float | None = None,
 ) -> Stop:
-    """The fastest pair of length and least probability that fits in this fraction of the memory. The gain
-    is that over always drafting `constant` tokens. The acceptance of `scenario` must have bins.
+    """The fastest pair of length and least probability that fits in this fraction of the memory. Its gain is
+    the speedup over a server that always drafts `constant` tokens. The acceptance of `scenario` must have
+    bins.
 
-    The gain is a mean over the contexts and over the batch sizes, each by log(1 + 1/batch) as in a table
-    of lengths. Assumed: the conditional acceptance of a bin equals the probability that the draft reports
-    for its tokens.
+    Times relative to the baseline are averaged over the contexts and over the batch sizes; each batch size
+    has the weight log(1 + 1/batch), as in a table of draft lengths. Assumed: the conditional acceptance of a
+    bin equals the probability that the draft reports for its tokens.
     """
     weight, rates = _bins(scenario)
     least = np.unique([0.0, *rates.flat])

@@ -64,7 +64,7 @@ class Tree:
 
     @property
     def levels(self) -> int:
-        """Number of levels, including the root's: one more than the draft passes."""
+        """Number of levels, including the root's: one more than the number of draft passes."""
         return len(self.widths)
 
 

@@ -7,8 +7,8 @@ m >= gamma_2 tokens are drafted, so gamma_2 <= m <= gamma_2 + gamma_1. Then the 
     speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead)
     T_round = gamma_1 T_small + T_middle(gamma_1 + 1) + time of an iteration outside its passes
 
-E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_2 / Omega(gamma_1, alpha_1))
-is biased. Sun et al. 2024, arXiv 2404.11912.
+E[rounds] and the distribution of m come from the renewal recursion. The simpler
+estimate ceil(gamma_2 / Omega(gamma_1, alpha_1)) of E[rounds] is biased. Sun et al. 2024, arXiv 2404.11912.
 """
 
 from collections.abc import Sequence

@@ -79,11 +79,12 @@ class Advice(Answer):
     acceptance, the break-even alpha of each draft and its gain with a typical acceptance. remedies:
     switches with which the best draft would pay at its batch (if it does not), or which make room for a
     draft. better_changes: a switch and smaller formats with which servers are much better than the choice.
-    shorter: a shorter draft with nearly the speedup of the chosen, or optional, one. pools: for a rate on
-    more devices than a node has, one pool against a prefill and a decode pool; all other fields are of one
-    pool. nearest: if the given devices cannot serve the load, the servers on them that serve the largest
-    part of it. trees: the best tree of each draft with rates by rank, the best first; `chosen` is always a
-    chain or the baseline; the verdict is `infeasible` if only a tree meets the bounds.
+    shorter: a draft that is shorter than that of `option`, or of `chosen` without an option, and has nearly
+    its speedup. pools: for a rate on more devices than a node has, the comparison of one pool with a prefill
+    and a decode pool; all other fields are those of one pool. nearest: if the given devices cannot serve the
+    load, the servers on them that serve the largest part of it. trees: the best tree of each draft with rates
+    by rank, the best first; `chosen` is always a chain or the baseline; the verdict is `infeasible` if only a
+    tree meets the bounds.
     """
 
     query: AdviseQuery

@@ -18,11 +18,15 @@ CLOSE = 1.02
 them is tried.
 """
 MORE = 1.1
-"""Where the closed form may be off, replays may find a load that is larger by at most this factor."""
+"""Where the closed form may be off, a candidate is not tried if its load times this factor is no larger
+than a load that is already confirmed.
+"""
 SHARES = (1.0, 0.95, 0.85, 0.7, 0.5, 0.25, 1.06, 1.15, 1.3)
-"""Shares of the closed form's load that are tried in turn."""
+"""Multiples of the closed form's load, in the order in which they are tried. Where the closed form is not in
+doubt, only the first two are tried.
+"""
 TRIED = 3
-"""Number of candidates whose load is confirmed, beginning with the largest load."""
+"""Largest number of candidates that are tried, beginning with the largest load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,9 @@ def _confirmed(question: AdviseQuery, reach: Reach, least: float) -> float:
 
 
 def _tried(question: AdviseQuery, reach: Reach) -> Iterator[float]:
-    """Loads to try: that of the closed form and, if it may be off, smaller and larger ones."""
+    """Loads to try: that of the closed form and a slightly smaller one; if the closed form may be off, also
+    much smaller and larger ones.
+    """
     shares = SHARES if reach.doubted else SHARES[:2]
     most = load_of(question)
     return (_rounded(question, min(share * reach.load, most)) for share in shares)

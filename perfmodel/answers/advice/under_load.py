@@ -25,8 +25,8 @@ from perfmodel.specs import load_model
 
 def under_load(question: AdviseQuery) -> Advice:
     """The fewest GPUs that serve the load within the limits, and of these the layout and draft with which a
-    request ends first; with a given number of GPUs, the latter alone. Raises InputError for requests that are
-    longer than the model's positions.
+    request ends first; with a given number of GPUs, the latter alone. Raises InputError for requests
+    with more tokens than the model has positions.
     """
     question = _at_its_context(question)
     candidates = find_candidates(question)

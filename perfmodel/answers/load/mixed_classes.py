@@ -117,7 +117,7 @@ class MixedRequests:
 
 
 def check_mix(path: str, longest: int) -> None:
-    """Refuse (InputError) a class whose requests are longer than the model's positions."""
+    """Refuse (InputError) a class whose requests have more tokens than the model has positions."""
     for name, one in read_mix(path).items():
         tokens = one.input_len + one.output_len
         if tokens > longest:

@@ -23,7 +23,7 @@ Seconds = Callable[[float], float]
 class Offload:
     """Reading the cached part of a prompt from a tier, compared with computing it again.
 
-    tokens: tokens of that part. read_s, recompute_s: seconds of reading and of computing; with a draft,
+    tokens: tokens of the cached part. read_s, recompute_s: seconds of reading and of computing; with a draft,
     both include its cache. saved_s: the time by which reading shortens the TTFT, negative if it takes
     longer. pays_from_tokens: the shortest prefix that is worth reading; None if no prefix is, up to the
     model's positions. bytes_per_token: bytes of the caches on one device. draft_share: the draft's share
@@ -59,7 +59,7 @@ def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offloa
     costs = engine_requests(scenario)
 
     def kept_bytes(tokens: float) -> tuple[float, float]:
-        """Bytes per token of the caches of the target and of the draft, on one device."""
+        """Bytes of the caches of the target and of the draft for this many tokens, on one device."""
         own = float(scenario.target_shard.stored_kv_bytes(tokens))
         if not drafts:
             return own, 0.0

@@ -1,4 +1,4 @@
-"""The words of a question about two pools: instances, and the link between the pools."""
+"""How a question states two pools: the instances of each, and the link between the pools."""
 
 import re
 from dataclasses import dataclass

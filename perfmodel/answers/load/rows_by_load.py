@@ -138,7 +138,7 @@ def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
 
 
 def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
-    """Refuse (InputError) requests that are longer than the model's positions."""
+    """Refuse (InputError) requests with more tokens than the model has positions."""
     longest = target.max_position_embeddings
     if question.trace is not None:
         check_fits(question.trace, trace_of(question.trace), target)
@@ -151,7 +151,7 @@ def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
 
 
 def check_positions(tokens: int, stated: str, target: ModelSpec) -> None:
-    """Refuse (InputError) requests of more tokens than the model has positions. stated: their lengths."""
+    """Refuse (InputError) requests with more tokens than the model has positions. stated: their lengths."""
     longest = target.max_position_embeddings
     if tokens > longest:
         allowed = f"at most the {longest} positions of {target.name}, with the output"

@@ -85,7 +85,7 @@ def _load_of(path: str, trace: Arrivals) -> dict[str, tuple[float, ...]]:
 
 
 def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:
-    """Refuse (InputError) a request that is longer than the model's positions."""
+    """Refuse (InputError) a request with more tokens than the model has positions."""
     longest = trace.input_tokens + trace.output_tokens
     most = target.max_position_embeddings
     too_long = int(np.sum(longest > most))

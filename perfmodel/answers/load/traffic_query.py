@@ -75,7 +75,9 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def in_lockstep(self) -> bool:
-        """Whether clients, if there are any, send requests of equal output lengths one after another."""
+        """Whether clients, if there are any, send requests of equal output lengths without time to
+        think between them.
+        """
         return not (self.output_std or self.think_time)
 
     @property

@@ -33,7 +33,7 @@ class CommonOptions(Question):
     draft_weights: str | None = argument(
         "Format of the draft's weights.",
         "FORMAT",
-        shown="its checkpoint's; with llama.cpp and MLX as --weights",
+        shown="that of its checkpoint; for llama.cpp and MLX that of --weights",
         default=None,
         group="Formats",
     )

@@ -126,7 +126,7 @@ class GemmOp(RatedOp):
 
 
 class StackedGemmsOp(GemmOp):
-    """Several `GemmOp` of one format on a leading axis, for their sum."""
+    """Several `GemmOp` of one format, along a leading axis; their values are added."""
 
     def sum_of(self, values: Floats) -> Floats:
         return np.add.reduce(values, axis=0) if isinstance(values, np.ndarray) else values

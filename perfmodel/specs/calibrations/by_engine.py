@@ -99,7 +99,7 @@ def _same_kind(one: GPUSpec, other: GPUSpec) -> bool:
 class Distance(NamedTuple):
     """How different the kernels of two devices are; an earlier field takes precedence.
 
-    bandwidth: difference of the memory bandwidths, in e-folds.
+    bandwidth: |ln| of the ratio of the memory bandwidths.
     """
 
     other_architecture: bool

@@ -25,8 +25,8 @@ LLAMACPP_VENDORS = ("Apple",)
 
 
 def parse_engine(given: Any, flag: str = "--engine") -> str:
-    """Reads ``vllm``, or with the version of a serving engine ``vllm@0.20.1``, ``llamacpp@b10451``. An
-    engine's title, and the name of a program that runs it, are read as its word. Raises InputError.
+    """Reads ``vllm``, or with the version of a serving engine ``vllm@0.20.1``, ``llamacpp@b10451``. The
+    title of an engine, or the name of a program that runs it, may replace its word. Raises InputError.
     """
     named, at, version = parse_text(given, flag).partition(DRIFT)
     word = _word(named, flag)

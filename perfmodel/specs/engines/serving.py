@@ -180,5 +180,5 @@ class ServingEngine(Stack):
 
     @property
     def numbers_builds(self) -> bool:
-        """Whether its versions are builds, ``b10451``."""
+        """Whether its versions are build numbers, such as ``b10451``."""
         return BUILD.fullmatch(self.newest) is not None

@@ -47,7 +47,7 @@ def drafting_of(question: AdviseQuery, found: Candidates, load: dict[str, Any]) 
     """The baseline, and every draft that may be chosen, each with the instances that run it. load: arguments
     of a question to `traffic`.
 
-    Raises InputError for requests that are longer than the model's positions.
+    Raises InputError for requests with more tokens than the model has positions.
     """
     made = [_drafting(question, found.baselines, load, drafts=False)] if found.baselines else []
     by_draft: dict[tuple[str | None, str | None], list[Candidate]] = {}

@@ -178,13 +178,17 @@ class OfClients(PoolLoad):
         return np.array([float(math.ceil(self.clients / servers))])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """Few clients may need fewer prefill instances than full pools."""
+        """Splits at which both pools are full, and others: with few clients, fewer prefill instances may be
+        enough.
+        """
         every = splits_of(pair, gpus)
         powers = [every[2**k - 1] for k in range(len(every).bit_length()) if 2**k <= len(every)]
         return sorted({*powers, *splits_at_capacity(pair, gpus)})
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """The rate with all clients in the decode pool, or with no client ever in a queue."""
+        """The lowest of three bounds: that of the pool that is full first, the rate with all clients in the
+        decode pool, and the rate if no client ever waits in a queue.
+        """
         each = pair.each
         batch = self.clients / decode
         alone = float(each.rising[0]) * min(batch, 1.0)

@@ -11,6 +11,6 @@ __all__ = ["ServedFile", "ServedTarget", "Server", "Setup", "Started", "servers"
 
 @cache
 def servers() -> dict[str, Server]:
-    """Word of ``--engine`` -> the class that writes its line, in the order of lists."""
+    """Word of ``--engine`` -> the class that writes its command line, in the order of `ENGINES`."""
     known = names_in(__path__)
     return {word: class_in(f"{__name__}.{word}", Server)(word) for word in ENGINES if word in known}  # type: ignore[type-abstract]
