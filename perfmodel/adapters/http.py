@@ -41,7 +41,7 @@ BUSY = (
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request. gamma: None is that of the command line."""
+    """The body of a request. gamma: None means the draft length of the command line."""
 
     new_tokens: list[int | float]
     past_tokens: list[int | float]

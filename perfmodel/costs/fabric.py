@@ -46,7 +46,7 @@ class Fabric:
         compute: str,
     ) -> Floats:
         """Seconds of one dispatch or combination. tokens: tokens of a rank. values: numbers sent for a
-        token. compute: the peak at which the experts run, whose format the dispatched values have.
+        token. compute: the peak at which the experts run; dispatched values have its format.
         """
         table = self.link.exchange
         assert table is not None  # checked when the question was read (`placement.fabric_of`)

@@ -67,14 +67,14 @@ class Limits:
     """Limits of a server.
 
     max_num_seqs: running requests. drafting_seats: running requests of a server that drafts; None if the
-    number is the same. max_num_batched_tokens: tokens of one pass. memory_fraction: share of the device
-    for weights and caches; None is the engine's. max_prompt_part: tokens of one prompt in one pass; None
-    without a limit. order: how prompts and decoding share passes; None is the engine's. poll_passes:
-    decoding passes between two looks for new requests; a pass that reads prompts is followed by one.
-    reserved_output: share of the tokens still to come of running requests for which there must be room
+    number is the same. max_num_batched_tokens: tokens of one pass. memory_fraction: share of the device for
+    weights and caches; None means the engine's default. max_prompt_part: tokens of one prompt in one pass;
+    None without a limit. order: how prompts and decoding share passes; None means the engine's default.
+    poll_passes: decoding passes between two looks for new requests; a pass that reads prompts is followed by
+    one. reserved_output: share of the tokens still to come of running requests for which there must be room
     before another one enters; above 0, the new request must have room for its own whole output too.
-    batch_wait_passes, batch_wait_share: most passes for which prompts wait for a fuller one, and its share
-    of the token budget. balance_passes: see `groups.Groups`.
+    batch_wait_passes, batch_wait_share: most passes for which prompts wait for a fuller one, and its share of
+    the token budget. balance_passes: see `groups.Groups`.
     """
 
     max_num_seqs: int = 256

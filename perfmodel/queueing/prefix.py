@@ -54,8 +54,8 @@ class HitLaw:
 class PrefixSettings:
     """The settings of a question that replace those of the engine's prefix cache.
 
-    block: tokens per block; None is the engine's own. keeps: whether the engine keeps the last block of a hit
-    with a draft.
+    block: tokens per block; None means the engine's own. keeps: whether the engine keeps the last block of a
+    hit with a draft.
     """
 
     block: int | None = None

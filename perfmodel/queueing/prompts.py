@@ -119,7 +119,7 @@ def _graph_tokens(scenario: Scenario, drafts: bool) -> float:
 
 
 def prompt_draft_s(scenario: Scenario, tokens: Floats) -> Floats:
-    """Seconds that a prompt takes longer with a draft. The draft's passes load its weights anyway."""
+    """Additional seconds of a prompt with a draft. The draft's passes load its weights anyway."""
     seconds = scenario.setup_s(1.0, tokens)
     if scenario.draft.shares_prefill:
         return seconds
@@ -197,8 +197,8 @@ class PromptPrograms:
     def added_s(self, new: Array, past: Array, decoding: float, drafts: bool) -> float:
         """Seconds that chunks of prompts add to a pass over `decoding` other tokens.
 
-        new, past: tokens of each chunk, and of its prompt before it. A chunk costs the attention of its
-        prompt up to its end, less that up to its start.
+        new: tokens of each chunk. past: tokens of its prompt before the chunk. The attention of a chunk takes
+        the time of its prompt's attention up to the end of the chunk, minus that up to its start.
         """
         other = 0.0 if self.alone else decoding
         read = float(new.sum())

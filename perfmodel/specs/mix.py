@@ -22,7 +22,7 @@ class Slo(Frozen):
 
 
 class RequestClass(Frozen):
-    """One class. share: weight among all requests. alpha: acceptance; None is that of the question."""
+    """One class. share: weight among all requests. alpha: acceptance; None means that of the question."""
 
     share: Annotated[float, Meta(gt=0, lt=1e9)]
     input_len: Tokens

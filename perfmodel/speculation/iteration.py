@@ -119,7 +119,7 @@ class Passes:
     def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
         """Calibrated seconds of each op of the target's passes and of the draft's.
 
-        known: the seconds before a constant of `work` changed; they are reused for the ops of other work.
+        known: the seconds before a constant of the kind `work` of ops changed. Ops of other kinds keep them.
         """
 
         changed = "upkeep" if work == "pass" else work

@@ -154,8 +154,8 @@ class Advice(Answer):
 
     @property
     def unmeasured_context(self) -> str:
-        """A sentence that the acceptance of the chosen, or optional, draft was not measured at the
-        context.
+        """A sentence if the acceptance of the draft of `option`, or of `chosen` without an option, was not
+        measured at the context.
         """
         pick = self.option or self.chosen
         if pick is None or not doublings_beyond(pick.acceptance_source or "", self.query.context):

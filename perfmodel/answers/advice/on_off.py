@@ -36,7 +36,7 @@ def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
 
 
 def seats_of(query: AdviseQuery, chosen: PricedPoint) -> int | None:
-    """Sequences that the server of the choice may run at once; None is the chosen batch.
+    """Sequences that the server of the choice may run at once; None means the chosen batch.
 
     One sequence alone is the fastest, but a server that is built for latency does not let a second one wait:
     it runs as many as fit, and with a draft as many as this pays for.

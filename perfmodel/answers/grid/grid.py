@@ -23,8 +23,8 @@ AXES = (*HEADS, "batch", "context", "gamma")
 
 @question
 class Grid(Options):
-    """Every combination of the lists, with all other arguments fixed. A gamma of None is the best one at each
-    point.
+    """Every combination of the lists, with all other arguments fixed. A gamma of None means the best one at
+    each point.
     """
 
     model: Annotated[Words, listed(arg.Model)]  # type: ignore[assignment]  # several

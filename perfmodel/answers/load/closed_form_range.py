@@ -159,8 +159,8 @@ def _splits(steps: StepTimes, loop: Loop, limits: Limits, served: ServedLoad) ->
 
 
 def ends_on_the_way(steps: StepTimes, lengths: Lengths, running: Array) -> Array:
-    """Answers that end in the time `own_s` that a request takes to the server, at passes without prompts, by
-    running requests.
+    """Answers that end in the time `own_s` that a request takes to the server, for each number of running
+    requests. All passes in this time only decode.
     """
     passes = steps.own_s / steps.decode_at(running)
     ends_per_pass = running / steps.iterations(lengths)

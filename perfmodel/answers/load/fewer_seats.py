@@ -11,8 +11,9 @@ from perfmodel.queueing.steps import StepTimes
 
 
 def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterator[str]:
-    """A sentence if a server with fewer seats, prompts included, serves more than one in which all
-    requests run. steps: those of the baseline. most_at_once: requests that can be at the server.
+    """A sentence if a server with fewer seats serves more tokens per second (the time of prompts included)
+    than a server in which all requests run. steps: those of the baseline. most_at_once: requests that can be
+    at the server.
     """
     each_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
     run = steps.batches <= most_at_once

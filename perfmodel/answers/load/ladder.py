@@ -126,8 +126,8 @@ class Ladder:
         return list(accumulate(standing, lambda lower, row: at_least(row, lower)))
 
     def replayed(self, load: float, closed: TrafficRow, rough: bool = False) -> TrafficRow:
-        """The row of a replay at a load. closed: the closed form's. rough: whether the times at a rung of
-        rates are its own, without those of the rungs below.
+        """The row of a replay at a load. closed: the row of the closed form. rough: whether, in an open
+        loop, the times at a rung may be shorter than those at the rungs below it.
         """
         if _is_policy(self.choice):
             return self._alone(load, closed)

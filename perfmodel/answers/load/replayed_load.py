@@ -130,8 +130,8 @@ class ReplayedLoad:
             )
 
     def interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
-        """Ends of the 90 % interval of the mean TPOT: the first `OF_INTERVAL` requests, with passes that are
-        faster and slower by the error.
+        """Ends of the 90 % interval of the mean TPOT, from replays of the first `OF_INTERVAL` requests with
+        passes that are faster and slower by the error.
         """
         factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
         low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)

@@ -79,8 +79,8 @@ class Predictor:
     """The times of a model on a device. Plain numbers give a plain number; arrays broadcast to an array.
 
     All times are calibrated seconds of the whole tensor-parallel group. batch: sequences that decode
-    together. context: cached tokens per sequence. gamma: drafted tokens per sequence and iteration; None is
-    the question's. All methods raise InputError for numbers out of range.
+    together. context: cached tokens per sequence. gamma: drafted tokens per sequence and iteration; None
+    means that of the question. All methods raise InputError for numbers out of range.
     """
 
     def __init__(self, question: PredictorQuery, scenario: Scenario) -> None:

@@ -197,8 +197,8 @@ def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterat
 
 
 def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
-    """Warnings about an acceptance of 1, one that was measured at another draft length, or for short prompts
-    only; and that the acceptance limits the length.
+    """Warnings about an acceptance that is 1, or that was measured at another draft length or only for short
+    prompts; and a note if the acceptance limits the draft length.
     """
     known = scenario.acceptance
     if known is None:

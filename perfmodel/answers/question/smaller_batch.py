@@ -29,7 +29,7 @@ def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
 
 
 def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
-    """A sentence if one of the smaller batches serves more than the batch of the question."""
+    """A sentence if a smaller batch serves more tokens per second than the batch of the question."""
     best = int(np.argmax(tokens_per_s))
     most = tokens_per_s[best]
     asked = tokens_per_s[-1]

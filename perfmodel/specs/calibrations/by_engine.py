@@ -44,8 +44,8 @@ def calibration_of(
     Without `calibration` and `engine` it is the one that a CPU's device file names, or that a device file
     names by path; otherwise that of `usual_engine`. gguf: whether the weights are a GGUF file, which only
     `LLAMACPP` runs, as only it runs different devices in turn. mlx: whether the weights are a checkpoint of
-    MLX. Raises InputError for an unknown engine, one without a calibration of such a device, or one that
-    differs from the calibration's.
+    MLX. Raises InputError for an unknown engine, an engine without a calibration of such a device, or
+    an engine other than that of the named calibration.
     """
     if calibration is not None:
         return _named(calibration, engine, gpu)

@@ -31,10 +31,11 @@ def pasted_name(
     """The bundled device one of whose spellings has all its words in a name, in any order, if all other words
     are in its other spellings; None if no single one is meant.
 
-    The memory may be one of the words: of a box with LPDDR, which is sold with several sizes, ``DEVICE:96gb``
-    is returned. find: a name and its flag -> the bundled name, to be called for one of several devices.
-    spellings: names with their devices. load: a `GPUSpec` by its name. Raises InputError for several devices,
-    with the flag that asks for them, and for another memory.
+    One of the words may state the memory. For a box with LPDDR, which is sold in several sizes,
+    ``DEVICE:96gb`` is then returned. find: returns the bundled name of a device from a name and its flag; it
+    is called if the name states several devices. spellings: names with their devices. load: returns the
+    `GPUSpec` of a name. Raises InputError for several devices, with the flag that asks for them, and for
+    another memory.
     """
     plain_name = _without_count(name, flag, find)
     meant = _devices_of(_words(plain_name), spellings)

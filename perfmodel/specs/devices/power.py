@@ -47,7 +47,7 @@ class PowerDraw(Frozen):
     def limited(
         self, limit_w: Floats | None, seconds: Floats, free_s: Floats, moved: Floats, flops: Floats
     ) -> LimitedPasses:
-        """Seconds and joules of an iteration under a power limit; None is `limit_w` of the measurements.
+        """Seconds and joules of an iteration under a power limit; None means `limit_w` of the measurements.
 
         seconds: its time without a limit. free_s: the part of it that does not depend on the clock. moved,
         flops: bytes and FLOPs of the iteration. All broadcast together.

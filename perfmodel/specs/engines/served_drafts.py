@@ -39,8 +39,8 @@ class DynamicMode(Frozen):
 class Defect(Frozen):
     """A known problem with drafts in one engine. thread: its report. effect: what it does, as a clause.
 
-    It affects the listed kinds of draft, architectures (by their first word), attention backend, targets
-    with recurrent layers or routed experts, contexts from a length on, and versions from `since` to before
+    It affects the listed kinds of draft, architectures (by their first word), attention backend, targets with
+    recurrent layers or routed experts, contexts from a given length on, and versions from `since` to before
     `until`. With `assumed`, it affects only questions that name no attention backend. With `uneven`, it
     affects only verifications whose number of tokens per sequence is not a power of two. An omitted field
     sets no condition. slows: whether a draft may become slower than the baseline, in which case no verdict

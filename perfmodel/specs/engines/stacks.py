@@ -16,7 +16,7 @@ _HEAD = re.compile(r"^(?:title|order): .*", re.MULTILINE)
 
 @cache
 def stack_titles() -> dict[str, str]:
-    """Word of ``--engine`` -> title, in the order of lists.
+    """Word of ``--engine`` -> title, sorted by `order`.
 
     Only two lines of each file are parsed, because the help of the command line needs no more.
     """
@@ -31,7 +31,7 @@ def stack_titles() -> dict[str, str]:
 
 @cache
 def stack_files() -> dict[str, ServingEngine | ResearchStack]:
-    """Word of ``--engine`` -> its file, in the order of lists."""
+    """Word of ``--engine`` -> its file, sorted by `order`."""
     stacks = {word: _read(word) for word in files.bundled_names(FOLDER)}
     return dict(sorted(stacks.items(), key=lambda item: item[1].order))
 
@@ -61,7 +61,7 @@ def programs() -> dict[str, str]:
 
 @cache
 def serving_engines() -> dict[str, ServingEngine]:
-    """Word of ``--engine`` -> what is known of it, in the order of lists; without research stacks."""
+    """Word of ``--engine`` -> what is known of this engine, sorted by `order`; without research stacks."""
     return {word: stack for word, stack in stack_files().items() if isinstance(stack, ServingEngine)}
 
 

@@ -57,15 +57,15 @@ class ServedTarget:
     weights: str = "bf16"
     kv_dtype: str = "bf16"
     state_dtype: str | None = None
-    """Format of recurrent states in the words of the engines; None is the checkpoint's."""
+    """Format of recurrent states in the words of the engines; None means that of the checkpoint."""
     memory_fraction: float | None = None
-    """Share of the memory that the server takes; None is the engine's own choice."""
+    """Share of the memory that the server takes; None leaves it to the engine."""
     vocab_size: int | None = None
     """Size of the vocabulary; None skips the comparison with the draft's."""
     expert_parallel: int = 1
     data_parallel: int = 1
     attention_backend: str | None = None
-    """The attention backend that the line states; None is the engine's own choice."""
+    """The attention backend that the line states; None leaves it to the engine."""
     environment: str = ""
     """The variable that the engine's server needs in its environment, with its value; empty for none."""
     half: bool = False
