@@ -18,6 +18,7 @@ from perfmodel.answers.advice.draft_lengths import (
     LengthTable,
     Range,
     _table,
+    inside,
     length_tables,
 )
 from perfmodel.answers.advice.engine_lines import export, five_item_rows
@@ -100,6 +101,15 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
             for context in (first, last):
                 assert points.setdefault((batch, context), k) == k
     assert (np.diff([lengths_of(t) for t in tables], axis=0) >= 0).all()
+
+
+def test_three_ranges_of_contexts_that_gain_nothing_apart_share_a_table_and_count_alike() -> None:
+    s = scenario()
+    tables = length_tables(s, (4096, 8192, 16384), (1,) * 3, 2)
+    assert [(table.context_low, table.context_high) for table in tables] == [(0, 16384)]
+    spans = ((0, 4095), (4096, 8191), (8192, 16384))
+    slowness = [np.mean(1 / speedups(s, 1.0, inside(low, high), np.array([2]))) for low, high in spans]
+    assert tables[0].by_constant[2] == pytest.approx(1 / np.mean(slowness))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ with speedup exactly 1.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -121,22 +122,31 @@ def length_tables(
     if acceptance_at is not None:
         known = (scenario.with_acceptance(acceptance_at(float(end))) for end in contexts)
         longest = min(each.longest(longest) for each in known)
-    merged: list[tuple[LengthTable, Array, int]] = []
+    merged: list[_Merged] = []
     for (low, high), most in zip(spans, seats, strict=True):
-        part = _slowness(scenario, inside(low, high), most, longest, acceptance_at)
+        slowness = _slowness(scenario, inside(low, high), most, longest, acceptance_at)
         octaves = np.log1p(1.0 / np.arange(1.0, most + 1))
         weight = octaves / octaves.sum()
-        table = _table(part, weight, hysteresis, low, high)
-        if merged and len(merged[-1][1]) == most:
-            last, cost, n = merged[-1]
-            both = (cost * n + part) / (n + 1)
-            joint = _table(both, weight, hysteresis, last.context_low, table.context_high)
-            apart = (n / last.speedup + 1 / table.speedup) / (n + 1)
+        table = _table(slowness, weight, hysteresis, low, high)
+        if merged and len(merged[-1].slowness) == most:
+            before = merged[-1]
+            spans_together = before.spans + 1
+            together = (before.slowness * before.spans + slowness) / spans_together
+            joint = _table(together, weight, hysteresis, before.table.context_low, high)
+            apart = (before.spans / before.table.speedup + 1 / table.speedup) / spans_together
             if 1 / joint.speedup - apart <= hysteresis:
-                merged[-1] = joint, both, n + 1
+                merged[-1] = _Merged(joint, together, spans_together)
                 continue
-        merged.append((table, part, 1))
-    return tuple(table for table, _, _ in merged)
+        merged.append(_Merged(table, slowness, 1))
+    return tuple(each.table for each in merged)
+
+
+class _Merged(NamedTuple):
+    """Neighbouring ranges of contexts with one table. slowness: the mean over them; spans: their number."""
+
+    table: LengthTable
+    slowness: Array
+    spans: int
 
 
 def inside(low: int, high: int) -> Array:
