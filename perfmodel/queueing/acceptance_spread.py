@@ -21,7 +21,8 @@ class GainSpread(NamedTuple):
     """The variation of the gain Omega, without units.
 
     between, third: variance and third moment of 1/Omega over requests, divided by powers of its mean. within:
-    variance of an iteration's gain over the mean gain, the squared deviation of one token's iterations.
+    variance of an iteration's gain divided by the mean gain. For n tokens, within / n is the squared
+    coefficient of variation of the number of iterations.
     """
 
     between: float

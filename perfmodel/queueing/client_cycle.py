@@ -66,10 +66,10 @@ def client_cycle(
 ) -> ClientCycle:
     """The cycle among this many clients, all with a seat.
 
-    The rate is at least that of fewer clients (a table may be slower among more), and at most the
-    saturation rate. By Little's law a cycle lasts clients / rate. If this is shorter than the cycle of the
-    equations, decoding is shorter too; at one draft length, however, it is never shorter than with fewer
-    clients.
+    The rate is at least that of fewer clients (with a table of draft lengths, a server may serve more clients
+    at a lower rate), and at most the saturation rate. By Little's law a cycle lasts clients / rate. If this
+    is shorter than the cycle of the equations, decoding is shorter too; at one draft length, however, it is
+    never shorter than with fewer clients.
     """
     fewer = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, clients]), return_inverse=True)

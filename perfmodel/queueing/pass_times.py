@@ -9,10 +9,12 @@ from perfmodel.queueing.steps import StepTimes
 
 @dataclass(slots=True)
 class PassTimes:
-    """A pass at one running batch: seconds, gain and tokens of each request; seconds of a prompt token; or
-    a function that gives the seconds of all prompts from the decoding tokens, the prompt tokens, and the
-    prompt tokens of the fullest group times the number of groups. cached_s: attention per prompt token and
-    per cached token before it.
+    """A pass at one running batch.
+
+    gain, tokens: gained tokens and query tokens of each decoding request. prompt_token_s: seconds of a prompt
+    token. prompts_s: if it is not None, it replaces prompt_token_s; it gives the seconds of all prompts from
+    the decoding tokens, the prompt tokens, and the prompt tokens of the fullest group times the number of
+    groups. cached_s: seconds of attention per prompt token and per cached token before it.
     """
 
     decode_s: float

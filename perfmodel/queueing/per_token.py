@@ -30,7 +30,8 @@ def per_token(
     """Time per output token over the requests, around its `mean`.
 
     Sources of variation: acceptance between requests (`spread`, a standard deviation), the iterations of an
-    output, the number of other prompts met, and the batch (its pass over the mean pass that requests see).
+    output, the number of other prompts met, and the running batch (the time of its pass over the mean time of
+    the passes that requests see).
     """
     lengths_run = steps.table or (steps,)
     each = [gain_spread(t.gamma, round(t.tokens_per_iteration, 9), spread) for t in lengths_run]

@@ -36,11 +36,11 @@ def replay(
     """Serve all requests. clients: each sends one request at the start, and the next when the previous one is
     answered.
 
-    lengths: the lengths at which `steps` were priced; the time of a prompt is proportional to its tokens.
-    The first request of each client comes at its time in `requests`. cap: the largest number of requests
-    at the server, like ``--max-concurrency`` of ``vllm bench serve``. A request beyond it is sent when
-    another ends, and its times begin then. around: if the draft length depends on the running batch, the
-    batch at whose length iterations are drawn; None for the longest draft.
+    lengths: the lengths at which `steps` were priced; the time of a prompt is proportional to its tokens. The
+    first request of each client comes at its time in `requests`. cap: the largest number of requests at the
+    server, like ``--max-concurrency`` of ``vllm bench serve``. A request beyond it is sent when another ends,
+    and its times begin then. around: a running batch. If the draft length depends on the running batch,
+    iterations are drawn at the length of this batch; None means the longest draft.
     """
     queue = _requests(steps, requests, spread, seed, around)
     senders = Senders(queue, requests.shared, steps.own_s, clients, cap)

@@ -39,8 +39,8 @@ def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | 
 
 
 def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> list[Served]:
-    """The layouts whose time is longer than the shortest by at most a share. The share includes the time
-    that a server may have given up for a shorter draft.
+    """The layouts whose time is longer than the shortest by at most a share. The shortest time is taken
+    without the share that its server may have lost with a shorter draft than the fastest (`given_up`).
     """
     most_s = min(time_s(s, question) / (1.0 + given_up(s)) for s in served) * (1.0 + share)
     return [s for s in served if time_s(s, question) <= most_s]
@@ -52,7 +52,7 @@ def time_s(served: Served, question: AdviseQuery) -> float:
 
 
 def given_up(served: Served) -> float:
-    """The share of its time that a server may have given up for a shorter draft."""
+    """The share by which a server may be slower because it runs a shorter draft than the fastest."""
     context = served.asked.lengths.context
     return most_given_up(served.candidate.scenario, context) if served.row.gamma else 0.0
 

@@ -80,8 +80,8 @@ class ReplayedLoad:
     def row(
         self, choice: Choice, met: ReplayedRequests, closed: TrafficRow, log_off: float | None
     ) -> TrafficRow:
-        """The row of a choice that served them. closed: the closed form's. log_off: standard deviation of the
-        logarithm of its mean TPOT.
+        """The row of a choice that served them. closed: the row of the closed form. log_off: standard
+        deviation of the logarithm of its mean TPOT.
         """
         question = self.question
         steps = choice.steps

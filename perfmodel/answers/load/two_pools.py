@@ -1,8 +1,9 @@
 """Prefill and decode instances in steady state: rate, batch and times of a request, at one draft length.
 
-A pool of n instances serves a share 1/n of the requests on each. Decode instances hold b = rate x time of an
-answer requests (Little's law), a prefill instance is a queue with one server (Kingman 1961; exact for Poisson
-arrivals). TTFT = queue + prompt + transfer of the caches + first decode step.
+Each of the n instances of a pool serves a share 1/n of the requests. A decode instance holds on average b
+requests: its rate times the time of an answer (Little's law). A prefill instance is a queue with one server
+(Kingman 1961; exact for Poisson arrivals). TTFT = queue + prompt + transfer of the caches + first decode
+step.
 """
 
 from dataclasses import dataclass, replace

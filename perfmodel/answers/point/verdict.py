@@ -91,7 +91,7 @@ def verdicts(
 ) -> NDArray[np.str_]:
     """`verdict` of many points. If an end of the interval is NaN, the speedup replaces it.
 
-    measured: whether their kind of case has a measured speedup. slow: whether a known defect slows the
+    measured: whether the points' kind of case has a measured speedup. slow: whether a known defect slows the
     draft. beyond: whether the acceptance was measured only at shorter contexts.
     """
     low = np.where(np.isnan(low), speedup, low)

@@ -65,9 +65,10 @@ def runs_in(
 ) -> RunsIn | None:
     """Whether and where the draft runs; None for a stack that is not a serving engine.
 
-    named_engine: the value of ``--engine``. A draft that is newer than the named version does not run
-    there. attention_groups: those of a server; without a named version, its line has the newest flag for
-    them. vendor: that of the device; only engines that run on it are named. None names all engines.
+    named_engine: the value of ``--engine``. A draft that is newer than the named version does not run there.
+    attention_groups: number of data-parallel attention groups of a server. With several, and without a named
+    version, the version that has the flag for them is required. vendor: vendor of the device; only engines
+    that run on its devices are named. None names all engines.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:

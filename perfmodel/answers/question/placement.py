@@ -76,7 +76,7 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0
 
 
 def check_engine_groups(engine: str | None, ep: int, dp: int) -> None:
-    """Refuse (InputError) groups for an engine that has none."""
+    """Refuse (InputError) expert-parallel or data-parallel groups for an engine without such groups."""
     known = serving_engines().get(engine or "")
     if known is None or known.runs_groups:
         return

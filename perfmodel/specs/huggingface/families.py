@@ -118,7 +118,7 @@ is a constant, not hidden_size / num_attention_heads. heads_are_kv_heads: num_ke
 
 
 class Family(Frozen):
-    """One row. Its name is the `model_type`s that it reads, separated by spaces.
+    """One row. Its name lists every `model_type` that it reads, separated by spaces.
 
     source: the code that defines the family. names: usual name of a key -> its name in these files, with
     dots for a key inside a mapping. windows: which layers slide; without windows and layers, each layer

@@ -62,7 +62,7 @@ def with_sizes(name: str) -> str | None:
     """The only listed name of a model with experts that consists of this name and sizes:
     ``nemotron-3-super-120b-a12b`` for ``nemotron-3-super`` and for ``nemotron-3-super-120b``.
 
-    None if the name is listed itself, or if several models complete it, of any size.
+    None if the name is listed itself, or if the names of several models consist of it and sizes.
     """
     if is_listed(name):
         return None
