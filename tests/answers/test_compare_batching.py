@@ -40,3 +40,14 @@ def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
         assert both_ways(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
     # tokens of one sequence that route alike may read fewer experts
     assert both_ways(with_constants(s, routing_independence=1.0), 100, 2).bytes_per_token_ratio > 1
+
+
+def test_a_token_of_speculation_takes_drafting_and_a_verification_over_the_tokens_that_they_yield() -> None:
+    """Four tokens of an iteration of ten, beside ten sequences that decode one token each."""
+    s = scenario(draft="llama-3.2-1b")
+    comparison = both_ways(s, 8192, 10)
+    drafting_s = comparison.speculating.draft_s
+    assert drafting_s > 9 * float(s.draft_step_at(1.0, 8192, 1.0).predicted_s)
+    token_s = (comparison.speculating.predicted_s + drafting_s) / 4.0
+    batched_token_s = comparison.batching.predicted_s / 10
+    assert comparison.seconds_per_token_ratio == pytest.approx(token_s / batched_token_s)

@@ -61,6 +61,19 @@ def test_messages_have_the_bytes_of_a_ranks_tokens() -> None:
     assert sent == dict.fromkeys(("dispatch", "combine"), 16 * 8 * 7168)
 
 
+def test_the_devices_of_a_group_share_its_messages() -> None:
+    """Two devices attend for 16 tokens: each sends 8 of them to 8 experts."""
+    groups_of_two = {"nodes": "2x8", "ep": 16, "dp": 8, "batch": 8 * 16}
+    assert operation("dispatch", **groups_of_two).message_bytes == 8 * 8 * 7168
+
+
+def test_a_pass_of_four_stages_sends_its_tokens_three_times() -> None:
+    """16 sequences, four in each stage, with a state of 7,168 values of two bytes."""
+    sent = operation("stage send", nodes="4x8", pp=4, batch=16)
+    assert sent.kernels == 3
+    assert sent.message_bytes == 4 * 7168 * 2
+
+
 def test_latent_attention_of_whole_heads_computes_when_it_verifies() -> None:
     long = {"context": 32768, "gamma": 1, "stage": "verify", "draft": "mtp"}
     on_nodes = {"nodes": "2x8", "ep": 16, "dp": 16, "batch": 256}
