@@ -48,7 +48,7 @@ def beside_load(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
 
 def started(text: str, question: AdviseQuery, served: Served) -> Alternative:
     """The servers as an alternative."""
-    return Alternative.of(text, question, served.point, served.seats)
+    return Alternative.of(text, question, served.point, served.started_seats)
 
 
 def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:

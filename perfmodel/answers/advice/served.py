@@ -26,6 +26,10 @@ from perfmodel.speculation import Workload, predict
 
 UNEVEN = 1.25
 """Ratio of the seats of a server or attention group to its equal share of all clients. An assumption."""
+SPREAD = 4.0
+"""Standard deviations by which requests that arrive at random exceed their mean number, at the most."""
+GRANULE = 8
+"""The seats of a server are a multiple of this, as the sizes of CUDA graphs are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Served:
 
     candidate: its layout has all servers. asked: the question to `traffic` about one server with its share
     of the load. row: the answer to it. speedup: the TPOT of the same server without a draft over that with
-    it. seats: largest number of requests that one server runs at once. needed_gpus: GPUs of such servers
+    it. seats: largest number of requests that one server can run at once. needed_gpus: GPUs of such servers
     that the load needs; None if no number suffices. pays: whether `traffic` advises this draft (or no
     draft, for a baseline).
     """
@@ -78,6 +82,17 @@ class Served:
     def queues(self) -> bool:
         """Whether requests wait for a seat."""
         return queues(self.row, self.seats)
+
+    @property
+    def started_seats(self) -> int:
+        """The seats with which an operator starts one server: those of its clients or, for a rate, room for
+        twice the mean number of running requests, and for the spread of a small number.
+        """
+        if self.asked.max_concurrency:
+            return self.seats
+        mean = self.row.running_mean
+        needed = mean + max(mean, SPREAD * math.sqrt(mean))
+        return min(self.seats, GRANULE * math.ceil(needed / GRANULE))
 
     @property
     def point(self) -> PricedPoint:

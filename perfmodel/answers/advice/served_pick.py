@@ -19,7 +19,7 @@ def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
     if row.saturation_rate:
         load_share = row.requests_per_s / row.saturation_rate
     return replace(
-        pick_of(served.point, question, served.seats),
+        pick_of(served.point, question, served.started_seats),
         throughput_tokens_per_s=row.output_tokens_per_s,
         throughput_tokens_per_s_per_device=per_gpu,
         all_servers_tokens_per_s=total,

@@ -56,12 +56,14 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     """The answer with a choice."""
     question = search.question
     option = decision.option
-    line = serve(question, chosen.point, chosen.seats, undecided=decision.verdict == "unknown_acceptance")
+    line = serve(
+        question, chosen.point, chosen.started_seats, undecided=decision.verdict == "unknown_acceptance"
+    )
     line_to_try = None
     if (other := option or decision.without_draft) is not None:
-        line_to_try = serve(question, other.point, other.seats)
+        line_to_try = serve(question, other.point, other.started_seats)
     elif decision.to_measure is not None:
-        line_to_try = serve(question, decision.to_measure, chosen.seats)
+        line_to_try = serve(question, decision.to_measure, chosen.started_seats)
     runner_up = decision.others[0] if decision.others else None
     layouts = [pick_under_load(served, question) for served in decision.layouts]
     switch = None if decision.rival is None else on_off(decision.rival.point, question)
