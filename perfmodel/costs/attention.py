@@ -16,8 +16,8 @@ class AttentionKernels:
     """The attention kernels of a software stack on a device.
 
     byte_s: seconds per byte at the peak bandwidth. kv_reread: factor on the verification pass's KV bytes.
-    None is the value of the calibration. It is clipped to 1 ... query, and replaces the re-reads of the
-    backend. requested: the named backend of a serving engine; None is the engine's own choice.
+    None means the value of the calibration. It is clipped to 1 ... query, and replaces the re-reads of the
+    backend. requested: the named backend of a serving engine; None leaves it to the engine.
     """
 
     gpu: GPUSpec

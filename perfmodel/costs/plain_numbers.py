@@ -1,4 +1,4 @@
-"""Numpy's functions for plain numbers, for which they take a small part of numpy's time."""
+"""Functions like those of numpy, for plain numbers only. They take a small part of numpy's time."""
 
 import math
 from bisect import bisect_left, bisect_right

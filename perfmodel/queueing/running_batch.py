@@ -14,8 +14,8 @@ NEGLIGIBLE_WORK = 1e-6
 
 
 class Ending(NamedTuple):
-    """The end of an answer: the `work` of the batch at which it comes. stay: the number of the request's
-    stay that it ends; a preemption ends a stay sooner.
+    """The end of an answer: the `work` of the batch at which it comes. stay: number of the request's stay in
+    the batch that the answer ends. A preemption may end this stay earlier.
     """
 
     work: float

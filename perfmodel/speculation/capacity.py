@@ -63,7 +63,7 @@ def memory_of(
     scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float | None = None
 ) -> Memory[Floats]:
     """Compares weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) with the
-    memory that the engine has for them. fraction: the engine's share of the device; None is its default.
+    memory that the engine has for them. fraction: the engine's share of the device; None means its default.
 
     Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs nothing.
     """

@@ -50,7 +50,7 @@ class CountedScenario:
     standard deviation of the context over the sequences of a batch, in tokens. expert_parallel: groups of
     the target's devices, each with whole experts. data_parallel: groups that each have all of attention,
     for their own sequences. layout: nodes, pipeline stages and expert placement beyond one box; a draft
-    has no stages and no redundant experts. power_limit_w: power limit of each device; None is that of its
+    has no stages and no redundant experts. power_limit_w: power limit of each device; None means that of its
     measurements. account: the engine's division of a device's memory. acceptance: None if the answer does
     not depend on it.
     """

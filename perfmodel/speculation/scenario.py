@@ -28,7 +28,7 @@ class Scenario(CountedScenario):
 
     @cached_property
     def formulas(self) -> PassFormulas:
-        """The seconds of passes without a power limit, by their numbers."""
+        """Formulas of the seconds of passes without a power limit."""
         return formulas_of(self)
 
     def with_acceptance(self, acceptance: Acceptance | None) -> "Scenario":

@@ -114,7 +114,7 @@ def _same_draft(point: PricedPoint, rival: PricedPoint) -> bool:
 
 
 def as_asked(changes: Changes) -> Changes:
-    """Changed arguments of one server as `AdviseQuery` has them, which takes several degrees."""
+    """Changed arguments of one server in the form of `AdviseQuery`, whose degrees are lists."""
     listed = ("tp", "dp", "ep", "draft_tp")
     return {name: (value,) if name in listed else value for name, value in changes.items()}
 

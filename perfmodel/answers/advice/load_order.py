@@ -64,7 +64,7 @@ def near_tie(question: AdviseQuery) -> float:
 
 def used(served: Served, question: AdviseQuery) -> tuple[float, float]:
     """The share of requests beyond the limits in percent, and the largest used share of a limit in tenths;
-    less is more room. Used shares below `EASY` count as equal.
+    smaller numbers mean more room. Used shares below `EASY` count as equal.
     """
     if not _weighs_limits(question):
         return 0.0, 0.0

@@ -1,8 +1,8 @@
 """Latencies never fall as the load rises.
 
 Both methods have an error of a few per cent: the closed form by its assumptions, a replay by the requests
-that it draws. So a row may come out faster than one at a lower load. Its times are then raised to those of
-the lower load.
+that it draws. So the times of a row may come out shorter than those at a lower load. They are then raised to
+those of the lower load.
 """
 
 from collections.abc import Sequence

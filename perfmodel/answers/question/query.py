@@ -298,9 +298,9 @@ class Query(Options):
 
     gamma: None (or ``"auto"``) searches for the best length from 0 to max_gamma. alpha, tokens_per_iteration
     (measured at `gamma`) and acceptance (a file): at most one of them; without any, the published acceptance
-    of this pair and budget is used. draft: None is ``self`` with a given acceptance or `draft_kv`; otherwise
-    it is the first of these that the engine runs: a published draft, the target's own MTP layer, EAGLE-3.
-    weights, kv_dtype: None takes the formats of the checkpoint.
+    of this pair and budget is used. draft: None means ``self`` with a given acceptance or `draft_kv`;
+    otherwise it means the first of these that the engine runs: a published draft, the target's own MTP layer,
+    EAGLE-3. weights, kv_dtype: None takes the formats of the checkpoint.
     """
 
     batch: arg.Batch

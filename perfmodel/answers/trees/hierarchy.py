@@ -1,5 +1,5 @@
-"""Two levels of drafting: a small model drafts for the target with a sparse cache, and the target with its
-full cache verifies the tokens of the latter.
+"""Two levels of drafting: a small model drafts for the target with a sparse cache. The tokens that this
+middle level yields are then verified by the target with its full cache.
 """
 
 from dataclasses import KW_ONLY, dataclass

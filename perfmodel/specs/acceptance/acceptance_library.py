@@ -112,7 +112,7 @@ class AcceptanceLibrary:
     ) -> LibraryEntry | None:
         """Results of a draft on a target; None without any.
 
-        Both are named by `short_name`, or the draft by its kind. task: None is `DEFAULT_TASK`, and the
+        Both are named by `short_name`, or the draft by its kind. task: None means `DEFAULT_TASK`, and the
         spread between tasks then counts in full; otherwise the spread between data sets counts. head:
         repository of the head that the user named. The results of this head are used, if there are any.
         """

@@ -136,7 +136,7 @@ class GPUSpec(Frozen):
             self.peak_flops(compute, f"{flag}: {hardware}" if files.looks_like_path(hardware) else flag)
 
     def limited(self, limit_w: Floats | None, seconds: Floats, moved: Floats, flops: Floats) -> LimitedPasses:
-        """Seconds and joules of an iteration under a power limit (`PowerDraw.limited`); None is the
+        """Seconds and joules of an iteration under a power limit (`PowerDraw.limited`); None means the
         device's own limit. The device must have a `power_draw`.
 
         seconds: time of the iteration without a limit. moved, flops: its bytes and FLOPs.

@@ -18,7 +18,7 @@ DEFAULT_MEMORY_FRACTION = 0.92
 
 
 class ServerSettings(Immutable):
-    """Limits with which a server starts; None is the default of the engine. version: empty for the newest.
+    """Limits with which a server starts; None means the default of the engine. version: empty for the newest.
     devices: number of devices that share the layers and run in turn; their memory is added up.
     """
 
@@ -59,7 +59,7 @@ class Account(Immutable):
         return DEFAULT_MEMORY_FRACTION
 
     def available_bytes(self, gpu: GPUSpec, shard: Shard, fraction: float | None, drafts: Drafts) -> float:
-        """Memory for weights and caches, with a share of the device; None is the engine's default."""
+        """Memory for weights and caches, with a share of the device; None means the engine's default."""
         share = self.fraction(gpu, shard, drafts) if fraction is None else fraction
         return share * gpu.memory_bytes
 
