@@ -29,6 +29,8 @@ def test_latency_throughput_and_share_within_limits_are_those_of_traffic(
         per_gpu = p.replicas * row.output_tokens_per_s / p.gpus
         assert p.throughput_tokens_per_s_per_device == pytest.approx(per_gpu)
         assert p.slo_share >= 0.9
+        of_highest_rate = rate / p.replicas / row.saturation_rate
+        assert p.load_share == pytest.approx(of_highest_rate, rel=0.02)  # a replay serves a drawn rate
     assert answer.verdict in ("speculate", "likely_speculate", "too_close_to_call")
 
 

@@ -1,10 +1,14 @@
 """Requests of ``traffic`` within the SLO, and the replicas that they need."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import perfmodel as pm
 from perfmodel.answers.load import slo as within_slo
+from perfmodel.queueing.moments import Moments
 from tests.answers.traffic.questions import rows
 
 
@@ -36,3 +40,28 @@ def test_a_saturated_row_and_one_without_room_keep_no_request_within_the_slo() -
     assert no_room.slo_share == 0.0
     assert no_room.requests_per_s == 0.0
     assert "no request fits in memory" in no_room.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("limits_s", "share"),
+    [
+        ({"ttft": 1.0}, 0.5),
+        ({"ttft": 1.0, "tpot": 0.02}, 0.25),
+        ({"tpot": 0.02, "e2e": 3.0}, 0.5),
+        ({"ttft": 1.0, "tpot": 0.02, "e2e": 3.0}, 0.25),
+    ],
+)
+def test_shares_of_ttft_and_tpot_multiply_and_the_time_to_the_last_token_is_one_of_both(
+    limits_s: dict[str, float], share: float
+) -> None:
+    """Half of the requests are within each limit. The whole time is no third independent one."""
+    halves: Any = SimpleNamespace(ttft=Moments(1.0, 0.01), tpot=Moments(0.02, 1e-6), e2e=Moments(3.0, 0.01))
+    assert float(within_slo.slo_share(limits_s, halves)) == pytest.approx(share, abs=1e-3)
+
+
+def test_without_limits_as_many_replicas_as_keep_each_below_its_highest_rate() -> None:
+    highest = rows(request_rate=1, gamma=0)[0].saturation_rate
+    replicas = [
+        rows(request_rate=servers * highest, gamma=0)[0].replicas for servers in (0.5, 0.99, 1.01, 2.5)
+    ]
+    assert replicas == [1, 1, 2, 3]
