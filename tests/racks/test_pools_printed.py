@@ -60,8 +60,8 @@ def pools(*rows: PoolRow, **more: Any) -> Pools:
 
 
 def test_the_best_row_has_the_highest_rate_at_the_last_load() -> None:
-    calm = (row(0, 5000.0, clients=8.0), row(3, 9000.0, clients=8.0))
-    busy = (row(0, 1000.0, clients=64.0), row(3, 1200.0, clients=64.0))
+    calm = (row(0, 5000.0), row(3, 9000.0))
+    busy = (row(0, 1000.0), row(3, 1200.0))
     assert pools(*busy).best == busy[1]
     assert pools(*calm, *busy).best == busy[1]
 

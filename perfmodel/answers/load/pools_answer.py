@@ -30,9 +30,8 @@ class Pools:
         """The row with the most output tokens per second at the last load; at equal rates, the one with
         the shortest time per token.
         """
-        last = [row for row in self.rows if row.clients == self.rows[-1].clients]
-        lengths = len(self.ratio)
-        return max(last[-lengths:], key=lambda row: (round(row.output_tokens_per_s, 6), -row.tpot_s))
+        last_load = self.rows[-len(self.ratio) :]  # a row for each draft length
+        return max(last_load, key=lambda row: (round(row.output_tokens_per_s, 6), -row.tpot_s))
 
     @property
     def sentence(self) -> str:

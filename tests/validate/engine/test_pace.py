@@ -21,6 +21,17 @@ def test_the_running_requests_of_a_log_share_its_throughput() -> None:
     assert pace_of(text) == Pace(0.02, waiting=5.0, prompt_tokens_per_s=90.0, partly_idle=False)
 
 
+def test_the_prompts_of_a_log_of_sglang_count_between_its_lines_of_decoding() -> None:
+    """900 prompt tokens in each ten seconds."""
+    prompts = "[2026-01-11 10:00:{}] Prefill batch, #new-seq: 1, #new-token: 900, #queue-req: 2\n"
+    decoding = (
+        "[2026-01-11 10:00:{}] Decode batch, #running-req: 8, #token: 9216, token usage: 0.02, "
+        "gen throughput (token/s): 400.00, #queue-req: 2,\n"
+    )
+    text = "".join(prompts.format(second) + decoding.format(second + 5) for second in (10, 20, 30, 40))
+    assert pace_of(text) == Pace(0.02, waiting=2.0, prompt_tokens_per_s=90.0, partly_idle=False)
+
+
 def test_the_median_answer_of_llama_server_is_its_pace() -> None:
     """The first token of an answer is the prompt's."""
     lines = [f"eval time = {ms * 100:.2f} ms / 101 tokens ({ms:.2f} ms per token)\n" for ms in (20, 30, 90)]
