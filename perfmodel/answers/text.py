@@ -118,13 +118,27 @@ def draft_in_words(draft: str, draft_kv: str) -> str:
     return f"draft: {name}, {'full KV cache' if method == 'full' else method}"
 
 
-def kv_cache_text(cache: KVCapacity) -> str:
-    """The caches in the words of a server's log, and what a draft takes from them."""
+def _rounded_down(number: int) -> int:
+    """A number with three digits and zeros."""
+    unit = 10 ** max(0, len(str(number)) - 3)
+    return number // unit * unit
+
+
+def kv_cache_text(cache: KVCapacity, stack: str) -> str:
+    """The caches in the words of a server's log, and what a draft takes from them. stack: the engine and its
+    version; vLLM refuses a longest sequence that does not fit.
+    """
     each = ""
     if cache.groups > 1:
         each = f" ({cache.kv_tokens // cache.groups:,} in each of {cache.groups} groups)"
     sequences = f"{cache.max_concurrency:.2f}x sequences of the maximum length {cache.max_model_len:,}"
     text = f"{cache.kv_tokens:,} tokens{each}, {sequences}"
+    if cache.fitting_len:
+        most = f"{_rounded_down(cache.fitting_len):,}"
+        limit = f"the longest that does has about {most} tokens"
+        if stack.startswith("vllm"):
+            limit = f"vLLM starts only with a --max-model-len of about {most} or less"
+        text += f" (not one fits: {limit})"
     if cache.kv_tokens == cache.baseline_kv_tokens:
         return text
     taken = {

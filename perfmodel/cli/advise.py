@@ -86,7 +86,8 @@ def _say_verdict(a: Advice) -> None:
 def _say_choice(a: Advice, chosen: Pick) -> None:
     """Facts about the choice, and what would be better in another engine."""
     say(scope(chosen))
-    say(f"KV cache of a server: {kv_cache_text(chosen.kv_cache)}.")
+    stack = "" if a.calibration is None else a.calibration.stack
+    say(f"KV cache of a server: {kv_cache_text(chosen.kv_cache, stack)}.")
     if a.on_off is not None:
         say(on_off_text(a.on_off, chosen=chosen.gamma > 0))
     _say_trees(a)

@@ -207,7 +207,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     together = max(query.layer_split, query.hardware.count("+") + 1)
     where = f"on {together} devices together" if together > 1 else "per device"
     rows["memory"] = f"{size(used_bytes)} of {size(m.available_bytes)} {where}: {state}"
-    rows["KV cache"] = kv_cache_text(a.kv_cache)
+    rows["KV cache"] = kv_cache_text(a.kv_cache, a.calibration.stack)
     if a.states_draft and a.speedup is not None:
         rows["best"] = _best(a)
     if a.remedies:

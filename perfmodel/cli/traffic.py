@@ -99,7 +99,7 @@ def _print(a: Traffic) -> None:
     say(f"saturated from {request_rate(a.rows[0].saturation_rate, '.3g')} without drafts")
     for line in _overloads(a.rows):
         say(line)
-    say(f"KV cache of a server: {kv_cache_text(a.kv_cache)}")
+    say(f"KV cache of a server: {kv_cache_text(a.kv_cache, a.calibration.stack)}")
     if a.offload is not None:
         say(_offload(a.offload))
     for each in a.prefix or ():

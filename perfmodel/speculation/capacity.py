@@ -1,5 +1,6 @@
 """Memory: whether a workload fits, and the largest batch that fits, with and without speculation."""
 
+from bisect import bisect_left
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
@@ -162,16 +163,18 @@ class KVCapacity:
     """What a server logs at its start, in its words.
 
     kv_tokens: number of tokens that all caches hold if every sequence has max_model_len tokens (vLLM: "GPU
-    KV cache size", SGLang: "max_total_num_tokens"). max_concurrency: sequences of that length. pool_bytes:
-    memory of the caches on one device ("Available KV cache memory"). baseline_kv_tokens: kv_tokens without
-    the draft. The draft takes memory for its weights, for the engine's graphs and buffers
-    (draft_reserved_bytes), and a share of each sequence for its cache and states (draft_cache_share).
-    groups: data-parallel attention groups, each of which logs its part.
+    KV cache size", SGLang: "max_total_num_tokens"). max_concurrency: sequences of that length. fitting_len:
+    if not one of them fits, the longest sequence that does; else None. vLLM does not start with a larger
+    --max-model-len. pool_bytes: memory of the caches on one device ("Available KV cache memory").
+    baseline_kv_tokens: kv_tokens without the draft. The draft takes memory for its weights, for the engine's
+    graphs and buffers (draft_reserved_bytes), and a share of each sequence for its cache and states
+    (draft_cache_share). groups: data-parallel attention groups, each of which logs its part.
     """
 
     kv_tokens: int
     max_model_len: int
     max_concurrency: float
+    fitting_len: int | None
     pool_bytes: float
     baseline_kv_tokens: int
     draft_weight_bytes: float
@@ -214,6 +217,7 @@ def kv_cache_of(
         kv_tokens=int(length * concurrency),
         max_model_len=length,
         max_concurrency=concurrency,
+        fitting_len=None if concurrency >= part.groups else _fitting_len(scenario, gamma, concurrency * each),
         pool_bytes=pool,
         baseline_kv_tokens=int(length * sequences * max(alone - weights, 0.0) / plain),
         draft_weight_bytes=own,
@@ -221,6 +225,20 @@ def kv_cache_of(
         draft_cache_share=each / plain - 1.0,
         groups=part.groups,
     )
+
+
+def _fitting_len(scenario: Scenario, gamma: int, room_bytes: float) -> int:
+    """Tokens of the longest sequence whose cache takes at most this room in all groups together; 0 if there
+    is none.
+    """
+    account = scenario.account
+    part = scenario.target_shard
+
+    def exceeds(length: int) -> bool:
+        limited = account.replace(server=account.server.replace(max_model_len=length))
+        return part.groups * _sequence_bytes(scenario.on_same_shards(account=limited), gamma) > room_bytes
+
+    return bisect_left(range(1, account.length(part)), True, key=exceeds)
 
 
 def _sequence_bytes(scenario: Scenario, gamma: int) -> float:

@@ -210,3 +210,30 @@ def test_a_server_of_no_known_engine_has_the_stated_limits_or_none() -> None:
     stated = Account(server=ServerSettings(max_num_seqs=8, max_num_batched_tokens=512))
     assert (stated.seats(gpu), stated.budget(gpu)) == (8, 512)
     assert (Account().seats(gpu), Account().budget(gpu)) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [("llama-3.1-8b", "bf16"), ("gemma-3-27b", "int4-g128"), ("qwen3.5-27b", "int4-g128")],
+)  # full, sliding and recurrent layers
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_where_not_one_sequence_fits_the_longest_that_does_is_given(
+    model: str, weights: str, gamma: int
+) -> None:
+    place = partial(caches, model, "rtx-4090", "vllm", gamma=gamma, weights=weights, draft="ngram")
+    short = place()
+    assert short.max_concurrency < 1
+    assert short.fitting_len is not None
+    fits = place(max_model_len=short.fitting_len)
+    assert fits.max_concurrency >= 1
+    assert fits.fitting_len is None
+    assert place(max_model_len=short.fitting_len + 1).max_concurrency < 1
+
+
+def test_the_groups_of_a_server_each_hold_a_sequence() -> None:
+    """Of attention groups each has a cache of its own, of which it may not borrow another's room."""
+    place = partial(caches, "qwen3-30b-a3b", "l40s", "vllm", tp=2, dp=2, ep=2, max_model_len=40_960)
+    narrow = place(memory_fraction=0.74)
+    assert 1 < narrow.max_concurrency < 2
+    assert narrow.fitting_len is not None
+    assert place(memory_fraction=0.74, max_model_len=narrow.fitting_len or 1).max_concurrency >= 2
