@@ -167,11 +167,16 @@ def verdicts_of(block: Block) -> dict[str, Any]:
         columns["speedup"], error, columns["tokens_per_iteration"], log_middle(block.scenario)
     )
     contexts, row_context = np.unique(columns["context_tokens"], return_inverse=True)
-    slowed = [slowing(block.scenario, float(context)) is not None for context in contexts]
-    far = [is_beyond_measured_context(block.scenario, float(context)) for context in contexts]
-    slow, beyond = np.array(slowed)[row_context], np.array(far)[row_context]
-    measured = is_measured(block.scenario)
+    slow = np.array([slowing(block.scenario, float(context)) is not None for context in contexts])
+    beyond = np.array([is_beyond_measured_context(block.scenario, float(context)) for context in contexts])
     verdict = verdicts(
-        columns["speedup"], low, high, columns["gamma"], columns["fits"], measured, slow, beyond
+        columns["speedup"],
+        low,
+        high,
+        columns["gamma"],
+        columns["fits"],
+        measured=is_measured(block.scenario),
+        slow=slow[row_context],
+        beyond=beyond[row_context],
     )
     return {"speedup_low": low, "speedup_high": high, "verdict": verdict}

@@ -3,7 +3,7 @@
 import pytest
 
 from perfmodel.specs import GPUSpec, load_gpu, serving_engines
-from perfmodel.validate.studies.mlx_kernels import RowTimes, Shares
+from perfmodel.validate.studies.mlx_kernels import RowTimes, Shares, shares_of
 
 KERNELS = serving_engines()["mlx"].row_kernels
 assert KERNELS is not None
@@ -40,3 +40,14 @@ def test_an_ultra_takes_each_row_alone_up_to_the_eight_that_were_measured() -> N
     tiled = 32 * row(ULTRA, SHARES.tile)
     assert tiled < 1 + 7 * KERNELS.row, "a tile would be faster than eight rows were"
     assert times(ULTRA).of(12, FOUR_BITS) == pytest.approx(1 + 7 * KERNELS.row)
+
+
+@pytest.mark.parametrize(("rows", "computed"), [(13, 32), (32, 32), (33, 64)])
+def test_from_thirteen_rows_on_whole_tiles_of_32_are_computed(rows: int, computed: int) -> None:
+    assert times(WIDE).of(rows, FOUR_BITS) == pytest.approx(computed * row(WIDE, SHARES.tile))
+
+
+def test_a_generation_without_a_measured_product_computes_like_the_nearest_one() -> None:
+    assert shares_of("Apple M6") == shares_of("Apple M5")
+    assert shares_of("Apple M2") == shares_of("Apple M1")
+    assert shares_of("Apple M5") != shares_of("Apple M1")
