@@ -1,8 +1,12 @@
 """Passes that decode, with drafts and without, worked out by hand."""
 
+import numpy as np
 import pytest
 
-from tests.queueing.replay.servers import BY_BATCH, DRAFTS, server
+from perfmodel.queueing.arrivals import Arrivals
+from perfmodel.queueing.load import Limits
+from perfmodel.queueing.replay import replay
+from tests.queueing.replay.servers import BY_BATCH, DRAFTS, LENGTHS, server
 from tests.queueing.replay.worked_out import WorkedOut, assert_replayed
 
 CASES = {
@@ -41,3 +45,18 @@ CASES = {
 @pytest.mark.parametrize("by_hand", CASES.values(), ids=CASES)
 def test_decoding_takes_the_passes_that_its_tokens_need(by_hand: WorkedOut) -> None:
     assert_replayed(by_hand)
+
+
+@pytest.mark.parametrize(("around", "passes"), [(None, 4), (1, 4), (2, 3), (9, 3)])
+def test_iterations_are_drawn_at_the_length_of_the_batch_around_which_requests_run(
+    around: int | None, passes: int
+) -> None:
+    """Two requests of three tokens beside their first decode without a draft, which they would have alone.
+
+    At the length of one request they need two iterations of two tokens each, the last of which gains one too
+    many: four passes together. At the length of both they need three.
+    """
+    requests = Arrivals(np.zeros(2), np.array([100, 100]), np.array([4, 4]))
+    met = replay(BY_BATCH, LENGTHS, Limits(), requests, around=around)
+    np.testing.assert_allclose(met.ttft_s * 1000, 115)
+    np.testing.assert_allclose(met.e2e_s * 1000, 115 + passes * 12)
