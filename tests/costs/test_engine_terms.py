@@ -13,6 +13,7 @@ from perfmodel.costs.kinds.attention import AttentionOp
 from perfmodel.costs.kinds.experts import ExpertsOp
 from perfmodel.costs.kinds.gemm import GemmOp, curve_of
 from perfmodel.costs.kinds.host import HostLaunchesOp
+from perfmodel.costs.kinds.small import SmallOp
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Cost, Head
 from perfmodel.specs import WEIGHT_FORMATS, Constant, attention_of, load_gpu
@@ -35,11 +36,28 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
     assert attention.padded_items == 4 * 8
 
 
+EXPERTS = ExpertKernels(
+    kernels={"bf16": ExpertKernel(fixed_s=5e-5, bandwidth_fraction=0.5, flops_fraction=0.25)},
+    source="by hand",
+)
+
+
+def test_small_kernels_take_their_launches_and_move_values_at_a_part_of_the_bandwidth() -> None:
+    norms = SmallOp("norms", 3, Cost(activation_bytes=1e6))
+    slow = machine(small_kernel_s=2e-6, small_bandwidth_fraction=0.25)
+    assert slow.op_predicted_s(norms) == pytest.approx(3 * 2e-6 + 4 * 1e6 / BW)
+
+
+def test_launches_of_routing_are_part_of_the_kernels_of_experts_where_these_are_known() -> None:
+    routing = SmallOp("routing", 3, Cost(), of_experts=True)
+    assert machine(small_kernel_s=2e-6).op_predicted_s(routing) == pytest.approx(3 * 2e-6)
+    assert machine(small_kernel_s=2e-6, expert_kernels=EXPERTS).op_predicted_s(routing) == 0.0
+    norms = routing.replace(of_experts=False)
+    assert machine(small_kernel_s=2e-6, expert_kernels=EXPERTS).op_predicted_s(norms) > 0.0
+
+
 def test_expert_kernels_add_loading_to_computing() -> None:
-    kernels = ExpertKernels(
-        kernels={"bf16": ExpertKernel(fixed_s=5e-5, bandwidth_fraction=0.5, flops_fraction=0.25)},
-        source="by hand",
-    )
+    kernels = EXPERTS
     op = ExpertsOp("experts", 4, Cost(flops=1e10, weight_bytes=1e8), layers=2)
     by_hand = 2 * 5e-5 + 1e8 / BW / 0.5 + 1e10 / F / 0.25
     assert machine(expert_kernels=kernels).op_predicted_s(op) == pytest.approx(by_hand)
