@@ -147,6 +147,15 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
     refused("was measured at", list, blocks.blocks(replace(question, context="4000,1m")))
 
 
+def test_a_length_that_is_sought_beside_the_baseline_has_the_published_acceptance() -> None:
+    ask = {"model": "llama-3.3-70b", "hardware": "h100", "draft": "eagle3", "batch": 1}
+    ask |= {"context": 4000, "tp": 4}
+    baseline, sought = pm.sweep(**ask, gamma=[0, "auto"]).to_frame().to_dict("records")
+    assert baseline["gamma"] == 0
+    assert sought["gamma"] == whatif(**ask).query.gamma > 0
+    assert sought["speedup"] == pytest.approx(whatif(**ask).speedup, rel=1e-12)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path) -> None:
     path = tmp_path / f"grid{suffix}"

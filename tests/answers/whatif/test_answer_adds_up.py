@@ -59,6 +59,30 @@ def test_the_break_even_is_that_worked_out_by_hand() -> None:
     assert 0.0681 < whatif(README, tp=1, gamma=1, calibration="ideal").break_even_alpha < 0.075
 
 
+def test_under_a_power_limit_each_pass_is_slower_and_the_passes_add_up_to_an_iteration() -> None:
+    question = {"model": "qwen3-8b", "hardware": "5090", "batch": 256, "context": 256, "gamma": 3}
+    question |= {"draft": "eagle3", "alpha": 0.7}
+    free = whatif(**question)
+    limited = whatif(**question, power_limit=400)
+    for step in ("target_step", "draft_step", "verify_step"):
+        assert getattr(limited, step).predicted_s > getattr(free, step).predicted_s, step
+    assert limited.target_step.predicted_s == pytest.approx(limited.ar_tpot_s)
+    drafting_s = 3 * limited.draft_step.predicted_s
+    passes_s = drafting_s + limited.verify_step.predicted_s
+    assert passes_s + limited.overhead_s == pytest.approx(limited.iteration_s)
+
+
+@pytest.mark.parametrize("gamma", [1, 3])
+def test_an_uncertain_draft_yields_at_most_its_own_tokens_and_one_of_the_target(gamma: int) -> None:
+    """Its acceptance was published for short prompts, far from 128 k tokens."""
+    question = {"model": "llama-3.3-70b", "hardware": "h100", "tp": 4, "draft": "eagle3", "weights": "fp8"}
+    accepted = whatif(**question, batch=8, context=131_072, gamma=gamma).acceptance
+    assert accepted.tokens_per_iteration_interval is not None
+    low, high = accepted.tokens_per_iteration_interval
+    assert 1 < low < accepted.tokens_per_iteration < high
+    assert high == gamma + 1
+
+
 @pytest.mark.parametrize(
     "more",
     [
