@@ -8,6 +8,7 @@ from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.beside_load import started
 from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.eased_limit import with_eased_limit
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
 from perfmodel.answers.advice.instead import fastest, with_changes
 from perfmodel.answers.advice.layouts import Layout
@@ -97,6 +98,10 @@ class Insufficient:
             named = [] if self.nearest is None else [self.nearest.served]
             if self.nearest is not None:
                 yield _nearest(self.nearest)
+            elif self.alone is not None:
+                eased = with_eased_limit(question, layouts, self.alone.limit)
+                if eased is not None:
+                    yield eased
             counted = replace(question, gpus=None)
             fewest = fewest_gpus(counted, all_reaches(counted, self.reaches, layouts))
             if fewest is not None:

@@ -1,7 +1,7 @@
 """Servers beyond those that a question searches: the fewest GPUs that serve its load, and smaller weights."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, find_candidates
@@ -51,9 +51,11 @@ def _reaches(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
     return alone + drafted
 
 
-def best_on(question: AdviseQuery, layouts: list[Layout]) -> Served | None:
+def best_on(
+    question: AdviseQuery, layouts: list[Layout], time: Callable[[Served], float] | None = None
+) -> Served | None:
     """The servers of some layouts on which a request ends first, with a draft or without one; None if none
-    suffice.
+    suffice. time: what is to be shortest instead.
     """
     try:
         found = find_candidates(question, layouts)
@@ -66,7 +68,7 @@ def best_on(question: AdviseQuery, layouts: list[Layout]) -> Served | None:
         for candidate in candidates
         if (served := _estimated(question, candidate, drafts)) is not None and served.suffices
     ]
-    by_worth = sorted(estimates, key=lambda served: order(served, question))
+    by_worth = sorted(estimates, key=time or (lambda served: order(served, question)))
     confirmed_ones = (confirmed(question, served) for served in by_worth[:TRIED])
     return next((served for served in confirmed_ones if served is not None), None)
 

@@ -1,6 +1,7 @@
 """A load that the stated devices do not serve: the reason, and what would serve it."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -118,3 +119,38 @@ def test_where_not_one_client_is_within_the_limits_the_reason_and_its_doubts_are
     assert any("is transferred from rtx-pro-6000-96gb" in each for each in answer.warnings)
     at_a_rate = advise("qwen3-32b", "2xrtx5090", request_rate=2, **asked)
     assert set(row.warnings) <= set(at_a_rate.warnings)
+
+
+@pytest.mark.parametrize(
+    ("load", "flag"),
+    [
+        ({"clients": 16, "max_ttft_ms": 3000}, r"--max-ttft-ms (\d+)"),
+        ({"request_rate": 0.05, "slo": "ttft:3000,tpot:200"}, r"--slo tpot:200,ttft:(\d+)"),
+    ],
+)
+def test_where_one_request_alone_is_too_slow_the_limit_that_can_be_kept_is_named(
+    load: dict[str, Any], flag: str
+) -> None:
+    asked = {"weights": "fp8", "input_len": 12_000, "output_len": 300} | load
+    where = ("llama-3.3-70b", "2xa100-sxm-80gb")
+    short = advise(*where, **asked)
+    assert "one request alone exceeds the limit on TTFT" in short.reason
+    named = alternative(short, "these GPUs serve all of it: ")
+    kept = int(re.match(f"With {flag} these GPUs", named.text)[1])
+    assert named.line.startswith("vllm serve ")
+
+    def within(ttft_ms: float) -> bool:
+        if "slo" in load:
+            limit = {"slo": f"tpot:200,ttft:{ttft_ms:g}"}
+        else:
+            limit = {"max_ttft_ms": ttft_ms}
+        return advise(*where, **asked | limit).chosen is not None
+
+    assert within(kept)
+    assert not within(0.85 * kept)
+
+
+def test_a_limit_is_not_eased_where_another_one_is_missed_too() -> None:
+    asked = {"weights": "fp8", "input_len": 12_000, "output_len": 300, "slo": "ttft:3000,tpot:200"}
+    short = advise("llama-3.3-70b", "2xa100-sxm-80gb", clients=16, **asked)
+    assert not any("all of it" in each.text for each in short.alternatives)

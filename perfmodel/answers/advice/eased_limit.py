@@ -1,0 +1,59 @@
+"""The latency limit that given devices can keep under a load, if they cannot keep the stated one."""
+
+import math
+from dataclasses import replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.beside_load import started
+from perfmodel.answers.advice.layouts import Layout
+from perfmodel.answers.advice.load_reasons import served_with_draft
+from perfmodel.answers.advice.other_servers import best_on
+from perfmodel.answers.advice.served import Served
+
+FARTHEST = 10.0
+"""A limit over this many times as long as the stated one is not named."""
+
+
+def with_eased_limit(question: AdviseQuery, layouts: list[Layout], limit: str) -> Alternative | None:
+    """The servers of these layouts that come nearest to one limit under the whole load, with the limit that
+    they keep; None if they are saturated, miss another limit, or are far from this one.
+    """
+
+    def time_ms(served: Served) -> float:
+        """The 90th percentile of what is limited."""
+        time_s = served.row.by_limit[limit]
+        return math.inf if time_s is None else time_s.p90 * 1e3
+
+    nearest = best_on(_limited(question, limit, None), layouts, time_ms)
+    if nearest is None or time_ms(nearest) > FARTHEST * question.latency_limits_ms[limit]:
+        return None
+    kept = _rounded_up(time_ms(nearest))
+    eased = _limited(question, limit, kept)
+    served = best_on(eased, layouts)
+    if served is None:
+        return None
+    these = "this GPU serves" if question.gpus == 1 else "these GPUs serve"
+    flag = _flag(question, eased, limit, kept)
+    return started(f"With {flag} {these} all of it: {served_with_draft(served)}", eased, served)
+
+
+def _limited(question: AdviseQuery, limit: str, at_ms: float | None) -> AdviseQuery:
+    """The question with another value of one limit, or without it."""
+    if limit in (question.slo or {}):
+        others = {name: bound for name, bound in (question.slo or {}).items() if name != limit}
+        return replace(question, slo=others | ({} if at_ms is None else {limit: at_ms}) or None)
+    return replace(question, **{f"max_{limit}_ms": at_ms})
+
+
+def _flag(question: AdviseQuery, eased: AdviseQuery, limit: str, kept_ms: float) -> str:
+    """The limit as the question states it."""
+    if limit in (question.slo or {}):
+        return "--slo " + ",".join(f"{name}:{bound:g}" for name, bound in (eased.slo or {}).items())
+    return f"--max-{limit}-ms {kept_ms:g}"
+
+
+def _rounded_up(time_ms: float) -> float:
+    """A time with two digits."""
+    unit = 10.0 ** (math.floor(math.log10(time_ms)) - 1)
+    return float(f"{math.ceil(time_ms / unit) * unit:.2g}")
