@@ -10,8 +10,12 @@ from perfmodel.specs import serving_engines
 
 
 def say_lines(a: Advice) -> None:
-    """The line of the choice and of its optional draft, then those of the alternatives."""
+    """The line of the choice and of its optional draft, then those of the alternatives. Before them, which to
+    run first if nothing is decided.
+    """
     chosen = None
+    if a.run_first is not None:
+        say(f"{a.run_first}.", "bold")
     if a.serve is not None:
         chosen = _say_choice(a)
     elif a.chosen is not None and a.calibration is not None:
@@ -45,7 +49,7 @@ def _say_choice(a: Advice) -> str | None:
     if line is None or servers()[word].serves_files or servers()[word].alone:
         drafts = a.serve if a.chosen.gamma else a.serve_option or a.serve
         say("; ".join(drafts.notes), "dim")
-    elif a.verdict == "unknown_acceptance":
+    elif a.verdict == "unknown_acceptance" and a.run_first is None:
         say("Start without a draft; measure one, then decide.")
     if line is not None and word in a.serve.remarks:
         say(f"{a.serve.remarks[word]}.")

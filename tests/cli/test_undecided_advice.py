@@ -14,6 +14,7 @@ LOAD = (
     "-m llama-3.1-405b --hardware h100 --gpus 8 --request-rate 0.5 --input-len 2000 --output-len 400 "
     "--slo ttft:4000,tpot:60 --weights fp8 --engine trtllm"
 )
+QWEN = "-m qwen3.5-27b --hardware rtx-5090 "
 
 
 @pytest.mark.parametrize(("question", "engine"), [(MAC, "MLX"), (LOAD, "TensorRT-LLM")])
@@ -59,3 +60,38 @@ def test_no_switch_is_named_where_a_draft_gains_as_asked(capsys: pytest.CaptureF
     words = capsys.readouterr().out
     assert "To measure mtp, which gains" in words
     assert "--attention-backend" not in words
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        (
+            QWEN + "--weights nvfp4",
+            r"with --kv-dtype fp8 and no draft: its 1\.\d\d times the choice need no acceptance",
+        ),
+        (
+            QWEN + "--weights nvfp4 -c 16k --objective latency",
+            "with mtp and --attention-backend flashinfer: it gains even with a low acceptance for its kind",
+        ),
+        (
+            QWEN + "--weights q4_k_m --engine llamacpp",
+            "with mtp: it gains even with a low acceptance for its kind",
+        ),
+        (
+            "-m llama-3.1-405b --hardware 8xh200 --weights fp8 -c 1k",
+            "without a draft: none is sure to gain; then measure one",
+        ),
+    ],
+)
+def test_of_several_servers_the_one_to_run_first_is_named(
+    question: str, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(("advise", *question.split())) == 1
+    words = " ".join(capsys.readouterr().out.split())
+    assert re.search(rf"Run first the server {first}\. (vllm serve|llama-server|Start 2 )", words)
+    assert "Start without a draft; measure one" not in words
+
+
+def test_one_server_needs_no_favourite(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.run(("advise", *MAC.split()))
+    assert "Run first" not in capsys.readouterr().out

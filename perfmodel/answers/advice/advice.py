@@ -80,7 +80,8 @@ class Advice(Answer):
     switches with which the best draft would pay at its batch (if it does not), or which make room for a
     draft. better_changes: a switch and smaller formats with which servers are much better than the choice.
     shorter: a draft that is shorter than that of `option`, or of `chosen` without an option, and has nearly
-    its speedup. pools: for a rate on more devices than a node has, the comparison of one pool with a prefill
+    its speedup. run_first: which server to run first and why, if no acceptance is known and more than one has
+    a line. pools: for a rate on more devices than a node has, the comparison of one pool with a prefill
     and a decode pool; all other fields are those of one pool. nearest: if the given devices cannot serve the
     load, the servers on them that serve the largest part of it. trees: the best tree of each draft with rates
     by rank, the best first; `chosen` is always a chain or the baseline; the verdict is `infeasible` if only a
@@ -112,6 +113,7 @@ class Advice(Answer):
     remedies: tuple[Remedy, ...] = ()
     better_changes: tuple[BetterChange, ...] = ()
     shorter: ShorterDraft | None = None
+    run_first: str | None = None
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
     pools: PoolAdvice | None = None

@@ -18,6 +18,7 @@ from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.ranking import Fronts, PricedPoint, best_of_each_layout, front
 from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.advice.room_for_draft import room_for_draft
+from perfmodel.answers.advice.run_first import run_first
 from perfmodel.answers.advice.search import Search
 from perfmodel.answers.advice.shorter_draft import ShorterDraft, shorter_draft
 from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure, switch_to_measure
@@ -77,9 +78,14 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
         warnings=warnings,
     )
+    alternatives = (*with_changes, *_alternatives(query, decision, shorter, to_measure))
+    better = tuple(change for change, _ in changes)
+    first = None
+    if decision.verdict == "unknown_acceptance" and (line_to_try or any(each.line for each in alternatives)):
+        first = run_first(query, better, decision.likely, to_measure)
     return replace(
         choice,
-        alternatives=(*with_changes, *_alternatives(query, decision, shorter, to_measure)),
+        alternatives=alternatives,
         robustness=decision.robustness,
         pareto=Fronts(front(search.baseline), front(search.searched)),
         candidates=search.points,
@@ -87,8 +93,9 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         unmeasured=decision.would_pay,
         likely=decision.likely,
         remedies=remedies,
-        better_changes=tuple(change for change, _ in changes),
+        better_changes=better,
         shorter=shorter,
+        run_first=first,
         trees=trees,
         trees_skipped=trees_skipped,
     )

@@ -1,0 +1,32 @@
+"""Which of several servers to run first, if no draft has a known acceptance."""
+
+from collections.abc import Sequence
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import BetterChange
+from perfmodel.answers.advice.likely import draft_to_measure
+from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure
+from perfmodel.answers.point.remedies import switch_text
+from perfmodel.answers.question.typical import TypicalGain
+
+
+def run_first(
+    query: AdviseQuery,
+    changes: Sequence[BetterChange],
+    likely: tuple[TypicalGain, ...],
+    to_measure: SwitchToMeasure | None,
+) -> str:
+    """The server and the reason, as a sentence without its full stop: a change that needs no draft, then a
+    draft that gains even with a low acceptance for its kind, then the server without a draft.
+    """
+    for change in changes:
+        if change.draft is None:
+            server = f"with {change.flags} and no draft"
+            return f"Run first the server {server}: its {change.gain:.2f} times the choice need no acceptance"
+    sure = draft_to_measure(query, likely)
+    server = None if sure is None else sure.draft
+    if sure is None and to_measure is not None:
+        server = f"{to_measure.gain.draft} and {switch_text(to_measure.changes)}"
+    if server is not None:
+        return f"Run first the server with {server}: it gains even with a low acceptance for its kind"
+    return "Run first the server without a draft: none is sure to gain; then measure one"
