@@ -96,7 +96,7 @@ class SplitKV(FoldedAttention):
         pairs = batch * heads
         blocks = triton.cdiv(count, pad)
         programs = pairs * blocks  # of each stretch
-        splits = self.splits or self._splits(tuning, programs, n, span.bound, q.device)
+        splits = self.splits or self.parts(tuning, programs, n, span.bound, q.device)
         stretches = splits + 1
         partial = torch.empty(pairs, stretches, count, d, dtype=torch.float32, device=q.device)
         lse = torch.empty(pairs, stretches, count, dtype=torch.float32, device=q.device)
@@ -158,17 +158,14 @@ class SplitKV(FoldedAttention):
         )
         return result
 
-    def _splits(self, tuning: Tuning, programs: int, queries: int, bound: int, device: torch.device) -> int:
-        """Number of parts such that every multiprocessor has as many programs as it may, none waits for a
-        second turn, and each reads a few tiles.
-        """
+    def parts(self, tuning: Tuning, programs: int, queries: int, bound: int, device: torch.device) -> int:
+        """Parts of a cache of at most `bound` tokens: one with `unsplit`, or `Tuning.parts`."""
         if self.unsplit and queries > 1:
             return 1
         processors = (
             torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
         )
-        filling = tuning.programs_per_processor * processors // programs
-        return max(1, min(filling, tuning.max_splits, bound // (4 * tuning.block)))
+        return tuning.parts(programs, bound, processors)
 
 
 class Launch(NamedTuple):

@@ -24,6 +24,13 @@ class Tuning(Frozen):
     programs_per_processor: Count = 3
     max_splits: Count = 32
 
+    def parts(self, programs: int, bound: int, processors: int) -> int:
+        """Number of parts of a cache of at most `bound` tokens, such that every multiprocessor has as many
+        programs as it may, none waits for a second turn, and each reads a few tiles. programs: of each part.
+        """
+        filling = self.programs_per_processor * processors // programs
+        return max(1, min(filling, self.max_splits, bound // (4 * self.block)))
+
 
 class _Sweep(Frozen):
     rows: Annotated[dict[int, Tuning], Meta(min_length=1)]

@@ -27,8 +27,10 @@ from perfmodel.validate.decoder import (
 from perfmodel.validate.decoder.fp8 import FP8, by_row, to_fp8
 from perfmodel.validate.decoder.kernels.fp8_rows import rows_to_fp8
 from perfmodel.validate.decoder.pointwise import Pointwise
+from perfmodel.validate.decoder.triton_attention import SplitKV
 from perfmodel.validate.decoder.triton_pointwise import Fused
 from perfmodel.validate.decoder.triton_product import scaled_product
+from perfmodel.validate.decoder.tuning import Tuning
 from tests.validate.decoder.test_attention import check, inputs
 from tests.validate.tiny_model import tiny_spec
 
@@ -80,6 +82,9 @@ def attention() -> None:
     chosen: Any = backends.choose("triton", CPU, torch.float32)
     portable = backends.choose("math", CPU, torch.float32)
     tolerance = 1e-5
+    one_processor = Tuning(programs_per_processor=16)
+    parts = [SplitKV(unsplit=True).parts(one_processor, 2, queries, 32_768, CPU) for queries in (1, 4)]
+    assert parts == [8, 1], "without a split, the cache is cut for one query only"
     for n, m, splits, kind in SIZES:
         chosen.splits = splits
         check(chosen, n, m, *TYPES[kind], [127, 0, 57])

@@ -104,6 +104,22 @@ def test_what_the_fused_kernel_of_cuda_is_given(slots) -> None:
     assert unmasked[3:] == (None, True)
 
 
+@pytest.mark.parametrize(
+    ("programs", "bound", "parts"),
+    [
+        (64, 32_768, 6),  # 6 x 64 programs have room at once, 7 x 64 have not
+        (8, 32_768, 32),  # of 49 that have room, as many as the tuning allows
+        (8, 1024, 4),  # four tiles of 64 tokens each
+        (8, 100, 1),
+        (1000, 32_768, 1),
+    ],
+)
+def test_the_parts_of_a_cache_fill_the_device_once(programs: int, bound: int, parts: int) -> None:
+    """132 multiprocessors with room for three programs each."""
+    tuning = Tuning(block=64, programs_per_processor=3, max_splits=32)
+    assert tuning.parts(programs, bound, processors=132) == parts
+
+
 def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:
     """As a sweep wrote it; a record holds them, and anything else is refused with the file's name."""
     assert tunings() == {16: Tuning(), 32: Tuning(programs_per_processor=2)}
