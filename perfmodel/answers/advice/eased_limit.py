@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
@@ -43,7 +44,8 @@ def _limited(question: AdviseQuery, limit: str, at_ms: float | None) -> AdviseQu
     if limit in (question.slo or {}):
         others = {name: bound for name, bound in (question.slo or {}).items() if name != limit}
         return replace(question, slo=others | ({} if at_ms is None else {limit: at_ms}) or None)
-    return replace(question, **{f"max_{limit}_ms": at_ms})
+    bound: dict[str, Any] = {f"max_{limit}_ms": at_ms}
+    return replace(question, **bound)
 
 
 def _flag(question: AdviseQuery, eased: AdviseQuery, limit: str, kept_ms: float) -> str:

@@ -68,7 +68,11 @@ def best_on(
         for candidate in candidates
         if (served := _estimated(question, candidate, drafts)) is not None and served.suffices
     ]
-    by_worth = sorted(estimates, key=time or (lambda served: order(served, question)))
+
+    def worth(served: Served) -> float | tuple[float, float]:
+        return order(served, question) if time is None else time(served)
+
+    by_worth = sorted(estimates, key=worth)
     confirmed_ones = (confirmed(question, served) for served in by_worth[:TRIED])
     return next((served for served in confirmed_ones if served is not None), None)
 

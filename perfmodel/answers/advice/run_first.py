@@ -23,10 +23,10 @@ def run_first(
         if change.draft is None:
             server = f"with {change.flags} and no draft"
             return f"Run first the server {server}: its {change.gain:.2f} times the choice need no acceptance"
-    sure = draft_to_measure(query, likely)
-    server = None if sure is None else sure.draft
-    if sure is None and to_measure is not None:
+    gains = "it gains even with a low acceptance for its kind"
+    if (sure := draft_to_measure(query, likely)) is not None:
+        return f"Run first the server with {sure.draft}: {gains}"
+    if to_measure is not None:
         server = f"{to_measure.gain.draft} and {switch_text(to_measure.changes)}"
-    if server is not None:
-        return f"Run first the server with {server}: it gains even with a low acceptance for its kind"
+        return f"Run first the server with {server}: {gains}"
     return "Run first the server without a draft: none is sure to gain; then measure one"
