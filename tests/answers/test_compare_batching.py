@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.answers.point.compare import both_ways, crossover_cache_bytes
 from perfmodel.speculation import Acceptance
 from tests.speculation.scenarios import scenario as llama, with_constants
@@ -20,6 +21,9 @@ def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
     comparison = both_ways(scenario(), 23_000, 10)
     assert comparison.kv_ratio == pytest.approx(10.0, rel=1e-12)
     assert comparison.batching.weight_bytes == comparison.speculating.weight_bytes
+    cache = 23_000 * 131_072
+    bytes_per_pass_ratio = (weights + 10 * cache) / (weights + cache)
+    assert comparison.bytes_per_pass_ratio == pytest.approx(bytes_per_pass_ratio, rel=1e-3)
     assert comparison.speculating.tokens == pytest.approx(4.0)
     assert comparison.crossover_context == pytest.approx(22_900, rel=2e-3)  # norms are not projections
     at = both_ways(scenario(), comparison.crossover_context, 10)
@@ -51,3 +55,11 @@ def test_a_token_of_speculation_takes_drafting_and_a_verification_over_the_token
     token_s = (comparison.speculating.predicted_s + drafting_s) / 4.0
     batched_token_s = comparison.batching.predicted_s / 10
     assert comparison.seconds_per_token_ratio == pytest.approx(token_s / batched_token_s)
+
+
+def test_requests_that_do_not_fit_side_by_side_are_said() -> None:
+    """The weights take 16 of 24 GB: there is room for one of the ten requests."""
+    answer = pm.compare("llama-3.1-8b", "rtx-3090", context=32_768, gamma=9, draft="self", alpha=0.7)
+    assert any(warning.startswith("batch 10 does not fit") for warning in answer.warnings)
+    short = pm.compare("llama-3.1-8b", "rtx-3090", context=1024, gamma=3, draft="self", alpha=0.7)
+    assert not any("does not fit" in warning for warning in short.warnings)

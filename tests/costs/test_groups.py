@@ -41,6 +41,14 @@ def test_every_device_reads_its_share_of_whole_experts() -> None:
     assert one.flops == counted(cut, batch=1.0)["experts"].cost.flops
 
 
+def test_devices_add_up_the_squares_of_norms_over_all_heads() -> None:
+    """OLMo-2 norms queries and keys over all heads: two sums of four bytes a token, in each of 32 layers."""
+    olmo = scenario(model="olmo-2-7b", tp=2, calibration="ideal")
+    ops = {op.name: op for op in olmo.target_ops(16.0, 8192.0)}
+    sums = ops["qk norm sums"]
+    assert (sums.kernels, sums.norms, sums.message_bytes) == (32, 32, 16 * 2 * 4)
+
+
 def target_ops(dp: int, ep: int) -> dict[str, Any]:
     """64 sequences of DeepSeek-R1 on 8 devices."""
     ops = scenario(dp=dp, ep=ep, calibration="ideal").target_ops(64.0, 8192.0)

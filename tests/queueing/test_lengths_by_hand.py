@@ -22,6 +22,11 @@ def test_prompts_and_progress_spread_the_contexts() -> None:
     assert lengths.context_std == pytest.approx(50.0)
 
 
+def test_contexts_spread_no_wider_than_from_zero_to_twice_their_mean() -> None:
+    lengths = Lengths(input_mean=1000.0, output_mean=200.0, input_std=5000.0)
+    assert lengths.context_std == pytest.approx(1100 / 3**0.5)
+
+
 @pytest.mark.parametrize(
     ("mean", "half", "passes"),
     [

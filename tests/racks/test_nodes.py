@@ -67,6 +67,11 @@ def test_the_devices_of_a_group_share_its_messages() -> None:
     assert operation("dispatch", **groups_of_two).message_bytes == 8 * 8 * 7168
 
 
+def test_a_token_goes_to_each_rank_once_where_ranks_are_fewer_than_its_experts() -> None:
+    few = {"hardware": "b300", "nodes": "2x2", "ep": 4, "dp": 4, "batch": 4 * 16}
+    assert operation("dispatch", **few).message_bytes == 16 * 4 * 7168
+
+
 def test_a_pass_of_four_stages_sends_its_tokens_three_times() -> None:
     """16 sequences, four in each stage, with a state of 7,168 values of two bytes."""
     sent = operation("stage send", nodes="4x8", pp=4, batch=16)
