@@ -1,4 +1,4 @@
-"""The latency limit that given devices can keep under a load, if they cannot keep the stated one."""
+"""The latency limit that servers can keep under a load, if they cannot keep the stated one."""
 
 import math
 from dataclasses import replace
@@ -8,12 +8,15 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_load import started
 from perfmodel.answers.advice.layouts import Layout
-from perfmodel.answers.advice.load_reasons import served_with_draft
-from perfmodel.answers.advice.other_servers import best_on
+from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
+from perfmodel.answers.advice.one_alone import OneAlone
+from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.served import Served
 
 FARTHEST = 10.0
 """A limit over this many times as long as the stated one is not named."""
+LOADED = 1.25
+"""A limit that some number of GPUs keeps under a load, over the time of one request alone."""
 
 
 def with_eased_limit(question: AdviseQuery, layouts: list[Layout], limit: str) -> Alternative | None:
@@ -37,6 +40,23 @@ def with_eased_limit(question: AdviseQuery, layouts: list[Layout], limit: str) -
     these = "this GPU serves" if question.gpus == 1 else "these GPUs serve"
     flag = _flag(question, eased, limit, kept)
     return started(f"With {flag} {these} all of it: {served_with_draft(served)}", eased, served)
+
+
+def fewest_with_eased_limit(question: AdviseQuery, alone: OneAlone) -> Alternative | None:
+    """The fewest GPUs that serve the whole load within a limit a little longer than the time of one request
+    alone; None if that limit is far from the stated one, or if no number of GPUs serves the load.
+    """
+    time_s = alone.served.row.by_limit[alone.limit]
+    assert time_s is not None
+    kept = _rounded_up(LOADED * time_s.p90 * 1e3)
+    if kept > FARTHEST * question.latency_limits_ms[alone.limit]:
+        return None
+    eased = _limited(question, alone.limit, kept)
+    served = fewest_gpus(eased, all_reaches(eased))
+    if served is None:
+        return None
+    flag = _flag(question, eased, alone.limit, kept)
+    return started(f"With {flag}, {enough_text(served)}", eased, served)
 
 
 def _limited(question: AdviseQuery, limit: str, at_ms: float | None) -> AdviseQuery:

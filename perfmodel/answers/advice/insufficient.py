@@ -8,7 +8,7 @@ from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.beside_load import started
 from perfmodel.answers.advice.candidates import find_candidates
-from perfmodel.answers.advice.eased_limit import with_eased_limit
+from perfmodel.answers.advice.eased_limit import fewest_with_eased_limit, with_eased_limit
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
 from perfmodel.answers.advice.instead import fastest, with_changes
 from perfmodel.answers.advice.layouts import Layout
@@ -94,6 +94,10 @@ class Insufficient:
         if question.gpus is None or not layouts:
             if (alone := fastest(without_load(question))) is not None:
                 yield alone
+            if question.gpus is None and self.alone is not None:
+                eased = fewest_with_eased_limit(question, self.alone)
+                if eased is not None:
+                    yield eased
         else:
             named = [] if self.nearest is None else [self.nearest.served]
             if self.nearest is not None:

@@ -154,3 +154,15 @@ def test_a_limit_is_not_eased_where_another_one_is_missed_too() -> None:
     asked = {"weights": "fp8", "input_len": 12_000, "output_len": 300, "slo": "ttft:3000,tpot:200"}
     short = advise("llama-3.3-70b", "2xa100-sxm-80gb", clients=16, **asked)
     assert not any("all of it" in each.text for each in short.alternatives)
+
+
+def test_where_no_number_of_gpus_keeps_a_limit_one_that_some_keep_is_named() -> None:
+    asked = {"weights": "fp8", "request_rate": 0.5, "input_len": 12_000, "output_len": 300}
+    model, gpu = "llama-3.3-70b", "a100-sxm-80gb"
+    short = advise(model, gpu, max_ttft_ms=600, **asked)
+    assert short.reason.startswith("no number of servers serves 0.5 requests/s")
+    named = alternative(short, " GPUs suffice: ")
+    kept, gpus = re.match(r"With --max-ttft-ms (\d+), (\d+) GPUs suffice: ", named.text).groups()
+    assert advise(model, f"{gpus}x{gpu}", max_ttft_ms=int(kept), **asked).chosen is not None
+    far = advise(model, gpu, max_ttft_ms=60, **asked)
+    assert not any("suffice" in each.text for each in far.alternatives)
