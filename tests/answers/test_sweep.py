@@ -182,6 +182,14 @@ def test_a_sweep_in_memory_has_no_more_than_ten_million_rows() -> None:
     refused("rows: must be at most 10000000 in memory", pm.sweep, grid, gamma="1..11")
 
 
+def test_a_sweep_of_too_many_cases_is_refused_before_any_is_priced() -> None:
+    """Each acceptance is a case; without one, each context is."""
+    alphas = tuple(np.linspace(0, 1, 5001).tolist())
+    refused("at most 10000 combinations", pm.sweep, replace(QUESTION, draft_kv="full", alpha=alphas))
+    many = replace(QUESTION, model="llama-3.1-8b", hardware="a100", draft_kv="full", alpha=None)
+    refused("at most 10000 combinations", pm.sweep, replace(many, batch="1", context=range(1, 10_002)))
+
+
 @pytest.mark.parametrize(
     ("values", "whole", "spelt"),
     [

@@ -75,13 +75,13 @@ class Grid(Options):
         longest = max(gammas, key=lambda g: math.inf if g is None else g)
         point = {"batch": self.axis("batch")[0], "gamma": longest}
         together = [(context,) for context in every] if self.looks_up else [every]
-        cases = itertools.product(*map(self.axis, HEADS), together)
-        for number, (*head, contexts) in enumerate(cases):
-            if number == MAX_CASES:
-                raise InputError(
-                    f"sweep: at most {MAX_CASES} combinations of all lists but batch, context and "
-                    "gamma (without --alpha each context counts, because its acceptance is looked up)"
-                )
+        heads = [self.axis(name) for name in HEADS]
+        if math.prod(map(len, heads)) * len(together) > MAX_CASES:
+            raise InputError(
+                f"sweep: at most {MAX_CASES} combinations of all lists but batch, context and "
+                "gamma (without --alpha each context counts, because its acceptance is looked up)"
+            )
+        for *head, contexts in itertools.product(*heads, together):
             query = self.query(**point, context=contexts[0], **dict(zip(HEADS, head, strict=True)))
             yield query, contexts, resolve(query)
 

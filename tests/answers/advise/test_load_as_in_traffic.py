@@ -42,6 +42,21 @@ def test_a_layout_whose_closed_form_is_too_slow_is_still_simulated() -> None:
     assert a.chosen.tpot_s <= one_of_four.rows[-1].tpot_s.mean * 1.01
 
 
+@pytest.mark.parametrize("objective", ["cost", "throughput", "latency"])
+def test_the_figure_of_the_objective_under_a_load(objective: str) -> None:
+    """Two dollars for each device and hour."""
+    question = {"request_rate": 1.0, "price": 2.0, "draft": ["ngram"]} | LOAD
+    p = advise("llama-3.1-8b", "h100", gpus=1, objective=objective, **question).chosen
+    million_per_hour = p.throughput_tokens_per_s_per_device * 3600 / 1e6
+    assert p.cost_per_million_tokens == pytest.approx(2.0 / million_per_hour)
+    figures = {
+        "cost": p.cost_per_million_tokens,
+        "throughput": p.throughput_tokens_per_s_per_device,
+        "latency": p.tpot_s,
+    }
+    assert p.objective == pytest.approx(figures[objective])
+
+
 def test_clients_are_divided_among_the_servers() -> None:
     answer = advise("llama-3.1-8b", "h100", clients=300, **LOAD)
     p = answer.chosen

@@ -1,5 +1,7 @@
 """Passes that decode, with drafts and without, worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,3 +62,12 @@ def test_iterations_are_drawn_at_the_length_of_the_batch_around_which_requests_r
     met = replay(BY_BATCH, LENGTHS, Limits(), requests, around=around)
     np.testing.assert_allclose(met.ttft_s * 1000, 115)
     np.testing.assert_allclose(met.e2e_s * 1000, 115 + passes * 12)
+
+
+def test_a_request_that_gains_twice_as_much_takes_half_the_iterations() -> None:
+    """Eight tokens beside the first: four iterations of two tokens, or two of four."""
+    requests = Arrivals(np.zeros(1), np.array([100]), np.array([9]))
+    usual = replay(DRAFTS, LENGTHS, Limits(), requests)
+    lucky = replay(DRAFTS, LENGTHS, Limits(), replace(requests, gain=np.array([2.0])))
+    np.testing.assert_allclose((usual.e2e_s - usual.ttft_s) * 1000, 4 * 20)
+    np.testing.assert_allclose((lucky.e2e_s - lucky.ttft_s) * 1000, 2 * 20)

@@ -21,6 +21,17 @@ def test_the_running_requests_of_a_log_share_its_throughput() -> None:
     assert pace_of(text) == Pace(0.02, waiting=5.0, prompt_tokens_per_s=90.0, partly_idle=False)
 
 
+@pytest.mark.parametrize(("tokens_per_s", "partly_idle"), [((400, 380), False), ((400, 300), True)])
+def test_two_lines_are_of_a_busy_server_if_they_agree(
+    tokens_per_s: tuple[int, int], partly_idle: bool
+) -> None:
+    """Both are an end of the load; a tenth is no difference."""
+    line = "Avg generation throughput: {}.0 tokens/s, Running: 8 reqs, Waiting: 0 reqs\n"
+    pace = pace_of("".join(map(line.format, tokens_per_s)))
+    assert pace is not None
+    assert pace.partly_idle == partly_idle
+
+
 def test_the_prompts_of_a_log_of_sglang_count_between_its_lines_of_decoding() -> None:
     """900 prompt tokens in each ten seconds."""
     prompts = "[2026-01-11 10:00:{}] Prefill batch, #new-seq: 1, #new-token: 900, #queue-req: 2\n"
