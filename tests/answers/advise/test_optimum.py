@@ -63,7 +63,7 @@ def test_the_choice_is_the_best_of_all_points_asked_one_by_one(objective: str, b
         assert np.all(np.diff(points, axis=0) > 0)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     model=st.sampled_from(files.bundled_names("models")),
     objective=st.sampled_from(["throughput", "latency", "cost"]),
