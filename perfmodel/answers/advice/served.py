@@ -68,8 +68,11 @@ class Served:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The notes of `traffic` about the question and the row."""
-        answer = traffic(replace(self.asked, closed_form=True))
+        """The notes of `traffic` about the question, with the seats of the printed line, and the row."""
+        asked = replace(self.asked, closed_form=True)
+        if not asked.max_concurrency:
+            asked = replace(asked, max_num_seqs=self.started_seats)
+        answer = traffic(asked)
         return tuple(dict.fromkeys((*answer.warnings, *self.row.warnings)))
 
     @property
