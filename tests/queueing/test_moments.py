@@ -6,7 +6,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from perfmodel.queueing.moments import NORMAL, Moments, mixed, normal_share, sometimes, uniform
+from perfmodel.queueing.moments import NORMAL, Moments, mixed, normal_share, shares_of, sometimes, uniform
 
 
 def figures(time: Moments) -> tuple[float, ...]:
@@ -81,6 +81,13 @@ def test_parts_mix_by_hand():
     thirds = np.array([first_third, second_third])
     expected = (4.0, shares @ variances, shares @ thirds, 0.2)
     assert figures(mixed(shares, parts)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("far", [0.0, 5000.0, -5000.0])
+def test_shares_of_numbers_of_any_size(far: float):
+    """One to three, times e^5000 too."""
+    logs = far + np.log([1.0, 3.0])
+    assert shares_of(logs) == pytest.approx([0.25, 0.75])
 
 
 def test_what_never_varies_is_itself_at_every_share():
