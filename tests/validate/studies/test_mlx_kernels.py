@@ -47,6 +47,21 @@ def test_from_thirteen_rows_on_whole_tiles_of_32_are_computed(rows: int, compute
     assert times(WIDE).of(rows, FOUR_BITS) == pytest.approx(computed * row(WIDE, SHARES.tile))
 
 
+@pytest.mark.parametrize(
+    ("gpu", "dense", "tile"),
+    [(WIDE, True, 32), (WIDE, False, 64), (ULTRA, True, 64)],
+    ids=["few rows", "an old release", "an Ultra"],
+)
+def test_sixteen_bits_take_a_tile_of_32_rows_or_of_64_without_a_kernel_for_few(
+    gpu: GPUSpec, dense: bool, tile: int
+) -> None:
+    slow = Shares(wide=0.2, tile=0.1)
+    assert KERNELS is not None
+    in_tiles = RowTimes(gpu, KERNELS, slow, dense=dense).of(3, 2.0)
+    arithmetic_of_a_row = 2 * gpu.memory_bandwidth_bytes_per_s / (2.0 * gpu.peak_flops("bf16") * slow.tile)
+    assert in_tiles == pytest.approx(tile * arithmetic_of_a_row)
+
+
 def test_a_generation_without_a_measured_product_computes_like_the_nearest_one() -> None:
     assert shares_of("Apple M6") == shares_of("Apple M5")
     assert shares_of("Apple M2") == shares_of("Apple M1")
