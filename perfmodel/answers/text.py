@@ -135,10 +135,10 @@ def kv_cache_text(cache: KVCapacity, stack: str) -> str:
     text = f"{cache.kv_tokens:,} tokens{each}, {sequences}"
     if cache.fitting_len:
         most = f"{_rounded_down(cache.fitting_len):,}"
-        limit = f"the longest that does has about {most} tokens"
+        limit = f"at most about {most} tokens fit"
         if stack.startswith("vllm"):
-            limit = f"vLLM starts only with a --max-model-len of about {most} or less"
-        text += f" (not one fits: {limit})"
+            limit = f"none fits: vLLM starts with --max-model-len up to about {most}"
+        text += f" ({limit})"
     if cache.kv_tokens == cache.baseline_kv_tokens:
         return text
     taken = {

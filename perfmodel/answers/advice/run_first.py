@@ -29,4 +29,4 @@ def run_first(
     if to_measure is not None:
         server = f"{to_measure.gain.draft} and {switch_text(to_measure.changes)}"
         return f"Run first the server with {server}: {gains}"
-    return "Run first the server without a draft: none is sure to gain; then measure one"
+    return "Run first the server without a draft: none is sure to gain"
