@@ -1,4 +1,4 @@
-"""Acceptance figures as engines print them; what a schedule does to counters, and how it is undone."""
+"""Acceptance figures as engines print them."""
 
 import json
 import random
@@ -16,7 +16,6 @@ from perfmodel.validate.engine.acceptance import (
     AcceptanceSubject,
     draft_length,
     import_file,
-    vllm as vllm_figures,
 )
 from perfmodel.validate.engine.acceptance.counters import Counters
 from tests.refusals import refused
@@ -324,76 +323,6 @@ def test_figures_that_say_nothing_are_refused(tmp_path, format, text, says) -> N
 def test_what_the_figures_are_of_must_have_a_name(tmp_path, one, says) -> None:
     (tmp_path / "metrics.txt").write_text(counted("27"))
     refused(says, import_file, tmp_path / "metrics.txt", "vllm", one)
-
-
-@pytest.mark.parametrize(
-    ("accepted", "rates"), [("10", "0.5.5"), ("10", "1.5, 0.2"), ("10", ", ,"), ("10", "."), (HUGE, "0.5")]
-)
-def test_a_log_line_of_vllm_states_rates(accepted, rates) -> None:
-    line = (
-        f"SpecDecoding metrics: Accepted: {accepted} tokens, Drafted: 20 tokens, Per-position acceptance "
-        f"rate: {rates}, Avg"
-    )
-    refused("SpecDecoding metrics", vllm_figures.read_counters, "x.txt", line)
-
-
-def test_log_lines_are_added_by_their_drafts() -> None:
-    """9 tokens at .8 + .6 + .4 and 6 at .8 + .4 are 5 drafts each; 8 tokens over two positions, none right,
-    are 4; 3 of 3 at one position are 3.
-    """
-    line = (
-        "SpecDecoding metrics: Accepted: {} tokens, Drafted: {} tokens, Per-position acceptance "
-        "rate: {}, Avg x\n"
-    )
-    lines = ((9, 15, "0.8, 0.6, 0.4"), (6, 10, "0.8, 0.4"), (0, 8, "0.0, 0.0"), (3, 3, "1.0"))
-    text = "".join(line.format(*each) for each in lines)
-    counters = vllm_figures.read_counters("x", text)
-    assert counters.drafts == 17.0
-    assert counters.accepted == pytest.approx((11.0, 5.0, 2.0))
-    assert counters.draft_tokens == 36.0
-
-
-def test_a_schedule_at_its_ends() -> None:
-    """All drafts of the shorter length; one of the longer; nothing accepted; lengths that one can tell from
-    none.
-    """
-    shorter = Counters(100, (80, 0, 0), 100)
-    assert shorter.rates("x", lengths=(1, 3)) == {"positions": [0.8]}
-    longer = Counters(101, (81, 1, 1), 103).rates("x", lengths=(1, 3))
-    assert longer["positions"] == pytest.approx([81 / 101, 1.0, 1.0])
-    nothing = Counters(100, (0, 0, 0), 200)
-    assert nothing.rates("x", lengths=(1, 3)) == {"positions": [0.0, 0.0, 0.0]}
-    before = Counters(4, (2,), 8, 10)
-    assert Counters(9, (6, 4), 20, 50).since(before) == Counters(5, (4, 4), 12, 40)
-    before = Counters(4, (2,), None, 10)
-    assert Counters(9, (6,), 20).since(before) == Counters(5, (4,))
-    like_one = Counters(100, (80, 60, 30), 295)
-    assert like_one.rates("x", lengths=(1, 3)) == {"histogram": [20, 20, 30, 30]}
-    short = Counters(100, (80, 60, 30), 200)
-    assert short.draft_length_note((1, 2, 3)) == "only the 1 positions that every draft reaches"
-    assert short.draft_length_note(()).startswith("drafts of 2.00 tokens on average")
-    uncounted = Counters(100, (80, 60, 30))
-    assert uncounted.draft_length_note((1, 3)) == ""
-    for lengths in ((1, 4), (3, 3), (1, 1)):
-        refused("--lengths: must hold the draft lengths in use", short.rates, "x", lengths=lengths)
-
-
-@pytest.mark.parametrize("accepted", [(3.0, 2.0), (60.0, -1.0)])
-def test_counters_of_a_server_that_began_anew_are_refused(accepted: tuple[float, ...]) -> None:
-    before = Counters(drafts=50.0, accepted=(40.0, 20.0))
-    after = Counters(accepted[0] + 5, accepted)
-    refused("must not fall", after.since(before).check, "x")
-
-
-def test_counters_of_several_engines_are_added() -> None:
-    """40 and 60 drafts; a time may follow a value, which may have an exponent."""
-    drafts = 'vllm:spec_decode_num_drafts_total{{engine="{}"}} {}\n'
-    text = drafts.format(0, 40) + drafts.format(1, 60)
-    text += page(0, 300, [80, 50]).partition("\n")[2]
-    per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-    text += f'{per}{{position="1",engine="1"}} 10 1700000000\n{per}{{position="2"}} 3e1\n'
-    counters = vllm_figures.read_counters("x", text)
-    assert counters == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
 
 
 def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> None:
