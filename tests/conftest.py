@@ -54,7 +54,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _young_heap() -> None:
-    """What earlier modules remember is not searched for garbage again, which took a tenth of all time."""
+    """What earlier modules remember is not searched for garbage again at each timed run."""
     gc.freeze()
 
 
