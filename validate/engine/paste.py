@@ -14,7 +14,7 @@ from perfmodel.validate.engine.cache_size import TITLE, printed_cache_tokens
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
-from perfmodel.validate.engine.serve_command import question_of, slowed_by
+from perfmodel.validate.engine.serve_command import question_of, slowed_by, to_be_stated
 from perfmodel.validate.engine.text import NamedText, is_json, parse_objects, plain
 from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
@@ -86,7 +86,8 @@ def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
         why = "is the command of a server, without times"
         slow = slowed_by(text)
         slower = f"; the server is slower than predicted: {'; '.join(slow)}" if slow else ""
-        raise InputError(f"{where}: {why}: paste its log, or ask: {asked}{slower}")
+        stated = "".join(f"; {words}" for words in to_be_stated(text, asked))
+        raise InputError(f"{where}: {why}: paste its log, or ask: {asked}{stated}{slower}")
     read_pasted(where, text, GivenFacts())  # which refuses it
     raise AssertionError(where)
 

@@ -88,6 +88,29 @@ TREE = ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-nu
 _CAPTURED = re.compile(r"--cuda-graph-max-bs[= ](\d+)")
 SERVED_WHOLE = 99
 """Layers of ``-ngl`` from which all are on the device."""
+EXAMPLES = {
+    "--host-bandwidth": (
+        "80",
+        "GB/s of the host's memory (two channels of DDR5-5600 have at most 90)",
+    ),
+    "--rates": ("0.7,0.1,0.05", "shares of the draft's 1st, 2nd, ... choice that are accepted"),
+}
+"""Flag of the question that no command states -> an example, and what it stands for."""
+EARLY = "drafts that stop early: give the printed --tokens-per-iteration, and their mean length as --gamma"
+LEFT_OUT = {
+    "--spec-draft-p-min": EARLY,
+    "--draft-p-min": EARLY,
+    "-ot": "tensors in host memory: --cpu-moe N",
+    "--override-tensor": "tensors in host memory: --cpu-moe N",
+    "-ts": "several devices: --layer-split N, or --tp N with -sm row or tensor",
+    "--tensor-split": "several devices: --layer-split N, or --tp N with -sm row or tensor",
+    "--split-mode": "several devices: --layer-split N, or --tp N with row or tensor",
+    "-sm": "several devices: --layer-split N, or --tp N with row or tensor",
+    "--disaggregation-mode": "pools: traffic --prefill and --decode",
+    "--speculative-disable-by-batch-size": "a length that follows the load: schedule",
+    "--speculative-adaptive": "a length that follows the load: traffic --gamma adaptive",
+}
+"""Flag of a server that changes the answer and is not in the question -> what it means, and how to ask it."""
 
 
 def question_of(text: str, hardware: str = "DEVICE") -> str | None:
@@ -103,14 +126,14 @@ def question_of(text: str, hardware: str = "DEVICE") -> str | None:
             asked |= dict(_file("--model", options[0]))
         asked |= dict(_flags(options))
         if "--gpu-layers" in asked or "--cpu-moe" in asked:
-            asked["--host-bandwidth"] = "GB/S"
+            asked |= _example("--host-bandwidth")
         version = f"{DRIFT}{command['version']}" if command["version"] else ""
         asked |= {"--engine": f"{engine}{version}", "--batch": "1", "--context": "8k"}
         verb = "whatif"
         if tree := _tree(options):
             verb = "tree"
             asked.pop("--gamma", None)
-            asked |= {"--given": tree, "--rates": "RATES"}
+            asked |= {"--given": tree} | _example("--rates")
         words = [word for pair in asked.items() for word in pair]
         return shlex.join(["perfmodel", verb, *words])
     return None
@@ -122,6 +145,25 @@ def slowed_by(text: str) -> list[str]:
     for largest in _CAPTURED.findall(text):
         words.append(f"more than {largest} requests run without CUDA graphs (--cuda-graph-max-bs)")
     return words
+
+
+def to_be_stated(text: str, asked: str) -> list[str]:
+    """What the question about a server does not have from its command, in words: examples, and flags without
+    a counterpart.
+    """
+    words = asked.split()
+    examples = [
+        f"{flag} {value} is an example: give the {meaning}"
+        for flag, (value, meaning) in EXAMPLES.items()
+        if flag in words
+    ]
+    given = {flag for flag, value in _pairs(text.split()) if value != "0"}
+    missing = [f"{flag} ({meaning})" for flag, meaning in LEFT_OUT.items() if flag in given]
+    return examples + ([f"not in this question: {', '.join(missing)}"] if missing else [])
+
+
+def _example(flag: str) -> dict[str, str]:
+    return {flag: EXAMPLES[flag][0]}
 
 
 def _tree(options: list[str]) -> str | None:

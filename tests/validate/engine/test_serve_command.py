@@ -3,7 +3,7 @@
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.validate.engine.serve_command import question_of, slowed_by
+from perfmodel.validate.engine.serve_command import question_of, slowed_by, to_be_stated
 
 CONFIG = """'{"method": "mtp", "num_speculative_tokens": 3}'"""
 DRAFT_MODEL = """'{"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 4}'"""
@@ -27,7 +27,7 @@ END = "--batch 1 --context 8k"
         ),
         (
             "llama-server -hf a/B-GGUF:Q4_K_M -ngl 20 --spec-type draft-mtp --spec-draft-n-max 2",
-            "--model a/B-GGUF:Q4_K_M --gpu-layers 20 --draft mtp --gamma 2 --host-bandwidth GB/S "
+            "--model a/B-GGUF:Q4_K_M --gpu-layers 20 --draft mtp --gamma 2 --host-bandwidth 80 "
             f"--engine llamacpp {END}",
         ),
         ("llama-server -m x.gguf -ngl 99", f"--model x.gguf --engine llamacpp {END}"),
@@ -85,7 +85,7 @@ def test_a_tree_is_asked_as_a_tree() -> None:
     command = f"python -m sglang.launch_server --model m --speculative-algorithm EAGLE3 {flags}"
     asked = question_of(command.format(8, 32), "a6000")
     assert asked.startswith("perfmodel tree --hardware a6000 --model m --draft eagle3 --engine sglang")
-    assert asked.endswith("--given 5x8x32 --rates RATES")
+    assert asked.endswith("--given 5x8x32 --rates 0.7,0.1,0.05")
     assert "whatif" in question_of(command.format(1, 6))
     assert "--gamma 5" in question_of(command.format(1, 6))
 
@@ -109,6 +109,25 @@ def test_a_tree_is_asked_as_a_tree() -> None:
 def test_flags_that_slow_a_server_are_named(flag: str, says: str) -> None:
     words = "; ".join(slowed_by(f"vllm serve Q/W {flag}"))
     assert words.startswith(says) if says else not words
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("-ngl 20", ["--host-bandwidth 80 is an example: give the GB/s of the host's memory"]),
+        ("--spec-draft-p-min 0.75", ["not in this question: --spec-draft-p-min (drafts that stop early"]),
+        (
+            "-ts 3,1 -ot=exps=CPU",
+            ["not in this question: -ot (tensors in host memory: --cpu-moe N), -ts (sev"],
+        ),
+        ("-ngl 99 -fa on --spec-draft-p-min 0", []),
+    ],
+)
+def test_what_the_question_does_not_have_from_the_command_is_said(flags: str, says: list[str]) -> None:
+    command = f"llama-server -m x.gguf --spec-type draft-mtp {flags}"
+    stated = to_be_stated(command, question_of(command))
+    assert len(stated) == len(says)
+    assert all(words.startswith(begins) for words, begins in zip(stated, says, strict=True))
 
 
 def test_a_pasted_command_is_answered_for_the_device_of_the_question(tmp_path, capsys) -> None:
