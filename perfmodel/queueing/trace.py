@@ -58,18 +58,19 @@ Columns = tuple[list[Any], ...]
 """The columns of `NAMES`, and that of `HASHES` or `SESSION`; the latter is empty if the trace has neither."""
 
 
-def read_trace(path: str | Path) -> Arrivals:
-    """The requests of a CSV file with a header, or of JSON lines, in the order of arrival from 0 on.
+def read_trace(path: str | Path, longest: int = LONGEST) -> Arrivals:
+    """The requests of a CSV file with a header, or of JSON lines, in the order of arrival from 0 on. longest:
+    number of requests of which the shared parts of prompts are kept.
 
     Arrivals are seconds, or date-times such as ``2023-11-16 18:17:03.9799600``. Numbers in `timestamp` are
     milliseconds, as in Mooncake's traces. Raises InputError.
     """
     where = Path(path)
     with about_file(where):
-        return _read(where)
+        return _read(where, longest)
 
 
-def _read(where: Path) -> Arrivals:
+def _read(where: Path, longest: int) -> Arrivals:
     blocks = _json_lines if where.suffix in (".jsonl", ".json") else _csv_lines
     parts = []
     count = 0
@@ -79,14 +80,14 @@ def _read(where: Path) -> Arrivals:
     for columns in blocks(where, names):
         parts.append([_numbers(columns[i], key, names[key], count, where) for i, key in enumerate(NAMES)])
         count += len(columns[0])
-        if first.size < LONGEST or parts[-1][0].min() < first.max():  # only the marks of the first requests
+        if first.size < longest or parts[-1][0].min() < first.max():  # only the marks of the first requests
             first = np.concatenate([first, parts[-1][0]])
-            kept = np.argsort(first, kind="stable")[:LONGEST]
+            kept = np.argsort(first, kind="stable")[:longest]
             marks = np.append(marks, np.fromiter(columns[3], object))
             first = first[kept]
             marks = marks[kept] if marks.size else marks
         if names["mark"] == HASHES and sum(map(len, filter(None, marks))) > MAX_HASHES:
-            raise refuse(str(where), HASHES, f"at most {MAX_HASHES} in {LONGEST} requests", "more")
+            raise refuse(str(where), HASHES, f"at most {MAX_HASHES} in {longest} requests", "more")
         if count > MAX_REQUESTS:
             raise refuse(str(where), None, f"at most {MAX_REQUESTS} requests", "more")
     if not count:
@@ -98,9 +99,9 @@ def _read(where: Path) -> Arrivals:
     shared = None
     if names["mark"] == HASHES:
         if any(marks):
-            shared = of_hashes(prompts[:LONGEST], [mark or () for mark in marks], str(where))
+            shared = of_hashes(prompts[:longest], [mark or () for mark in marks], str(where))
     elif any(mark is not None for mark in marks):
-        shared = of_sessions(prompts[:LONGEST], outputs[:LONGEST], marks.tolist())
+        shared = of_sessions(prompts[:longest], outputs[:longest], marks.tolist())
     return Arrivals(at[order] - at[order[0]], prompts, outputs, shared)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.answers.load import replayed_load, replayed_rows, requests as requests_of
+from perfmodel.answers.load.requests import left_out_note, replayed_trace
 from perfmodel.answers.load.traced import trace_values
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_rows import Percentiles
+from perfmodel.queueing.arrivals import Arrivals
 from tests.refusals import refused
 
 ASKED = {"model": "llama-3.1-8b", "hardware": "h100", "gamma": 0}
@@ -107,21 +108,31 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
     refused("output_len: must be given, or trace", traffic, input_len=10, request_rate=1, **ASKED)
 
 
-def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests_of, "LONGEST", 50)
-    monkeypatch.setattr(replayed_rows, "LONGEST", 50)
-    monkeypatch.setattr(replayed_load, "LONGEST", 50)
-    calm = [(i, 100, 10) for i in range(50)]
-    beginning = traffic(trace=trace(tmp_path, *calm), **ASKED).replay
-    whole = traffic(trace=trace(tmp_path, *calm, (50, 9000, 900)), **ASKED).replay
-    assert beginning is not None
-    assert whole is not None
-    assert whole[0].tpot_s == beginning[0].tpot_s
+def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    calm = "0,100,10\n" * 200_000
+    path.write_text(f"arrival_s,prompt_tokens,output_tokens\n{calm}1,9000,900\n", encoding="utf-8")
+    beginning = replayed_trace(traffic.question(trace=str(path), **ASKED))
+    assert beginning.at_s.size == 200_000
+    assert beginning.output_tokens.max() == 10
+
+
+def test_a_replay_says_that_it_leaves_out_requests_of_a_trace() -> None:
+    tokens = np.ones(200_001, np.int64)
+    whole = Arrivals(np.zeros(200_001), tokens, tokens)
+    assert left_out_note(whole) == "the first 200,000 of the trace's 200,001 requests are replayed"
+    assert left_out_note(whole.first(200_000)) is None
+
+
+def test_percentiles_of_no_request_are_zero() -> None:
     assert Percentiles.of(np.zeros(0)) == Percentiles(0, 0, 0, 0)
-    assert [row.warnings for row in (*beginning, *whole)] == [
-        (),
-        ("the first 50 of the trace's 51 requests are replayed",),
-    ]
+
+
+@pytest.mark.slow
+def test_a_row_of_a_long_trace_says_that_it_is_of_the_first_requests(tmp_path: Path) -> None:
+    path = trace(tmp_path, *((i, 1, 1) for i in range(200_001)))
+    (row,) = traffic(trace=path, max_concurrency=4096, **ASKED).rows
+    assert row.warnings == ("the first 200,000 of the trace's 200,001 requests are replayed",)
 
 
 def test_a_load_that_the_closed_form_doubts_has_the_row_of_a_replay() -> None:

@@ -91,16 +91,30 @@ def test_empty_hashes_are_no_session(tmp_path):
     assert trace.read_trace(where).shared is None
 
 
-@pytest.mark.parametrize(("name", "text"), [("t.jsonl", HASHED), ("t.csv", CHATS)])
-def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monkeypatch, name, text):
+LATER_CHATS = "".join(f"{second},7,7,b\n" for second in range(4, 50_006))
+"""So many lines that the last ones are read in another block."""
+LATER_HASHED = "".join(
+    f'{{"timestamp": {second}, "input_length": 7, "output_length": 2, "hash_ids": [5]{" " * 10**6}}}\n'
+    for second in range(10, 15)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.jsonl", HASHED + LATER_HASHED),
+        ("t.jsonl", LATER_HASHED + HASHED),
+        ("t.csv", CHATS.replace("\n", "\n" + LATER_CHATS, 1)),
+    ],
+    ids=["hashes", "hashes, first requests last", "sessions, first requests last"],
+)
+def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, name, text):
     where = tmp_path / name
     where.write_text(text.replace("\n", "\n\n"))
     whole = trace.read_trace(where)
-    monkeypatch.setattr(trace, "LONGEST", 2)
-    for name in ("LINES_OF_COLUMNS", "AT_ONCE", "BLOCK_BYTES"):
-        monkeypatch.setattr(trace, name, 1)
-    beginning = trace.read_trace(where)
+    beginning = trace.read_trace(where, longest=2)
     assert beginning.at_s.tolist() == whole.at_s.tolist()
+    assert beginning.shared is not None
     assert beginning.shared == whole.first(2).shared
 
 
@@ -149,8 +163,9 @@ def test_what_is_refused(tmp_path, name, text, predicted):
         trace.read_trace(where)
 
 
-def test_so_many_hashes_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(trace, "MAX_HASHES", 3)
-    (tmp_path / "t.jsonl").write_text(HASHED)
-    with pytest.raises(InputError, match="hash_ids: must be at most 3"):
+def test_more_than_five_million_hashes_are_refused(tmp_path):
+    hashes = ",".join("1" * 500_000)
+    line = f'{{"timestamp": 1, "input_length": 7, "output_length": 2, "hash_ids": [{hashes}]}}\n'
+    (tmp_path / "t.jsonl").write_text(line * 10 + HASHED)
+    with pytest.raises(InputError, match="hash_ids: must be at most 5000000 in 200000 requests, given 'more'"):
         trace.read_trace(tmp_path / "t.jsonl")

@@ -11,6 +11,7 @@ import numpy as np
 
 from perfmodel.answers.load.acceptance_along import gains_along
 from perfmodel.answers.load.intervals import with_intervals
+from perfmodel.answers.load.requests import left_out_note
 from perfmodel.answers.load.traced import trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
@@ -22,7 +23,6 @@ from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.replayed_requests import ReplayedRequests
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs import Z
 from perfmodel.speculation import Scenario
 
@@ -118,10 +118,9 @@ class ReplayedLoad:
         if met.preemptions:
             plural = "s" if met.preemptions > 1 else ""
             yield f"{met.preemptions} preemption{plural}"
-        if self.question.trace is not None:
-            whole = trace_of(self.question.trace).at_s.size
-            if whole > LONGEST:
-                yield f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed"
+        trace = self.question.trace
+        if trace is not None and (note := left_out_note(trace_of(trace))):
+            yield note
         rate = self.where["request_rate"]
         if rate is not None and closed.concurrency is None and rate >= most:
             yield (

@@ -12,7 +12,7 @@ from perfmodel.answers.load.ladder import most_replays
 from perfmodel.answers.load.mixed_classes import ClassRow, MixedRequests
 from perfmodel.answers.load.replayed_load import ReplayedLoad
 from perfmodel.answers.load.requests import replayed_trace, requests_at
-from perfmodel.answers.load.traced import lengths_of, trace_of
+from perfmodel.answers.load.traced import lengths_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.errors import refuse
@@ -20,7 +20,6 @@ from perfmodel.queueing.load import Load
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.pricing import step_times
-from perfmodel.queueing.trace import LONGEST
 
 MOST_PROMPT_PASSES = 1_000_000
 """Largest number of passes that read prompts, in all replays of a question: they take about ten seconds."""
@@ -43,7 +42,7 @@ def check_size(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> 
     if question.draws:
         replays = most_replays(question, rows, choices)
     if question.trace is not None:
-        count = min(trace_of(question.trace).at_s.size, LONGEST)
+        count = replayed_trace(question).at_s.size
     if not replays:
         return
     most = _most_requests(question, replays)

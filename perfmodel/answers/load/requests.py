@@ -36,3 +36,10 @@ def replayed_trace(question: TrafficQuery) -> Arrivals:
     """The first requests of the question's trace."""
     assert question.trace is not None
     return trace_of(question.trace).first(LONGEST)
+
+
+def left_out_note(trace: Arrivals) -> str | None:
+    """What a replay says of a trace of which it serves only the first requests."""
+    if trace.at_s.size <= LONGEST:
+        return None
+    return f"the first {LONGEST:,} of the trace's {trace.at_s.size:,} requests are replayed"
