@@ -17,11 +17,19 @@ print("stated:", os.environ["OPENBLAS_NUM_THREADS"])
 print(gc.get_threshold()[0])
 """
 ENDS = """
-import atexit, sys
+import atexit, os, sys
 from perfmodel.__main__ import main
 
+
+def seen(event, values):
+    if event == "import" and values[0] == "perfmodel.cli":
+        print("threads of a timed run:", os.environ.get("OPENBLAS_NUM_THREADS"))
+
+
+os.environ.pop("OPENBLAS_NUM_THREADS", None)
+sys.addaudithook(seen)
 atexit.register(print, "modules are taken apart")
-sys.argv = ["perfmodel", "nonsense"]
+sys.argv = ["perfmodel", "validate", "run", "nonsense"]
 main()
 """
 
@@ -36,8 +44,8 @@ def test_a_process_gets_one_thread_for_matrices_unless_it_is_timed_or_the_user_s
     assert int(threshold) >= 50_000, "the garbage collector comes seldom"
 
 
-def test_a_process_ends_at_once_with_the_status() -> None:
+def test_a_process_has_the_threads_of_its_own_command_line_and_ends_at_once_with_the_status() -> None:
     ended = process(ENDS)
     assert ended.returncode == 2
-    assert ended.stdout == ""
+    assert ended.stdout == "threads of a timed run: None\n"
     assert ended.stderr.startswith("error: ")

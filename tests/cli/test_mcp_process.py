@@ -52,9 +52,7 @@ def waited_for(calls: Callable[[], int], count: int) -> int:
     return count
 
 
-def test_calls_wait_for_their_turn_and_stop_when_they_are_cancelled() -> None:
-    from perfmodel.cli.mcp import AT_ONCE
-
+def test_four_calls_run_at_once_others_wait_and_all_stop_when_they_are_cancelled() -> None:
     command = [sys.executable, "-m", "perfmodel", "mcp"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -69,14 +67,14 @@ def test_calls_wait_for_their_turn_and_stop_when_they_are_cancelled() -> None:
         send(START)
         assert json.loads(process.stdout.readline())["id"] == "start"
         send({"method": "notifications/initialized"})
-        for number in range(AT_ONCE + 2):
+        for number in range(6):
             call = {"name": "traffic", "arguments": SLOW}
             send({"method": "tools/call", "id": number, "params": call})
-        most = waited_for(calls, AT_ONCE)
-        for number in range(AT_ONCE + 2):
+        most = waited_for(calls, 4)
+        for number in range(6):
             most = max(most, calls())
             send({"method": "notifications/cancelled", "params": {"requestId": number}})
-        assert most == AT_ONCE
+        assert most == 4
         waited_for(calls, 0)
         process.stdin.close()
         assert process.wait(timeout=60) == 0

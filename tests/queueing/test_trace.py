@@ -167,5 +167,5 @@ def test_more_than_five_million_hashes_are_refused(tmp_path):
     hashes = ",".join("1" * 500_000)
     line = f'{{"timestamp": 1, "input_length": 7, "output_length": 2, "hash_ids": [{hashes}]}}\n'
     (tmp_path / "t.jsonl").write_text(line * 10 + HASHED)
-    with pytest.raises(InputError, match="hash_ids: must be at most 5000000 in 200000 requests, given 'more'"):
+    with pytest.raises(InputError, match="hash_ids: must be at most 5000000 in 200000 requests"):
         trace.read_trace(tmp_path / "t.jsonl")

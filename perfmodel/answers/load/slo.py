@@ -75,7 +75,7 @@ def replicas_of(
     tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), TRIED)))
     while True:
         split = serve(steps, loop.load(rate / tried), question.limits, question.spread)
-        fine = (slo_share(question.limits_s, split) >= SHARE_WANTED) & ~split.saturated
+        fine = slo_share(question.limits_s, split) >= SHARE_WANTED
         if not fine.any():
             return None
         first = int(np.argmax(fine))

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import perfmodel as pm
@@ -12,7 +11,7 @@ from perfmodel.queueing.moments import Moments
 from tests.answers.traffic.questions import rows
 
 
-def test_replicas_meet_the_slo_and_one_fewer_does_not(monkeypatch):
+def test_replicas_meet_the_slo_and_one_fewer_does_not() -> None:
     slo = "ttft:2000,tpot:30"
     needed = rows(request_rate=6, gamma=0, slo=slo)[0].replicas
     (fewer,) = rows(request_rate=6 / (needed - 1), gamma=0, slo=slo)
@@ -24,9 +23,14 @@ def test_replicas_meet_the_slo_and_one_fewer_does_not(monkeypatch):
     assert any("no number of replicas" in note for note in none.warnings)
     alone, beside = (rows(request_rate=rate, gamma="1", slo=slo) for rate in ("1", "1,4"))
     assert alone[1].slo_share == pytest.approx(beside[1].slo_share, abs=1e-3)
-    monkeypatch.setattr(within_slo, "slo_share", lambda _, at: np.where(at.requests_per_s < 0.2, 0.5, 0.9))
-    for load in ({"request_rate": "0.6,0.3"}, {"max_concurrency": "64,16"}):
-        assert [row.slo_share for row in rows(**load, gamma=0, slo=slo)] == [0.5, 0.5], "as at a lower load"
+
+
+def test_no_more_requests_are_within_the_slo_than_at_a_lower_load() -> None:
+    """Alone, a request takes 4.4 ms per token. Others make that longer and less even, never shorter."""
+    ask = {"input_len": 1000, "output_len": 20, "gamma": 0, "slo": "tpot:4"}
+    low, high = rows(**ask, request_rate="0.001,1")
+    (alone,) = rows(**ask, request_rate=1)
+    assert low.slo_share == high.slo_share == alone.slo_share < 0.01
 
 
 def test_a_saturated_row_and_one_without_room_keep_no_request_within_the_slo() -> None:
