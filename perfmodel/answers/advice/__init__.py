@@ -1,1 +1,3 @@
-"""Choosing: draft, KV budget, gamma and TP degree for one workload, and the engine's command lines."""
+"""Chooses the layout, draft, KV budget, gamma and batch for one workload, and writes the engine's command
+lines.
+"""

@@ -33,7 +33,7 @@ UNITS = {"throughput": "tokens/s per device", "latency": "s per token", "cost": 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The quantity to maximise or minimise, and its unit."""
+    """The quantity that `advise` maximises or minimises, and its unit."""
 
     name: str
     unit: str
@@ -63,29 +63,36 @@ close to call.
 
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
-    """The best configuration that the engine runs, its alternatives and the reason. The fields are None if
-    nothing fits.
+    """The choice of `advise`: the best configuration that the engine runs, the reason, and alternatives.
 
-    option: the best draft, where its gain is too close to call and not worth the risk; `chosen` and all
-    layouts then have no draft. layouts: the best point of each layout, the best first. by_hardware: the
-    choice on each kind of device, the best first; empty for one kind. on_off: the batches of one server at
-    which the best draft is on, None if it never is. not_run: a better configuration that the engine does
-    not run. unbounded: if the question states no bound on TPOT, the best configuration without one. It is
-    given only if it has less than ten tokens per second and sequence; all others then have at least ten.
-    serve: the engine's command line for one server of the choice. serve_option: the line of the option, or
-    of the baseline if the chosen draft is too close to call; if no acceptance is known, the line of the
-    draft to measure. alternatives: what a reader may prefer to the choice, or what helps if nothing is
-    feasible, each with the line that starts it. unmeasured, likely: if no allowed draft has a known
-    acceptance, the break-even alpha of each draft and its gain with a typical acceptance. remedies:
-    switches with which the best draft would pay at its batch (if it does not), or which make room for a
-    draft. better_changes: a switch and smaller formats with which servers are much better than the choice.
-    shorter: a draft that is shorter than that of `option`, or of `chosen` without an option, and has nearly
-    its speedup. run_first: which server to run first and why, if no acceptance is known and more than one has
-    a line. pools: for a rate on more devices than a node has, the comparison of one pool with a prefill
-    and a decode pool; all other fields are those of one pool. nearest: if the given devices cannot serve the
-    load, the servers on them that serve the largest part of it. trees: the best tree of each draft with rates
-    by rank, the best first; `chosen` is always a chain or the baseline; the verdict is `infeasible` if only a
-    tree meets the bounds.
+    A field is None or empty if it does not apply. *Batch* is the number of sequences in one server.
+
+    - option: the best draft, if its gain is too close to call and not worth the risk. `chosen` and `layouts`
+      then have no draft.
+    - runner_up: the second best configuration. baseline: the best one without a draft.
+    - layouts: the best configuration of each layout, the best first.
+    - by_hardware: the choice on each kind of device, the best first; empty for a single kind.
+    - on_off: the batch sizes of one server at which the best draft is faster than the baseline.
+    - not_run: a better configuration that the engine cannot run.
+    - unbounded: the best configuration, if it gives each sequence less than ten tokens per second and the
+      question states no bound on TPOT. All other fields are then about configurations that give at least ten.
+    - serve: the command lines for one server of the choice.
+    - serve_option: the command lines of `option`; of the baseline, if `chosen` has a draft that is too close
+      to call; of the draft to measure, if no acceptance is known.
+    - alternatives: what a reader may prefer to the choice. If nothing is feasible: changes that would help.
+    - unmeasured, likely: if no draft has a known acceptance, the break-even acceptance of each draft, and its
+      gain with an acceptance that is typical of its kind.
+    - remedies: changes, such as an engine flag, with which the best draft would pay at its batch or fit in
+      memory.
+    - better_changes: an engine flag or a smaller number format that gives much better servers.
+    - shorter: a shorter draft than that of `option` (or of `chosen`, without an option) with nearly the same
+      speedup.
+    - run_first: which server to start first and why, if no acceptance is known and there are several lines.
+    - pools: with a request rate and more devices than one node has, separate servers for prefill and decoding
+      compared with servers that do both. All other fields are about servers that do both.
+    - nearest: if the given devices cannot serve the load, the servers that serve the largest part of it.
+    - trees: the best tree of each draft with a `tree_rate`, the best first. `chosen` is never a tree; if only
+      a tree meets the bounds, the verdict is `infeasible`.
     """
 
     query: AdviseQuery
@@ -122,7 +129,9 @@ class Advice(Answer):
     trees_skipped: tuple[TreeSkip, ...] = ()
 
     def gain(self, pick: Pick) -> float | None:
-        """Ratio to the best baseline by the objective; None where no baseline is allowed."""
+        """How many times better `pick` is than the best baseline, by the objective; None if no baseline
+        meets the bounds.
+        """
         if (b := self.baseline) is None:
             return None
         if self.objective.name == "throughput":
@@ -130,12 +139,14 @@ class Advice(Answer):
         return b.objective / pick.objective
 
     def to_frame(self) -> "DataFrame":
-        """A DataFrame with one row for each layout, the best first."""
+        """A DataFrame with one row for each layout, in the order of `layouts`."""
         return Rows(self.layouts).to_frame()
 
     @property
     def failed(self) -> bool:
-        """Whether nothing fits, not even a tree, or nothing is decided."""
+        """Whether the answer recommends nothing: no chain, tree or pool meets the bounds, or no acceptance
+        is known.
+        """
         if self.pools is not None and self.pools.serves:
             return False
         if self.verdict == "infeasible":
@@ -144,20 +155,24 @@ class Advice(Answer):
 
     @property
     def close_with_draft(self) -> bool:
-        """Whether the choice has a draft that is too close to call; `serve_option` then has no draft."""
+        """Whether `chosen` has a draft whose gain is too close to call. `serve_option` is then the line
+        without a draft.
+        """
         drafts = self.chosen is not None and bool(self.chosen.gamma)
         return drafts and self.verdict == "too_close_to_call" and self.baseline is not None
 
     @property
     def sentence(self) -> str:
-        """The verdict in words. They state if it holds only for the engine's default backend."""
+        """The verdict in words. If another attention backend would be much better, the words say that the
+        verdict is for the default one.
+        """
         backend = any(change.flags.startswith("--attention-backend") for change in self.better_changes)
         return SENTENCES[self.verdict] + (" with the default attention backend" if backend else "")
 
     @property
     def unmeasured_context(self) -> str:
-        """A sentence if the acceptance of the draft of `option`, or of `chosen` without an option, was not
-        measured at the context.
+        """A clause that says that the acceptance was not measured at the context of the question; empty if
+        it was. It is about the draft of `option`, or of `chosen` if there is no option.
         """
         pick = self.option or self.chosen
         if pick is None or not doublings_beyond(pick.acceptance_source or "", self.query.context):

@@ -1,7 +1,8 @@
-"""Finds the best layout of GPUs, draft, KV method and draft length, or finds that no speculation is best.
+"""Finds the best layout of GPUs, draft, KV method and draft length, or finds that decoding without a draft
+is best.
 
-Every candidate is priced over all batches and draft lengths at once, or under a load as `traffic` predicts
-it.
+Without a load, every candidate is predicted at all batches and draft lengths at once. Under a load, it is
+predicted as in `traffic`.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ from perfmodel.answers.declaration import asks
 
 @asks(AdviseQuery)
 def advise(question: AdviseQuery) -> Advice:
-    """Find the best layout of GPUs, draft, KV method and budget, gamma and batch, or keep the baseline.
+    """Find the best layout, draft, KV method and budget, gamma and batch; the best may be to use no draft.
 
     Only drafts with a measured acceptance are searched: from `rate`, from a file, or from the bundled rows.
     Raises InputError for wrong input.

@@ -40,7 +40,9 @@ def _kinds(given: Any, flag: str) -> str:
 
 @question
 class AdviseArguments(CommonOptions):
-    """The arguments of a question to `advise`. `AdviseQuery` says what the less obvious ones mean."""
+    """The arguments of a question to `advise`. `AdviseQuery` explains those that are not explained by
+    their help.
+    """
 
     hardware: Parsed[str, str | Sequence[str]] = argument(
         "Device: a name from `perfmodel gpus list` or a YAML file; 8xh100 is eight of them, commas "
@@ -199,7 +201,7 @@ class AdviseArguments(CommonOptions):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values with the number of devices that follows from other arguments."""
+        """The arguments, with the number of devices filled in where other arguments determine it."""
         values = _with_stated_number(values)
         values = _with_one_server_of_clients(values)
         return super().settled(values)
@@ -239,7 +241,7 @@ class AdviseArguments(CommonOptions):
 
     @property
     def has_load(self) -> bool:
-        """Whether the question states a load."""
+        """Whether the question states a load: a request rate or a number of clients."""
         return self.request_rate is not None or self.clients is not None
 
 

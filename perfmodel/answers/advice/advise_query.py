@@ -1,4 +1,4 @@
-"""A question to `advise`, and what follows from its arguments."""
+"""A question to `advise`, and the values that follow from its arguments."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -26,21 +26,23 @@ class AdviseQuery(AdviseArguments):
     """A question to `advise`.
 
     rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
-    ``0.6x3.5`` (n-gram: hit probability x run length). tree_rate: maps a draft to the probabilities that the
-    1st, 2nd, ... child of a node of a tree is accepted; the first one also holds for the draft's chains
-    unless `rate` gives another. acceptance: a file of rows. It replaces the bundled rows for drafts without a
-    rate. draft, draft_kv: None searches the drafts and methods that the rates and the file name, or all of
-    them if neither is given.
+    ``0.6x3.5`` (n-gram: hit probability x run length). tree_rate: maps a draft to the probabilities that
+    the 1st, 2nd, ... child of a node of a tree is accepted; the first one also holds for the draft's
+    chains unless `rate` gives another. acceptance: a file of measured acceptance rates. It replaces the
+    bundled rates for drafts without a `rate`. draft, draft_kv: None searches the drafts and methods that
+    `rate`, `tree_rate` and the file name, or all known ones if none of these arguments is given.
     """
 
     @property
     def chain_rates(self) -> dict[str, str]:
-        """The rates of chains: `rate`, and for a draft with only a `tree_rate` the rate of a first child."""
+        """The acceptance of chains (drafts without branches): `rate`, or the rate of the first child for a
+        draft that has only a `tree_rate`.
+        """
         return {key: by_rank.partition(",")[0] for key, by_rank in self.tree_rate.items()} | self.rate
 
     @property
     def by_kind(self) -> "list[AdviseQuery]":
-        """The question for each kind of device, with its own price."""
+        """One question for each kind of device, with the price of this kind."""
         kinds = self.hardware.split(",")
         prices = self.price or (None,)
         each = prices * len(kinds) if len(prices) == 1 else prices
@@ -51,7 +53,7 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def dollars(self) -> float | None:
-        """The price per device and hour of a question about one kind of device."""
+        """Dollars per device and hour, in a question about one kind of device."""
         return None if self.price is None else self.price[0]
 
     @property
@@ -63,17 +65,19 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def latency_limits_ms(self) -> dict[str, float]:
-        """The limits of a request under a load: `slo`, and the bounds on TTFT and TPOT."""
+        """The latency limits of a request under a load, by name: those of `slo`, `max_ttft_ms` and
+        `max_tpot_ms`.
+        """
         bounds = {"ttft": self.max_ttft_ms, "tpot": self.max_tpot_ms}
         return {name: bound for name, bound in bounds.items() if bound is not None} | (self.slo or {})
 
     @property
     def served_by(self) -> ServingEngine | None:
-        """The serving engine of the answer; None for a research stack."""
+        """The serving engine that the answer is about; None if the calibration is of research code."""
         return serving_engine_of(Named.of(self).calibration)
 
     def batches(self, layout: Layout) -> Array:
-        """Distinct batch sizes of one server of a layout, in rising order."""
+        """The batch sizes to search for one server of a layout, in rising order."""
         if self.batch is not None:
             return np.unique(np.asarray(self.batch, float))
         most = MAX_BATCHES * layout.server_gpus
@@ -85,8 +89,8 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def for_its_users(self) -> "AdviseQuery":
-        """The question about one sequence, which should be fast, if it names no batches and the engine
-        usually serves one person.
+        """The question at batch 1, with latency in place of throughput as the objective, if the engine
+        usually serves one person and no batch is stated. Otherwise the question as it is.
         """
         engine = self.served_by
         if self.batch is not None or engine is None or not engine.one_person:
@@ -96,19 +100,21 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def leaves_pace_open(self) -> bool:
-        """Whether the question states neither a time per token nor a batch. The chosen batch could then be
-        so large that text appears more slowly than people read.
+        """Whether nothing in the question limits the time per token. The chosen batch could then be so
+        large that text appears more slowly than people read.
         """
         return self.max_tpot_ms is None and self.batch is None and self.objective != "latency"
 
     def query(self, **changes: Any) -> Query:
-        """As `CommonOptions.query`, but without an acceptance: the rates are those of several drafts, so
-        each candidate gets its own.
+        """As `CommonOptions.query`, but without an acceptance, because each candidate gets the rate of its
+        own draft.
         """
         return super().query(**{"rate": None} | changes)
 
     def traffic(self, **changes: Any) -> TrafficQuery:
-        """The question to `traffic` with the same values in the common fields, and these changes."""
+        """The question to `traffic` with the same values in the fields that both have, and with these
+        changes.
+        """
         shared = {f.name: getattr(self, f.name) for f in fields(CommonOptions)}
         asked = {
             "input_len": self.input_len,
@@ -121,7 +127,9 @@ class AdviseQuery(AdviseArguments):
         return TrafficQuery(**shared | asked | changes)
 
     def may_choose(self, runs: RunsIn | None) -> bool:
-        """Whether a draft may be recommended, given where it runs."""
+        """Whether a draft may be recommended. runs: whether the engine runs it; None if no serving engine
+        is given.
+        """
         return self.any_draft or runs is None or runs.runs
 
     @property
@@ -130,6 +138,6 @@ class AdviseQuery(AdviseArguments):
         return None if self.max_tpot_ms is None else self.max_tpot_ms / 1e3
 
     def as_dict(self) -> dict[str, Any]:
-        """As `Question.as_dict`, with only the smallest and the largest batch size that are given."""
+        """As `Question.as_dict`, but of the stated batch sizes only the smallest and the largest."""
         ends = None if self.batch is None else [min(self.batch), max(self.batch)]
         return super().as_dict() | {"batch": ends}

@@ -1,4 +1,4 @@
-"""A server to consider as an alternative to the choice of `advise`, or if there is no choice, with the
+"""A server that `advise` names in addition to its choice, or because there is no choice, with the command
 line that starts it.
 """
 
@@ -12,9 +12,9 @@ from perfmodel.answers.advice.servers.base import MODEL
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """text: what it is and what it costs, as a sentence without its full stop. servers: number of servers
-    to start behind a router. line: the command line of one of them; None if the engine of the question has
-    none.
+    """A configuration that a reader may prefer to the choice. text: a sentence, without its full stop,
+    about the configuration and its cost. servers: number of servers to start behind a router. line: the
+    command line of one of these servers; None if the engine of the question has none.
     """
 
     text: str
@@ -23,7 +23,9 @@ class Alternative:
 
     @classmethod
     def of(cls, text: str, query: AdviseQuery, point: PricedPoint, seats: int | None = None) -> "Alternative":
-        """The servers of a point. seats: sequences that one server runs at once; by default its batch."""
+        """The alternative that consists of the servers of a point. seats: sequences that one server runs
+        at once; None: the batch of the point.
+        """
         lines = serve(query, point, seats)
         line = None if lines is None else line_of(lines, point)
         if lines is not None and line is None and not lines.lines:
@@ -35,9 +37,10 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class BetterChange:
-    """A change of the question with which its servers are much better than the choice.
+    """A change of the question that gives much better servers than the choice.
 
-    flags: the change in the words of the command line. gain: gain over the choice, by the objective.
+    flags: the change as command-line flags. gain: how many times better the servers are than the choice,
+    by the objective.
     """
 
     flags: str
@@ -53,7 +56,9 @@ def point_text(point: PricedPoint) -> str:
 
 
 def draft_text(point: PricedPoint) -> str:
-    """The draft with its view of the cache and its length: ``eagle3, gamma 3``."""
+    """The draft with its KV method and its length: ``eagle3, gamma 3``. A method that reads the full cache
+    is left out.
+    """
     if not point.gamma:
         return "no draft"
     draft = point.candidate.scenario.draft
@@ -63,6 +68,6 @@ def draft_text(point: PricedPoint) -> str:
 
 
 def per_gpu(point: PricedPoint) -> float:
-    """Tokens per second and GPU; idle GPUs count."""
+    """Tokens per second and GPU; GPUs that the layout leaves idle count too."""
     layout = point.layout
     return layout.replicas * point.batch / point.tpot_s / layout.gpus

@@ -1,4 +1,6 @@
-"""`advise` without a load: the best point over all batches and draft lengths that fit and meet the bounds."""
+"""`advise` without a load: finds the best of all batches and draft lengths that fit in memory and meet the
+bounds.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""Alternatives that a reader may prefer to the choice of `advise` without a load, each with the line that
-starts it.
+"""Alternatives that a reader may prefer to the choice of `advise` without a load, each with the command
+line that starts it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ LEAST_BETTER = 0.01
 
 
 def layouts_beside(query: AdviseQuery, decision: Decision) -> Iterator[Alternative]:
-    """Layouts that are a little better, simpler, or smaller than the choice."""
+    """Layouts that are slightly better than the choice, simpler to run, or made of smaller servers."""
     layouts = best_of_each_layout(decision.weighed)
     for named in (_harder, _simpler, _smaller_servers):
         alternative = named(query, decision.chosen, layouts)
@@ -74,13 +74,17 @@ def _smaller_servers(
 
 
 def with_no_bound(query: AdviseQuery, point: PricedPoint) -> Alternative:
-    """The best point without the bound for reading speed, if the choice meets this bound."""
+    """The best point without the bound of `READING_S` on the time per token, for text that nobody reads as
+    it appears.
+    """
     bound = f"Every sequence gets at least {1 / READING_S:g} tokens/s, the pace of reading"
     free = f"{point_text(point)}: {per_gpu(point):.0f} tokens/s/GPU at {seconds(point.tpot_s)}"
     return Alternative.of(f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token", query, point)
 
 
 def with_shorter_draft(shorter: ShorterDraft) -> Alternative:
-    """The same server with a shorter draft that is nearly as fast; only the length in its line changes."""
+    """The same server with a shorter draft that is nearly as fast. In its command line only the draft
+    length changes.
+    """
     kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
     return Alternative(f"A shorter draft loses less on text of which less is accepted: {kept}", 1, None)

@@ -1,5 +1,5 @@
-"""Alternatives that an operator may prefer to the choice of `advise` under a load, each with the line that
-starts it.
+"""Alternatives that an operator may prefer to the choice of `advise` under a load, each with the command
+line that starts it.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,9 @@ MUCH_SOONER = 0.85
 
 
 def beside_load(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Iterator[Alternative]:
-    """Fewer GPUs, smaller formats, simpler layouts, earlier first tokens and shorter drafts."""
+    """Alternatives with fewer GPUs, smaller number formats, a simpler layout, an earlier first token or a
+    shorter draft.
+    """
     named = (
         _on_fewer_gpus(question, chosen),
         _smaller_weights(question, chosen),
@@ -47,7 +49,7 @@ def beside_load(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
 
 
 def started(text: str, question: AdviseQuery, served: Served) -> Alternative:
-    """The servers as an alternative."""
+    """These servers as an alternative. text: as in `Alternative`."""
     return Alternative.of(text, question, served.point, served.started_seats)
 
 

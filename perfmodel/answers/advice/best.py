@@ -1,4 +1,4 @@
-"""The batch and draft length with the most tokens per second that fit in memory."""
+"""Finds the batch and draft length that give the most tokens per second and fit in memory."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,9 @@ LARGEST = 256
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The batch from 1 to `looked_to` with the largest throughput of the group. gamma 0 is the baseline."""
+    """The batch from 1 to `looked_to`, and its gamma, with the largest throughput of one server. gamma 0
+    is the baseline. speedup: over the baseline at the same batch.
+    """
 
     batch: int
     gamma: int
@@ -22,7 +24,9 @@ class Best:
 
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float | None) -> Best | None:
-    """The best batch; None if not even one sequence fits."""
+    """The best batch and draft length; None if memory does not hold one sequence. fraction: share of
+    device memory that the engine may use.
+    """
     gammas = np.arange(scenario.longest(max_gamma) + 1)
     room = memory_of(scenario, 1.0, context, gammas.astype(float), fraction)
     top = int(min(room.ar_max_batch, LARGEST))

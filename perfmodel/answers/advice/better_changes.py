@@ -1,5 +1,5 @@
-"""Changes of a question with which its servers are better than the choice of `advise`: a switch of the
-engine, or a smaller format of weights or cache.
+"""Changes of a question that give better servers than the choice of `advise`: an engine flag, or a smaller
+format of weights or cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,9 +46,10 @@ class _Changed:
 def better_changes(
     search: Search, decision: Decision, remedies: Sequence[Remedy]
 ) -> Iterator[tuple[BetterChange, Alternative]]:
-    """At most one switch, one format of 8 bits and one of 4, each much better than those before it.
+    """At most one engine flag, one format of 8 bits and one of 4 bits, in this order. Each is much better
+    than the choice and than the changes before it.
 
-    remedies: switches with which the best draft of the choice would pay at its batch.
+    remedies: changes with which the best draft would pay at its batch, or would fit in memory.
     """
     query = search.query
     switches = (r for r in remedies if "kv_dtype" not in r.changes)
@@ -114,7 +115,9 @@ def _same_draft(point: PricedPoint, rival: PricedPoint) -> bool:
 
 
 def as_asked(changes: Changes) -> Changes:
-    """Changed arguments of one server in the form of `AdviseQuery`, whose degrees are lists."""
+    """Changed arguments of one server as arguments of `AdviseQuery`, where each degree is a list of
+    degrees to search.
+    """
     listed = ("tp", "dp", "ep", "draft_tp")
     return {name: (value,) if name in listed else value for name, value in changes.items()}
 

@@ -1,6 +1,6 @@
-"""The search space of `advise`: drafts x KV methods x layouts.
+"""The configurations that `advise` searches: every draft with every KV method on every layout.
 
-A candidate without a measured acceptance is skipped and listed; no acceptance is ever assumed.
+A draft without a measured acceptance is skipped, and the answer lists it; no acceptance is ever assumed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,12 +58,13 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A configuration without its batch and draft length; `scenario` is one server of the layout.
+    """A layout with a draft (or none) and a KV method, before its batch and draft length are chosen.
+    scenario: one server of the layout.
 
-    asked: the question about one server, with the draft and its KV method as they are named. rate: the rate
-    of the draft as the question states it; None if its acceptance is looked up. tree_rates: those of the
-    children of a node of a tree; None if the question states none. runs: whether the given engine runs the
-    draft. None for the baseline and for a stack that is not a serving engine.
+    asked: the question to `whatif` about one server with this draft and KV method. rate: the acceptance
+    that the question states for the draft; None if it is looked up. tree_rates: the acceptance that the
+    question states for the children of a tree node, or None. runs: whether the engine runs the draft; None
+    for the baseline, and for research code.
     """
 
     scenario: Scenario
@@ -83,7 +84,9 @@ class Candidates:
     skips: list[Skip]
 
     def left_out(self, query: AdviseQuery) -> tuple[str, ...]:
-        """The drafts that the question names and that run on no layout, each with the reason."""
+        """Messages about the drafts that the question names but that could not be searched on any layout,
+        each with the reason.
+        """
         searched = {candidate.asked.draft for candidate in self.drafted}
         named = [*(query.draft or ()), *(draft_and_method(key)[0] for key in query.chain_rates)]
         reasons = {skip.draft: skip.reason for skip in self.skips}
@@ -95,10 +98,11 @@ class Candidates:
 
 
 def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None) -> Candidates:
-    """Finds the candidates of the question, or only those of some layouts.
+    """Finds the candidates of the question. layouts: the layouts to search; None: all that the question
+    allows.
 
-    A layout that the model, the engine or the calibration does not allow is skipped. So are the drafts of a
-    searched layout that has no room for one sequence. Raises InputError for unknown names.
+    A layout that the model, the engine or the calibration does not allow is skipped. With `gpus`, a layout
+    whose memory does not hold one sequence gets no drafts. Raises InputError for unknown names.
     """
     named = Named.of(query)
     known, unknown = _accepted(query, named)
@@ -167,7 +171,7 @@ def _add_drafts(
 
 
 def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
-    """The skipped drafts without a known acceptance, each with its KV method."""
+    """The drafts that are skipped because no acceptance is known, each with its KV method."""
     _, unknown = _accepted(query, Named.of(query))
     return tuple((name, kv) for name, kv, _ in unknown)
 

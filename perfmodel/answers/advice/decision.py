@@ -1,5 +1,5 @@
-"""The choice of `advise` without a load: the best point, or the best baseline if the gain of the best
-draft is doubtful.
+"""The choice of `advise` without a load. It is the best point (a layout with draft, batch and draft
+length), or the best baseline if the gain of the best draft is doubtful.
 """
 
 from dataclasses import dataclass, replace
@@ -17,9 +17,10 @@ from perfmodel.speculation import is_measured
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """chosen: the best point, or the best baseline with the best draft as an `option`. baseline: the best
-    point without a draft; rival: the best one with a draft. to_measure: the draft to measure if no
-    acceptance is known. weighed: the points with which the choice is compared.
+    """The choice and the points that explain it. chosen: the best point, or the best baseline if the gain
+    of the best draft is doubtful. option: this draft, if the baseline was chosen. baseline: the best point
+    without a draft. rival: the best point with a draft. to_measure: the draft to measure if no acceptance
+    is known. weighed: the points that the choice was selected from.
     """
 
     chosen: PricedPoint
@@ -35,18 +36,20 @@ class Decision:
 
     @property
     def without_draft(self) -> PricedPoint | None:
-        """The best baseline, if the choice has a draft that is too close to call; else None."""
+        """The best baseline, if the choice has a draft whose gain is too close to call; otherwise None."""
         return self.baseline if self.chosen.gamma and self.verdict == "too_close_to_call" else None
 
     @property
     def others(self) -> list[PricedPoint]:
-        """The points that are no better than the choice, the best first."""
+        """The points of `weighed` that are no better than the choice, in the order of `weighed`."""
         chosen = self.chosen
         return [p for p in self.weighed if p is not chosen and p.value <= chosen.value]
 
 
 def decide(search: Search, chosen: PricedPoint) -> Decision:
-    """The choice among the priced points. chosen: the best of them, which may have a doubtful draft."""
+    """Decides between the best point and the best baseline. chosen: the best point, whose draft may have a
+    doubtful gain.
+    """
     query = search.query
     baseline = search.best_baseline
     rival = search.rival
@@ -79,7 +82,9 @@ def decide(search: Search, chosen: PricedPoint) -> Decision:
 
 
 def quick_choice(search: Search) -> PricedPoint | None:
-    """The choice of `decide` alone, without the other fields of a decision. None if there is no point."""
+    """The point that `decide` would choose, without the work for the other fields of a decision. None if
+    no point meets the bounds.
+    """
     query, baseline, chosen = search.query, search.best_baseline, search.best
     if chosen is None or not chosen.gamma or baseline is None:
         return chosen

@@ -1,14 +1,14 @@
-"""How tables of draft lengths are made, by batch size or by batch size and context.
+"""Makes tables that give a draft length for every batch size, or for every batch size and context.
 
-The measure is a mean over batch sizes. The server spends the share w_b of baseline time at batch size b, and
-every doubling of the batch has an equal share: w_b is proportional to log(1 + 1/b). With K_b drafted tokens
-the time at b shrinks by the model's speedup(b, K_b). The expected speedup is therefore 1 / sum_b w_b /
-speedup(b, K_b).
+A table is judged by its expected speedup, which is a mean over batch sizes. A baseline server is assumed
+to spend the share w_b of its time at batch size b, with an equal share for every doubling of the batch:
+w_b is proportional to log(1 + 1/b). With K_b drafted tokens, the time at b is divided by the predicted
+speedup(b, K_b). The expected speedup is therefore 1 / (sum over b of w_b / speedup(b, K_b)).
 
-Every change of K between neighbouring batch sizes costs a penalty (`hysteresis`, a share of time), and the
-table maximises the speedup after these penalties. So a range appears only if it gains more than its borders
-cost. A constant K has no border, so the table is never worse than the best constant. K = 0 is the baseline
-with speedup exactly 1.
+Every change of K between neighbouring batch sizes costs a penalty (`hysteresis`, a share of baseline
+time), and the table minimises the time including these penalties. A further range is therefore used only
+if it saves more time than its penalties cost. A table with one K has no penalty, so the result is never
+worse than the best single K. K = 0 is the baseline, with a speedup of exactly 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,12 +34,12 @@ CONTEXTS_PER_RANGE = 5
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """At batch sizes `low` to `high`, both included, the server drafts `tokens` tokens. `speedup` is the
-    expected speedup in this range.
+    """A range of batch sizes, `low` to `high` (both included), at which the server drafts `tokens` tokens.
+    speedup: the expected speedup in this range.
 
-    draft: `tokens`, or the best length from 1 on where `tokens` is 0; draft_speedup: its expected speedup in
-    this range. interval: 90 % interval around draft_speedup, with the error at the middle batch; None if the
-    error is unknown.
+    draft: `tokens`, or the best length of at least 1 if `tokens` is 0. draft_speedup: the expected speedup
+    of `draft` in this range. interval: the 90 % interval of `draft_speedup`, as wide as the error at the
+    middle batch of the range; None if that error is unknown.
     """
 
     low: int
@@ -59,10 +59,10 @@ class Range:
 
 @dataclass(frozen=True)
 class LengthTable:
-    """Ranges over batch sizes 1 to `max_batch` at contexts `context_low` to `context_high`, both included.
+    """The ranges of batch sizes for contexts from `context_low` to `context_high`, both included.
 
-    `speedup` is the expected speedup. `best_constant` is the best single K, with `constant_speedup`.
-    `by_constant[K]` is the expected speedup of every single K.
+    speedup: the expected speedup of the table. best_constant: the best single K. constant_speedup: its
+    expected speedup. by_constant[K]: the expected speedup of every single K.
     """
 
     ranges: tuple[Range, ...]
@@ -75,7 +75,9 @@ class LengthTable:
 
     @classmethod
     def at(cls, batch: int, context: int, tokens: int, by_constant: tuple[float, ...]) -> "LengthTable":
-        """The table for one batch size, one context and one length. by_constant: see `LengthTable`."""
+        """The table for one batch size, one context and one draft length. by_constant: as in
+        `LengthTable`.
+        """
         single = Range.of(batch, batch, tokens, by_constant)
         speedup = by_constant[tokens]
         return cls((single,), context, context, speedup, tokens, speedup, by_constant)
@@ -87,11 +89,11 @@ class LengthTable:
 
     @property
     def max_tokens(self) -> int:
-        """The longest draft in the table."""
+        """The largest draft length in the table."""
         return max(r.tokens for r in self.ranges)
 
     def single(self) -> "LengthTable":
-        """The table with the best single length instead of ranges."""
+        """A table with one range: the best single draft length at all batch sizes."""
         everywhere = Range.of(1, self.ranges[-1].high, self.best_constant, self.by_constant)
         return replace(self, ranges=(everywhere,), speedup=self.constant_speedup)
 
@@ -104,13 +106,14 @@ def length_tables(
     hysteresis: float = DEFAULT_HYSTERESIS,
     acceptance_at: AcceptanceAt | None = None,
 ) -> tuple[LengthTable, ...]:
-    """A table of draft lengths for batch sizes from 1, one for each range of contexts.
+    """Makes a table of draft lengths by batch size for each range of contexts.
 
     contexts: the rising ends e_1, e_2, ... of the ranges 0 to e_1 - 1, e_1 to e_2 - 1 and so on; the last
-    range includes its end. `CONTEXTS_PER_RANGE` contexts represent each range, at even logarithmic distances.
-    Neighbouring ranges with equal seats are merged if separate tables gain no more than `hysteresis`, a share
-    of time. seats: the largest batch at each end. max_tokens: the longest draft. acceptance_at: acceptance by
-    context, if it differs between contexts. Raises InputError for contexts that do not rise.
+    range includes its end. `CONTEXTS_PER_RANGE` contexts represent each range, at equal distances on a
+    logarithmic scale. Neighbouring ranges with the same largest batch get one table if separate tables
+    save at most the share `hysteresis` of the time. seats: the largest batch in each range. max_tokens:
+    the largest draft length. acceptance_at: gives the acceptance at a context; None if it is the same at
+    all contexts. Raises InputError for contexts that do not rise.
     """
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))
@@ -166,7 +169,9 @@ def _slowness(
 
 
 def runs(chosen: Ints) -> tuple[tuple[int, int, int], ...]:
-    """Rows of [first batch, last batch, tokens] from a draft length for each batch size from 1."""
+    """Rows (first batch, last batch, tokens) of batch sizes with the same draft length. chosen: the draft
+    length at each batch size, from batch 1.
+    """
     ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True)) + 1
     starts = np.concatenate(([0], ends[:-1])) + 1
     return tuple(zip(starts.tolist(), ends.tolist(), chosen[ends - 1].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The latency limit that servers can keep under a load, if they cannot keep the stated one."""
+"""If servers cannot meet a stated latency limit under a load, finds the limit that they can meet."""
 
 import math
 from dataclasses import replace
@@ -20,8 +20,9 @@ LOADED = 1.25
 
 
 def with_eased_limit(question: AdviseQuery, layouts: list[Layout], limit: str) -> Alternative | None:
-    """The servers of these layouts that come nearest to one limit under the whole load, with the limit that
-    they keep; None if they are saturated, miss another limit, or are far from this one.
+    """The servers of these layouts that come nearest to one limit under the whole load, with the limit
+    that they meet. None if they are saturated, exceed another limit, or exceed this one by more than a
+    factor of `FARTHEST`.
     """
 
     def time_ms(served: Served) -> float:
@@ -43,8 +44,9 @@ def with_eased_limit(question: AdviseQuery, layouts: list[Layout], limit: str) -
 
 
 def fewest_with_eased_limit(question: AdviseQuery, alone: OneAlone) -> Alternative | None:
-    """The fewest GPUs that serve the whole load within a limit a little longer than the time of one request
-    alone; None if that limit is far from the stated one, or if no number of GPUs serves the load.
+    """The fewest GPUs that serve the whole load within an eased limit, which is `LOADED` times the time of
+    one request alone. None if this is more than `FARTHEST` times the stated limit, or if no number of GPUs
+    serves the load.
     """
     time_s = alone.served.row.by_limit[alone.limit]
     assert time_s is not None

@@ -1,8 +1,8 @@
-"""Lines that start a server with the priced configuration, for every engine that has one
-(`advice.servers`).
+"""Command lines that start a server in a predicted configuration, for every engine of `advice.servers`.
 
-Where an engine has no such draft, the answer is None and a note gives the reason; no method name is invented.
-The engines' own parsers accepted every kind of line (tests/engine/lines.json, made by ``make test-engine``).
+If an engine does not have the draft, it gets no line and a note gives the reason. For every engine but
+TensorRT-LLM, the engine's own parser has accepted lines of this form (tests/engine/lines.json, made by
+``make test-engine``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,11 +23,12 @@ from perfmodel.speculation import speedups
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The command lines. lines: word of the engine -> its line. remarks: word of the engine -> what a reader
-    of its line must know, such as another meaning of the degrees. vllm and sglang are None for llama.cpp, and
-    where `notes` give a reason.
+    """The command lines of the engines. lines: engine -> its command line. remarks: engine -> a remark on
+    its line, for example that its parallel degrees have another meaning. vllm, sglang: the flags of the
+    draft alone, or None if the engine gets no line or no draft.
 
-    sglang_adaptive: contents of the file that SGLang's line names, if the length depends on the batch size.
+    sglang_adaptive: the contents of the file that SGLang's line names, if the draft length depends on the
+    batch size.
     """
 
     vllm: dict[str, Any] | None
@@ -47,7 +48,7 @@ class Export:
         notes: Sequence[str],
         remarks: Mapping[str, str] = MappingProxyType({}),
     ) -> "Export":
-        """The lines of these engines."""
+        """An export with the lines of these engines. started: engine -> its line and flags."""
         lines = {word: each.line for word, each in started.items()}
         drafts = {word: each.draft for word, each in started.items()}
         sglang = started.get("sglang")
@@ -72,9 +73,9 @@ def export(
     withheld: Mapping[str, str] = MappingProxyType({}),
     undecided: bool = False,
 ) -> Export:
-    """Command lines of the engines for one table. draft_path: where the engine finds the head or draft
-    model. withheld: engine that gets no line for its drafts -> the reason. undecided: whether the answer has
-    no draft because no acceptance is known.
+    """Writes the command lines of the engines for one table of draft lengths. draft_path: path or
+    repository of the head or draft model. withheld: engine that gets no line with a draft -> the reason.
+    undecided: whether the table has no draft because no acceptance is known.
     """
     setup = Setup(table, draft, served, draft_path)
     notes: list[str] = []
@@ -130,8 +131,8 @@ def _parsed(words: Iterable[str]) -> Iterator[str]:
 
 
 def line_of_file(query: Query, tokens: int) -> str | None:
-    """The line of an engine that serves a file, for one question and a draft of `tokens` tokens; None for
-    another engine.
+    """The command line for one question and a draft of `tokens` tokens, if the engine loads its model from
+    a file (llama.cpp); None for other engines.
     """
     scenario = resolve(query)
     served = served_target(query, served_id(query.model), scenario)
@@ -144,12 +145,12 @@ def line_of_file(query: Query, tokens: int) -> str | None:
 
 
 def no_line(why: str) -> Export:
-    """An export without lines, with the reason."""
+    """An export without lines, with a note that gives the reason."""
     return Export.of({}, (f"{why}, so no command line is printed",))
 
 
 def five_item_rows(tables: Sequence[LengthTable]) -> list[list[int]]:
-    """``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows, sorted by context and then batch. They cover every point of
-    the rectangle once.
+    """Rows ``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]``, sorted by context and then by batch: K is the draft
+    length in this range of batch sizes and contexts.
     """
     return [[r.low, r.high, t.context_low, t.context_high, r.tokens] for t in tables for r in t.ranges]

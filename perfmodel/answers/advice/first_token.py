@@ -1,5 +1,5 @@
-"""The bound on TTFT in a question to `advise` without a load: it applies to one prompt alone on an idle
-server.
+"""Applies the bound on TTFT of a question to `advise` without a load. The bound is for one prompt on an
+idle server.
 """
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -12,7 +12,9 @@ LEAST_OUTPUT = 2
 
 
 def within_ttft(question: AdviseQuery, candidates: Candidates) -> Candidates:
-    """The candidates on layouts that meet the bound on TTFT without a load; the others are skipped."""
+    """Keeps the candidates on layouts that meet the bound on TTFT, and adds the others to the skipped
+    ones.
+    """
     if question.max_ttft_ms is None:
         return candidates
     kept = []

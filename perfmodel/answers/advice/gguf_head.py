@@ -1,5 +1,5 @@
-"""The commands that make a GGUF file from a drafting head's repository (flags of llama.cpp's programs are
-written from memory).
+"""The commands that make a GGUF file from the repository of a drafting head. The flags of llama.cpp's
+programs were not checked against the programs.
 """
 
 import shlex
@@ -10,10 +10,10 @@ OUTPUT_TYPES = (UNQUANTISED, "q8_0")
 
 
 def conversion(head: str, file: str, weights: str, target: str | None) -> list[str]:
-    """Commands that write `file` from the repository of a head.
+    """The commands that write `file` from the repository `head` of a drafting head.
 
-    weights: format of the file. target: repository of the target, whose tokenizer a head without one of its
-    own takes; None for a head that has one.
+    weights: format of the file. target: repository of the target, if the head needs the target's
+    tokenizer; None if the head has its own.
     """
     folder = file.removesuffix(".gguf")
     mix = weights.partition(",")[0]

@@ -1,5 +1,5 @@
-"""Why nothing fits or meets a bound in `advise`, and changes that would help: another batch, degree,
-weight format or device.
+"""Explains why no configuration of `advise` fits in memory or meets a bound, and names changes that would
+help: another batch, degree, weight format or device.
 """
 
 import math
@@ -15,7 +15,9 @@ from perfmodel.speculation import memory_of
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """reason: a part of a sentence. ways: changes that would help, which the reason names."""
+    """Why no configuration is feasible. reason: the reason, as a part of a sentence. ways: the changes
+    that the reason proposes.
+    """
 
     reason: str
     ways: tuple[Way, ...] = ()
@@ -24,8 +26,9 @@ class Infeasible:
 def why_infeasible(
     query: AdviseQuery, baseline: list[Priced], drafted: list[Priced], skips: list[Skip], trees: bool = False
 ) -> Infeasible:
-    """skips: the skipped candidates. If no TP degree has a baseline, the first of them gives the reason
-    for a degree. trees: whether a tree meets the bound on the time per token.
+    """Explains why no configuration is feasible. baseline, drafted: the candidates with their predictions.
+    skips: the skipped candidates; if no layout can run the model, the first one gives the reason. trees:
+    whether a tree meets the bound on the time per token.
     """
     if not baseline:
         return Infeasible(f"the model runs in none of the requested layouts ({skips[0].reason})")

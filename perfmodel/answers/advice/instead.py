@@ -1,5 +1,5 @@
-"""Servers to start if no configuration of a question is feasible: the fastest server, and one server for
-each change that helps.
+"""If no configuration of a question is feasible, names servers to start: the fastest server, and one
+server for each change of the question that helps.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,9 @@ from perfmodel.errors import InputError
 
 
 def instead(search: Search, ways: Iterable[Way]) -> Iterator[Alternative]:
-    """The fastest server of the given devices, then one for each change."""
+    """The fastest server of the given devices, if a bound on TPOT is the obstacle, and then one server for
+    each change.
+    """
     query = search.query
     if query.max_tpot_ms is not None and (nearest := fastest(query)) is not None:
         yield nearest
@@ -27,15 +29,18 @@ def instead(search: Search, ways: Iterable[Way]) -> Iterator[Alternative]:
 
 
 def fastest(query: AdviseQuery) -> Alternative | None:
-    """The fastest server of the given devices, without a bound; None if nothing fits."""
+    """The server of the given devices with the lowest TPOT, without a bound on TPOT; None if nothing fits
+    in memory.
+    """
     free = replace(query, max_tpot_ms=None, objective="latency")
     point = _choice(free)
     return None if point is None else Alternative.of(f"The nearest: {_with_pace(point)}", free, point)
 
 
 def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternative]:
-    """The choice after each change; none for a change to which the reader must add a value. If no draft
-    has a known acceptance, the choice may have a draft to measure.
+    """The server that `advise` would choose after each change. A change for which the reader must add a
+    value is left out. If these servers have no draft and some acceptance is unknown, the last alternative
+    says so.
     """
     points = []
     for way in ways:

@@ -1,4 +1,6 @@
-"""Why no servers can serve the load of a question to `advise`, and what to start instead."""
+"""Explains why no servers can serve the load of a question to `advise`, and names servers to start
+instead.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -34,9 +36,10 @@ as before.
 
 @dataclass(frozen=True, slots=True)
 class Insufficient:
-    """why: the reason, and changes that make the model fit. nearest: the servers that carry the largest load
-    on the given devices. alone: one request alone, if no servers carry any load within the limits. reaches:
-    the largest loads of all candidates, without a draft and with one.
+    """Why a load cannot be served. why: the reason, and changes with which the model fits in memory.
+    nearest: the servers that serve the largest part of the load on the given devices. alone: the latency
+    of one request alone, if even one request exceeds the limits. reaches: the largest load that each
+    candidate can serve, without a draft and with one.
     """
 
     search: LoadSearch
@@ -47,7 +50,7 @@ class Insufficient:
 
     @classmethod
     def of(cls, search: LoadSearch) -> "Insufficient":
-        """Memory, or the limits."""
+        """Finds the reason: memory is too small, or a latency limit is exceeded."""
         question = search.question
         priced_alone = _one_request(search)
         if not any(priced.fits.any() for priced in priced_alone):
@@ -76,15 +79,15 @@ class Insufficient:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The notes of `traffic` about the servers that the reason describes."""
+        """The warnings of `traffic` about the servers that the reason describes."""
         if self.nearest is not None:
             return self.nearest.nearest.warnings
         return () if self.alone is None else self.alone.served.warnings
 
     def instead(self) -> Iterator[Alternative]:
-        """The servers that come nearest to the load on the given devices, the fewest devices that serve it,
-        and servers with other weight formats. If nothing fits in memory, one server for each change that
-        helps.
+        """Servers to start instead: those that serve the largest part of the load on the given devices,
+        the fewest devices that serve all of it, and servers with smaller weights. If nothing fits in
+        memory, one server for each change with which it does.
         """
         question = self.search.question
         if self.why.ways:

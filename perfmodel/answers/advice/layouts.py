@@ -1,4 +1,6 @@
-"""Layouts: how GPUs are divided into servers, and each server into attention groups and expert groups."""
+"""Layouts: how GPUs are divided into servers, and the GPUs of a server into attention groups and expert
+groups.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,11 +15,13 @@ USUAL_WHOLE_EXPERTS = 4
 
 
 class Simplicity(NamedTuple):
-    """Sorts layouts by how hard their servers are to run; an earlier field takes precedence.
+    """A sort key for layouts: those whose servers are simpler to operate come first. Earlier fields take
+    precedence.
 
-    devices: number of devices of a server. at_once: number of devices that run at the same time.
-    mixed_attention: whether attention groups are tensor-parallel themselves. unusual_experts: whether
-    experts are not divided as the attention suggests.
+    devices: number of devices of a server. at_once: number of its devices that run at the same time.
+    mixed_attention: whether a server has several attention groups of several GPUs each. attention_groups:
+    their number. unusual_experts: whether experts are divided in another way than is usual for this
+    division of attention.
     """
 
     devices: int
@@ -29,12 +33,12 @@ class Simplicity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Equal servers behind a router, on `gpus` GPUs; some of these stay idle if they do not divide evenly.
+    """Equal servers behind a router, on `gpus` GPUs. GPUs that do not make up a whole server stay idle.
 
-    server_gpus: GPUs of one server. dp: data-parallel attention groups of a server; each has all of
-    attention for its own sequences. ep: groups of a server's GPUs that have whole experts; 1 divides every
-    expert over all of them. in_turn: number of GPUs that hold the layers of a server and run in turn
-    (llama.cpp); only `server_gpus` of them run at a time.
+    server_gpus: GPUs of one server. dp: number of data-parallel attention groups of a server; each group
+    attends for its own sequences. ep: number of groups of GPUs that each have a share of the whole
+    experts; with 1, every expert is divided over all GPUs. in_turn: number of GPUs among which the layers
+    are divided and that run one after another (llama.cpp).
     """
 
     gpus: int
@@ -46,12 +50,12 @@ class Layout:
 
     @property
     def tp(self) -> int:
-        """GPUs of one attention group, which share its heads."""
+        """The number of GPUs of one attention group, among which its heads are divided."""
         return self.server_gpus // self.dp
 
     @property
     def idle(self) -> int:
-        """GPUs that no server uses."""
+        """The number of GPUs that no server uses."""
         return self.gpus - self.replicas * self.server_gpus * self.in_turn
 
     @property
@@ -60,20 +64,22 @@ class Layout:
         return self.tp > 1, self.dp > 1, self.ep > 1
 
     def is_alike(self, other: "Layout") -> bool:
-        """Whether the servers of two layouts are divided in the same ways, as far as their sizes allow it."""
+        """Whether this layout divides nothing (heads, sequences, experts) that the other layout does not
+        divide.
+        """
         return all(kept <= theirs for kept, theirs in zip(self.divisions, other.divisions, strict=True))
 
     @property
     def groups(self) -> int:
-        """Number of kinds of groups in a server, each of which needs flags: 0 with tensor parallelism
-        alone, 1 with whole experts or data-parallel attention (usually with whole experts), 2 if
-        data-parallel attention is tensor-parallel in each group.
+        """How many kinds of groups must be configured by flags: 0 with tensor parallelism alone; 1 with
+        expert parallelism, data-parallel attention or both; 2 if each data-parallel group is
+        tensor-parallel too.
         """
         return int(self.ep > 1 or self.dp > 1) + (1 < self.dp < self.server_gpus)
 
     def is_simpler_than(self, other: "Layout") -> bool:
-        """Whether its servers are easier to run: fewer devices each with no more kinds of groups, or fewer
-        kinds of groups on no more devices.
+        """Whether the servers of this layout are simpler to operate than those of the other. They have
+        fewer devices or fewer kinds of groups, and not more of either.
         """
         sizes = self.server_gpus * self.in_turn, other.server_gpus * other.in_turn
         groups = self.groups, other.groups
@@ -82,11 +88,11 @@ class Layout:
 
     @property
     def simplicity(self) -> "Simplicity":
-        """How hard its servers are to run.
+        """The sort key of the layout by how simple its servers are to operate.
 
-        Either data-parallel or tensor-parallel attention alone is simpler than both together. Experts are
-        usually whole on every GPU if each of at least `USUAL_WHOLE_EXPERTS` GPUs has its own attention,
-        and divided otherwise.
+        Attention that is only data-parallel or only tensor-parallel is simpler than both together.
+        Usually, experts are kept whole if there are at least `USUAL_WHOLE_EXPERTS` GPUs and each one is an
+        attention group, and are divided over the GPUs otherwise.
         """
         mixed = 1 < self.dp < self.server_gpus
         apart = self.dp == self.server_gpus >= USUAL_WHOLE_EXPERTS
@@ -95,16 +101,17 @@ class Layout:
         return Simplicity(devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep)
 
     def is_usual(self, node: int) -> bool:
-        """Whether servers on several nodes are usually run this way: on whole nodes of `node` GPUs or
-        within one node, with tensor-parallel attention or with one attention group per GPU.
+        """Whether servers are usually run in this layout: within one node of `node` GPUs or on whole
+        nodes, with tensor-parallel attention or with one attention group per GPU.
         """
         size = self.server_gpus
         whole_nodes = size <= node or size % node == 0
         return whole_nodes and self.dp in (1, size)
 
     def divides_experts_beyond(self, node: int) -> bool:
-        """Whether a server on several nodes of `node` GPUs divides every expert over all of them although its
-        attention is data-parallel: each layer then gathers all tokens over the network, and nobody runs it.
+        """Whether a server on several nodes of `node` GPUs has data-parallel attention but not full expert
+        parallelism. Every layer would then gather all tokens over the network; no such deployment is
+        known.
         """
         return self.server_gpus > node and self.dp > 1 and self.ep < self.server_gpus
 
@@ -117,29 +124,31 @@ class Layout:
         return f"{servers}, {self.idle} idle" if self.idle else servers
 
     def times(self, replicas: int) -> "Layout":
-        """This number of the same servers, without idle GPUs."""
+        """The layout with `replicas` of the same servers and no idle GPUs."""
         return replace(self, replicas=replicas, gpus=replicas * self.server_gpus * self.in_turn)
 
     def split(self, devices: int) -> "Layout":
-        """The layout with the layers of every server divided among this many devices."""
+        """The layout with the layers of every server divided among `devices` devices that run one after
+        another.
+        """
         return replace(self, gpus=self.gpus * devices, in_turn=devices)
 
     def arguments(self) -> dict[str, int]:
-        """The arguments of a question about one of the servers."""
+        """The parallel degrees of one server, as arguments of a question."""
         return {"tp": self.server_gpus, "dp": self.dp, "ep": self.ep, "layer_split": self.in_turn}
 
 
 def one_server(server_gpus: int, dp: int, ep: int) -> Layout:
-    """One server on the GPUs that it needs."""
+    """The layout of one server with these degrees, without idle GPUs."""
     return Layout(server_gpus, 1, server_gpus, dp, ep)
 
 
 def of_gpus(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
-    """Every layout of this number of GPUs that the model may have; the smallest servers come first.
+    """Every layout of `gpus` GPUs that suits the model, the smallest servers first.
 
-    Data-parallel attention and expert parallelism are for models with experts, on GPUs with a link of
-    their own (`linked`): nobody serves this way over PCIe, and no exchange of tokens was measured there.
-    Experts are divided over all GPUs of a server or over none of them, which every engine runs.
+    Data-parallel attention and expert parallelism are only included for models with experts on GPUs with a
+    direct link such as NVLink (`linked`). No measurement of the exchange of tokens over PCIe is known.
+    Expert parallelism uses all GPUs of a server or is off, because every engine supports these two.
     """
     grouped = linked and model.moe is not None
     return [
@@ -151,17 +160,19 @@ def of_gpus(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
 
 
 def in_turn(gpus: int) -> list[Layout]:
-    """Every layout of this number of GPUs whose servers have their layers on several of them."""
+    """Every layout of `gpus` GPUs in which the layers of a server are divided among several GPUs that run
+    one after another.
+    """
     return [Layout(gpus, gpus // size, 1, in_turn=size) for size in _divisors(gpus) if size > 1]
 
 
 def in_turn_up_to(gpus: int) -> list[Layout]:
-    """One server with its layers on each number of GPUs, a power of two."""
+    """Layouts of one server whose layers are divided among 2, 4, 8, ... GPUs, up to `gpus`."""
     return [Layout(size, 1, 1, in_turn=size) for size in _powers_of_two(gpus) if size > 1]
 
 
 def servers_up_to(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
-    """One server of each layout on up to this number of GPUs, a power of two; `linked` as in `of_gpus`."""
+    """Every layout of one server on 1, 2, 4, ... GPUs, up to `gpus`. linked: as in `of_gpus`."""
     sizes = _powers_of_two(gpus)
     return [layout for size in sizes for layout in of_gpus(size, model, linked) if layout.replicas == 1]
 

@@ -1,5 +1,5 @@
-"""The likely gain of drafts without a known acceptance, computed from the acceptance that is typical of
-their kind.
+"""The likely gain of drafts whose acceptance is not known, computed from the acceptance that is typical of
+their kind in published results.
 """
 
 from dataclasses import replace
@@ -24,8 +24,8 @@ NO_WEIGHTS = "ngram"
 
 
 def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
-    """The likely gain of each draft without a known acceptance that the engine runs, on the devices of the
-    best baseline. The preferred kinds come first.
+    """The likely gain of each draft that the engine runs and whose acceptance is not known, in the layout
+    of the best baseline. The drafts are in the order of `ORDER`.
     """
     named = Named.of(query)
     precision = named.precision(query)
@@ -56,8 +56,8 @@ def _likely_gain(query: AdviseQuery, baseline: PricedPoint, draft: Draft) -> Typ
 def cautious_point(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> PricedPoint | None:
-    """The best point of the preferred draft that gains even if it accepts as little as is typical, at the
-    lengths and batches of that acceptance; None if no such draft can be started.
+    """The best batch and draft length for `draft_to_measure`, if its acceptance is at the low end of what
+    is typical. None if there is no such draft.
     """
     sure = draft_to_measure(query, likely)
     if sure is None:
@@ -69,22 +69,25 @@ def cautious_point(
 
 
 def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> TypicalGain | None:
-    """The preferred draft that gains even if it accepts little for its kind, and whose head is in the
-    checkpoint or named; None if there is none.
+    """The first draft that a command line can start and that gains even with an acceptance at the low end
+    of what is typical of its kind; None if there is none.
     """
     return next((gain for gain in likely if startable(query, gain) and gain.worth_measuring), None)
 
 
 def startable(query: AdviseQuery, gain: TypicalGain) -> bool:
-    """Whether a line can start the draft: its head is in the checkpoint or named."""
+    """Whether a command line can start the draft: its head is part of the checkpoint, or the question
+    gives its path.
+    """
     return gain.draft == "mtp" or query.draft_path is not None
 
 
 def named_point(
     query: AdviseQuery, baseline: PricedPoint, would_pay: tuple[BreakEven, ...]
 ) -> PricedPoint | None:
-    """The point with which the draft of `named_to_measure` is measured; None without such a draft. No
-    typical acceptance is known for it, so it is priced at the acceptance from which it pays.
+    """The batch with which the acceptance of the draft of `named_to_measure` should be measured, at
+    `TO_MEASURE` drafted tokens; None without such a draft. No typical acceptance is known for this draft,
+    so its break-even acceptance is used to find the batch.
     """
     even = named_to_measure(query, would_pay)
     if even is None:
@@ -99,8 +102,8 @@ def named_point(
 
 
 def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
-    """The named draft that pays from the least acceptance, or an n-gram draft, which needs no weights;
-    None if there is neither. The kinds of `ORDER` have a typical acceptance instead.
+    """Of the n-gram draft and the drafts that the question names, the first one in `would_pay`; None if
+    there is none. The kinds of `ORDER` are left out, because their typical acceptance is known.
     """
     others = (
         even for even in would_pay if even.draft == NO_WEIGHTS or (query.draft and even.draft not in ORDER)

@@ -18,9 +18,11 @@ from perfmodel.answers.question.typical import TypicalGain
 
 @dataclass(frozen=True, slots=True)
 class LoadDecision:
-    """chosen: the best servers, or the best ones without a draft, with the draft as an `option`; None if
-    no servers suffice. others: the remaining ones, the best first. likely, to_measure: if no acceptance is
-    known, the typical gains at the mean batch and the draft to measure.
+    """The choice and what it was compared with. chosen: the best servers, or the best without a draft if
+    the gain of the best draft is doubtful; None if no servers can serve the load. option: the servers with
+    the doubtful draft. baseline, rival: the best servers without a draft and with one. others: the other
+    servers that can serve the load, the best first. likely, to_measure: if no acceptance is known, the
+    typical gains at the mean batch and the draft to measure.
     """
 
     chosen: Served | None
@@ -34,13 +36,15 @@ class LoadDecision:
 
     @property
     def without_draft(self) -> Served | None:
-        """The servers without a draft, if the choice has a draft that is too close to call; else None."""
+        """The best servers without a draft, if the choice has a draft whose gain is too close to call;
+        otherwise None.
+        """
         drafts = self.chosen is not None and self.chosen.row.gamma
         return self.baseline if drafts and self.verdict == "too_close_to_call" else None
 
     @property
     def layouts(self) -> list[Served]:
-        """The best servers of each layout, the choice first."""
+        """The best servers in each layout, those of the choice first."""
         layouts: dict[str, Served] = {}
         for served in ([] if self.chosen is None else [self.chosen]) + self.others:
             layouts.setdefault(served.candidate.layout.label(), served)
@@ -48,7 +52,7 @@ class LoadDecision:
 
 
 def decide_under_load(search: LoadSearch) -> LoadDecision:
-    """The choice among the servers that suffice."""
+    """Chooses among the servers that can serve the load within the limits."""
     question = search.question
     baseline, rival = search.baseline, search.rival
     chosen = better(baseline, rival, question)

@@ -1,4 +1,4 @@
-"""Sorts the servers that serve a load by which of them an operator would run."""
+"""The order in which an operator would prefer servers that can serve a load."""
 
 from collections.abc import Sequence
 
@@ -17,15 +17,18 @@ EASY = 0.7
 
 
 def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
-    """Sorts layouts: fewer GPUs first, then the earlier end of a request; for latency the TPOT alone."""
+    """A sort key for servers: the fewest GPUs first, and on equal numbers the shortest mean time of a
+    request. If the objective is latency: the lowest TPOT first.
+    """
     if question.objective == "latency":
         return served.tpot_s, 0.0
     return float(served.candidate.layout.gpus), served.request_s
 
 
 def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
-    """The first layout by `order`. Among near ties with the same number of GPUs, the one with the most
-    room under the latency limits, of these one whose requests wait for no seat, and of these the simplest.
+    """The first servers by `order`, or servers on the same number of GPUs that are nearly as fast and
+    safer. Of the nearly equal ones, those are preferred whose latencies are farthest below the limits,
+    then those without a queue for seats, then the simplest.
     """
     if not served:
         return None
@@ -47,24 +50,31 @@ def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> li
 
 
 def time_s(served: Served, question: AdviseQuery) -> float:
-    """The time by which servers on the same number of GPUs are compared."""
+    """The time by which servers on the same number of GPUs are compared: the TPOT if the objective is
+    latency, and the time of a request otherwise.
+    """
     return served.tpot_s if question.objective == "latency" else served.request_s
 
 
 def given_up(served: Served) -> float:
-    """The share by which a server may be slower because it runs a shorter draft than the fastest."""
+    """The largest share of its speed that a server may have lost because a shorter draft was chosen than
+    the fastest one.
+    """
     context = served.asked.lengths.context
     return most_given_up(served.candidate.scenario, context) if served.row.gamma else 0.0
 
 
 def near_tie(question: AdviseQuery) -> float:
-    """The share by which a time may be longer in a near tie."""
+    """The share by which the time on one server may be longer than on another one that still counts as
+    equally fast.
+    """
     return NEAR_TIE if _weighs_limits(question) else ALIKE
 
 
 def used(served: Served, question: AdviseQuery) -> tuple[float, float]:
-    """The share of requests beyond the limits in percent, and the largest used share of a limit in tenths;
-    smaller numbers mean more room. Used shares below `EASY` count as equal.
+    """A sort key; smaller numbers are farther from the limits. The first number is the percentage of
+    requests that exceed a limit. The second is the largest ratio of a 90th percentile to its limit, in
+    tenths; ratios below `EASY` count as equal.
     """
     if not _weighs_limits(question):
         return 0.0, 0.0
@@ -77,7 +87,9 @@ def _weighs_limits(question: AdviseQuery) -> bool:
 
 
 def better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:
-    """The better of the best draft and the baseline; the baseline on a tie."""
+    """The servers with a draft (`rival`) if they are better than those without a draft, and otherwise the
+    latter.
+    """
     if baseline is None or rival is None:
         return baseline or rival
     return rival if order(rival, question) < order(baseline, question) else baseline

@@ -1,4 +1,4 @@
-"""The reason of a choice of `advise` under a load, as a part of a sentence."""
+"""Words for the reason of a choice of `advise` under a load."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import draft_text
@@ -14,7 +14,9 @@ SEEN = 0.005
 
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
-    """What the load needs with the choice, and what it needs without a draft or with one."""
+    """The reason as a part of a sentence: the GPUs, TPOT and saturation with the choice, and for
+    comparison those without a draft (or with one, if the choice has none).
+    """
     needs = f"{load_text(question)}: {served_text(chosen)}"
     needs += _tie_text(question, decision, chosen)
     baseline, rival = decision.baseline, decision.rival
@@ -66,13 +68,13 @@ def _without_rival(question: AdviseQuery, decision: LoadDecision) -> str:
 
 
 def served_text(served: Served) -> str:
-    """The GPUs, their layout, and what they reach."""
+    """The GPUs, their layout, their TPOT and their share of the saturation rate, in words."""
     layout = served.candidate.layout
     return f"{gpus_text(layout.gpus)} ({layout.label()}), {_reached(served)}"
 
 
 def served_with_draft(served: Served) -> str:
-    """The layout, the draft, and what the servers reach."""
+    """The layout, the draft, TTFT, TPOT and the share of the saturation rate, in words."""
     first = "" if served.row.ttft_s is None else f"TTFT {seconds(served.ttft_s)}, "
     return f"{served.candidate.layout.label()}, {draft_text(served.point)}, {first}{_reached(served)}"
 
@@ -84,7 +86,7 @@ def enough_text(served: Served) -> str:
 
 
 def gpus_text(number: int) -> str:
-    """1 GPU, 8 GPUs."""
+    """``1 GPU`` or ``8 GPUs``."""
     return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
@@ -98,7 +100,7 @@ def _reached(served: Served) -> str:
 
 
 def load_text(question: AdviseQuery) -> str:
-    """The load and its limits."""
+    """The load and its latency limits, in words."""
     if question.request_rate is not None:
         load = request_rate(question.request_rate)
     else:

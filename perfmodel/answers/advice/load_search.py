@@ -1,4 +1,4 @@
-"""The load on the servers of each layout, with each draft and without one."""
+"""Predicts the load on the servers of each layout, with each draft and without a draft."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ HOPELESS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class LoadSearch:
-    """The candidates of a question, and the servers that were compared."""
+    """The candidates of a question, and the predictions for their servers."""
 
     question: AdviseQuery
     candidates: Candidates
@@ -36,19 +36,19 @@ class LoadSearch:
 
     @classmethod
     def of(cls, question: AdviseQuery, candidates: Candidates) -> "LoadSearch":
-        """Compares the servers of all candidates."""
+        """Predicts the load on the servers of all candidates."""
         alone = served_by_all(question, candidates, drafts=False)
         return cls(question, candidates, [*alone, *served_by_all(question, candidates, drafts=True)])
 
     @property
     def drafted(self) -> list[Candidate]:
-        """The drafts that may be chosen."""
+        """The candidates whose draft may be recommended."""
         return [c for c in self.candidates.drafted if self.question.may_choose(c.runs)]
 
     @property
     def sufficient(self) -> list[Served]:
-        """The servers that serve the load. If their number is open and some serve it without a queue, only
-        those.
+        """The servers that can serve the load within the limits. If the number of GPUs is open, servers
+        with a queue are left out unless all have one.
         """
         sufficient = [s for s in self.served if s.suffices]
         if self.question.gpus is not None:
@@ -67,8 +67,9 @@ class LoadSearch:
 
 
 def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Served]:
-    """The load on the servers of each candidate, without or with drafts. `traffic` answers for candidates
-    that may be the best, and the closed form alone for the others.
+    """The predictions for the servers of each candidate. Candidates that may be the best are replayed if
+    `traffic` would do so; for the others the closed form is used. drafts: whether the candidates with a
+    draft are meant, or those without one.
     """
     estimates = list(_estimates(question, candidates, drafts))
     by_worth = sorted(range(len(estimates)), key=lambda at: order(estimates[at], question))

@@ -1,4 +1,4 @@
-"""The longest sequence that a server accepts under a load."""
+"""Chooses the longest sequence that a server accepts under a load."""
 
 import numpy as np
 
@@ -21,12 +21,13 @@ def longest_request(
     sequences: int,
     gamma: int,
 ) -> int:
-    """Four times the mean request, as far as the model and the memory of the devices allow it. It is at
-    least the mean, because a server refuses longer requests.
+    """The longest sequence in tokens: `LONGEST_REQUEST` times the mean request, or less if the model or
+    the memory does not allow it. It is never shorter than the mean request, because a server refuses
+    longer requests.
 
-    stated: the limit that the question states. mean: tokens of a mean request, prompt and output.
-    sequences: number of sequences that must have this room at once. gamma: drafted tokens, whose draft
-    takes memory too.
+    stated: the length that the question states; it is then the result. mean: mean tokens of a request,
+    prompt and output. sequences: number of sequences of this length that memory must hold at once. gamma:
+    number of drafted tokens, because a draft needs memory too.
     """
     if stated is not None:
         return stated

@@ -1,5 +1,5 @@
-"""Margins of acceptance in `advise`: the interval of the choice, the acceptance at which it changes, and the
-break-even alpha of each draft without a measured acceptance.
+"""How certain the choice of `advise` is: the interval of its gain, the acceptance at which the choice
+would change, and the break-even acceptance of each draft whose acceptance was not measured.
 """
 
 import math
@@ -27,19 +27,21 @@ WORTH_A_DRAFT = 1.1
 
 
 def worth_the_risk(gain: float, interval: tuple[float, float]) -> bool:
-    """Whether a draft that is too close to call is advised: it gains something, and more than the low end of
-    its interval would lose.
+    """Whether to recommend a draft although its gain is too close to call. The gain must be at least
+    `WORTH_A_DRAFT`, and larger than the possible loss: `gain` x `interval[0]` >= 1.
     """
     return gain >= WORTH_A_DRAFT and gain * interval[0] >= 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Robustness:
-    """Margins of the choice, the acceptance at which it would change, and the calibration's scatter. With an
-    optional draft they are the margins of that draft, except `gain_over_runner_up`.
+    """How certain the choice is. If the answer has an `option`, all fields but `gain_over_runner_up` are
+    about the draft of that option.
 
-    alpha: the constant acceptance of the chosen chain. At smallest_alpha, or smallest_tokens_per_iteration,
-    the chosen batch and gamma would only equal the best baseline. robust: the whole interval is above 1.
+    alpha: the acceptance of the chosen draft, as one value for all positions. smallest_alpha,
+    smallest_tokens_per_iteration: with these values the draft at this batch and gamma would only be as
+    good as the best baseline, or would just meet the bound on TPOT. robust: whether the whole interval of
+    the gain is above 1.
     """
 
     gain_over_baseline: float | None
@@ -52,13 +54,13 @@ class Robustness:
 
     @property
     def worth_the_risk(self) -> bool:
-        """Whether the draft is advised although its gain is too close to call."""
+        """Whether to recommend the draft although its gain is too close to call."""
         gain = self.gain_over_baseline
         interval = self.gain_over_baseline_interval
         return gain is None or interval is None or worth_the_risk(gain, interval)
 
     def over(self, chosen: PricedPoint, others: list[PricedPoint], query: AdviseQuery) -> "Robustness":
-        """The margins with the gain of the choice over the best of the others, sorted by value."""
+        """A copy with the gain of the choice over the runner-up. others: the other points, the best first."""
         return replace(self, gain_over_runner_up=chosen.times(others[0], query) if others else None)
 
 
@@ -69,8 +71,8 @@ def robustness_of(
     alone: list[Priced],
     searched: list[Priced],
 ) -> Robustness:
-    """The margins of the choice over the best baseline. alone: the candidates without a draft. searched: the
-    allowed candidates with a draft.
+    """Computes the margins of `chosen` over the best baseline. alone: the candidates without a draft.
+    searched: the candidates with a draft that may be recommended.
     """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
@@ -174,8 +176,8 @@ def _with_steps(gain: float, interval: tuple[float, float], by_step: list[float]
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """A draft at this gamma and batch beats the best baseline from the constant acceptance `smallest_alpha`
-    on.
+    """The smallest acceptance with which a draft at this gamma and batch is faster than the best baseline.
+    It is one value for all positions.
     """
 
     draft: str
@@ -187,11 +189,11 @@ class BreakEven:
 
 
 def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, ...]:
-    """The break-even alpha of each draft without a known acceptance, with the KV method that needs the least
-    alpha; the least alpha comes first.
+    """The break-even acceptance of each draft whose acceptance is not known, the smallest first. Of
+    several KV methods, the one with the smallest value is taken.
 
-    The layout is that of the best baseline. Drafts that the engine does not run are included only if the
-    question allows any draft. A draft that does not pay at alpha 1 is left out.
+    The layout is that of the best baseline. Drafts that the engine does not run are included only with
+    `any_draft`. A draft that does not pay even if every token is accepted is left out.
     """
     certain = "/".join(["1"] * query.max_gamma)
     rates = {f"{name}@{kv.label()}": certain for name, kv in without_acceptance(query)}

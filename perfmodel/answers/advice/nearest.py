@@ -1,4 +1,4 @@
-"""The part of a load that the given devices can serve, if they cannot serve all of it."""
+"""Finds the largest part of a load that the given devices can serve, if they cannot serve all of it."""
 
 from dataclasses import dataclass, replace
 
@@ -22,12 +22,12 @@ FAR = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The configuration with the largest load within the limits. request_rate, clients: the largest load,
-    of all servers together. alone: the largest load without a draft; 0 if there is none. limit: what binds
-    at a higher load: ``ttft``, ``tpot``, ``e2e``, or ``saturation``. seats: requests that the memory of a
-    server holds, if memory is the reason. verdict, speedup, speedup_interval: those of `whatif` at the
-    mean batch; None without a draft. tpot_interval: 90 % interval of the mean TPOT. pick: the
-    configuration at its load.
+    """The configuration that serves the largest load within the latency limits. request_rate, clients:
+    this load, for all servers together. alone: the largest load without a draft; 0 if no load can be
+    served. limit: the limit that a higher load exceeds: ``ttft``, ``tpot``, ``e2e``, or ``saturation``.
+    seats: number of requests that the memory of a server holds, if memory is the reason; otherwise None.
+    verdict, speedup, speedup_interval: as in `whatif` at the mean batch; None without a draft.
+    tpot_interval: 90 % interval of the mean TPOT. pick: the configuration under this load.
     """
 
     request_rate: float | None
@@ -49,14 +49,14 @@ class Nearest:
 
     @property
     def alone_text(self) -> str:
-        """The largest load without a draft."""
+        """The largest load without a draft, in words."""
         if not self.alone:
             return "none"
         return in_words(None if self.request_rate is None else self.alone, round(self.alone))
 
     @property
     def limit_text(self) -> str:
-        """What binds at a higher load."""
+        """The limit that a higher load exceeds, in words."""
         if self.limit == "saturation":
             return "the servers are then near saturation"
         held = f", as the memory of a server holds {self.seats} requests" if self.seats else ""
@@ -64,13 +64,15 @@ class Nearest:
 
 
 def in_words(rate: float | None, number: int) -> str:
-    """A rate with three digits, or clients."""
+    """A request rate with three digits, or a number of clients, in words."""
     return clients(number) if rate is None else request_rate(rate, ".3g")
 
 
 @dataclass(frozen=True, slots=True)
 class NearestServers:
-    """The servers of `Nearest`. question: at their load. whole: whether that is the whole load."""
+    """The servers that `nearest` describes. question: the question with the load that they can serve.
+    whole: whether this is the whole load that was asked for.
+    """
 
     question: AdviseQuery
     served: Served
@@ -79,13 +81,14 @@ class NearestServers:
 
     @property
     def load(self) -> float:
-        """Requests per second, or clients."""
+        """The load that these servers can serve: requests per second, or a number of clients."""
         return load_of(self.question)
 
 
 def nearest_servers(question: AdviseQuery, alone: list[Reach], drafted: list[Reach]) -> NearestServers | None:
-    """The servers with the largest load within the limits; None if no servers can serve any load. A draft
-    is used only if it raises the load.
+    """The servers that can serve the largest load within the limits; None if no servers can serve any
+    load. A draft is used only if it makes this load larger. alone, drafted: the largest load of each
+    candidate, without a draft and with one.
     """
     without = carried(question, alone)
     least = 0.0 if without is None else without.load
@@ -101,13 +104,13 @@ def nearest_servers(question: AdviseQuery, alone: list[Reach], drafted: list[Rea
 
 
 def reaches_of(question: AdviseQuery, candidates: Candidates) -> tuple[list[Reach], list[Reach]]:
-    """The largest loads of all candidates, without a draft and with one."""
+    """The largest load that each candidate can serve, first without a draft and then with one."""
     return reaches(question, candidates, drafts=False), reaches(question, candidates, drafts=True)
 
 
 def served_by(question: AdviseQuery, reach: Reach, replicas: int) -> Served | None:
-    """The servers of a reach with the row of `traffic`, without replays of the baseline; None if the row is
-    not within the limits, or if nothing is drafted.
+    """`replicas` servers of one candidate under the load of the question, without a replay of the
+    baseline. None if they exceed the limits, or if the best draft length of a candidate with a draft is 0.
     """
     estimate = on_servers(question, reach.candidate, reach.drafts, replicas)
     row = reach.row(load_of(question), replicas)

@@ -1,4 +1,4 @@
-"""The batch at which a server should turn its draft off, as `schedule` finds it."""
+"""Finds the batch sizes at which a server should use its draft, in the same way as `schedule`."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from perfmodel.answers.advice.ranking import PricedPoint
 
 @dataclass(frozen=True, slots=True)
 class OnOff:
-    """The numbers of running sequences of one server at which a draft is on: from `on_from` to below
-    `off_from`.
+    """The numbers of running sequences of one server at which the draft is faster: from `on_from` to
+    `off_from` - 1.
 
-    off_from: None if the draft is on up to `looked_to`, the largest batch that was tried.
+    off_from: None if the draft is still faster at `looked_to`, the largest batch that was tried.
     """
 
     draft: str
@@ -23,7 +23,9 @@ class OnOff:
 
 
 def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
-    """The batches at which the draft of a point is on, on the point's own server. None if there are none."""
+    """The batch sizes at which the draft of a point is faster than the baseline on the same server; None
+    if there are none.
+    """
     s = point.candidate.scenario
     fitting = int(room(s, 1.0, float(point.gamma), query).max_batch)
     most = min(fitting, max(MAX_BATCHES, point.batch))
@@ -36,10 +38,11 @@ def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
 
 
 def seats_of(query: AdviseQuery, chosen: PricedPoint) -> int | None:
-    """Sequences that the server of the choice may run at once; None means the chosen batch.
+    """The number of sequences that the server may run at once; None: the batch of `chosen`.
 
-    One sequence alone is the fastest, but a server that is built for latency does not let a second one wait:
-    it runs as many as fit, and with a draft as many as this pays for.
+    If the objective is latency, the chosen batch is 1, but a second request should not have to wait. The
+    server then runs as many sequences as memory holds or, with a draft, as many as the draft is faster
+    for.
     """
     if query.objective != "latency" or query.batch is not None or query.max_tpot_ms is not None:
         return None

@@ -1,4 +1,4 @@
-"""One request alone, on the servers that come nearest to latency limits that no servers meet."""
+"""Predicts one request alone on a server, to explain latency limits that no servers can meet."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +13,9 @@ from perfmodel.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class OneAlone:
-    """served: the servers, with one request each. limit: the latency limit that it exceeds most."""
+    """One request on each of some servers. served: the prediction. limit: the latency limit that the
+    request exceeds most, such as ``ttft``.
+    """
 
     served: Served
     limit: str
@@ -29,7 +31,9 @@ class OneAlone:
 
 
 def one_alone(question: AdviseQuery, candidates: Candidates) -> OneAlone | None:
-    """The servers on which one request exceeds the limits least; None if it meets them, or fits nowhere."""
+    """The servers on which one request exceeds the limits least; None if it meets the limits, or if memory
+    never holds it.
+    """
     found = [served for served in _served(question, candidates) if served.row.ttft_s is not None]
     if not found or not question.latency_limits_ms:
         return None

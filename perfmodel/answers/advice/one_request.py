@@ -1,4 +1,4 @@
-"""The question about one batch of requests instead of a load."""
+"""Turns a question about a load into a question about batches."""
 
 from dataclasses import replace
 
@@ -6,12 +6,12 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 
 
 def without_load(question: AdviseQuery) -> AdviseQuery:
-    """The question about batches instead of a load, with the bound on TPOT that the load has."""
+    """The question without its load, with the limit on TPOT of the load as its bound."""
     bound = question.latency_limits_ms.get("tpot")
     whole = replace(question, prefix_len=None, prefix_hits=1.0, max_ttft_ms=None, max_tpot_ms=bound)
     return replace(whole, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
 
 
 def at_batch(question: AdviseQuery, batch: int) -> AdviseQuery:
-    """The question about the time per token at one batch instead of a load, without bounds."""
+    """The question about the lowest time per token at one batch size, without a load and without bounds."""
     return replace(without_load(question), batch=(batch,), max_tpot_ms=None, objective="latency")

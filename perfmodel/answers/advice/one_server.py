@@ -1,4 +1,4 @@
-"""One server of a choice: its verdict, command lines, warnings and remedies."""
+"""The verdict, command lines, warnings and remedies for one server of a choice."""
 
 from contextlib import suppress
 
@@ -22,7 +22,7 @@ from perfmodel.speculation import memory_of, speedup_interval, speedups
 
 
 def point_speedup(query: AdviseQuery, point: PricedPoint) -> tuple[float, tuple[float, float] | None]:
-    """The speedup of `whatif` for the point, against the baseline at the same batch, and its interval."""
+    """The speedup of a point over the baseline at the same batch, and its 90 % interval, as in `whatif`."""
     s = point.candidate.scenario
     batch = float(point.batch)
     context = float(query.context)
@@ -31,13 +31,13 @@ def point_speedup(query: AdviseQuery, point: PricedPoint) -> tuple[float, tuple[
 
 
 def point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
-    """The verdict of `whatif` for the point."""
+    """The verdict that `whatif` gives for a point."""
     speedup, interval = point_speedup(query, point)
     return verdict(point.candidate.scenario, float(query.context), speedup, interval, point.gamma)
 
 
 def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, ...]:
-    """The switches with which the best draft pays at its batch."""
+    """The changes of engine flags or formats with which the best draft (`rival`) pays at its batch."""
     if rival is None:
         return ()
     s = rival.candidate.scenario
@@ -55,10 +55,11 @@ def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, 
 def serve(
     query: AdviseQuery, chosen: PricedPoint, seats: int | None = None, undecided: bool = False
 ) -> Export | None:
-    """Command lines for one server of the choice, with the draft length of the chosen batch. None without an
-    engine.
+    """The command lines for one server of the choice, with the chosen draft length. None if no command
+    line is known for the engine.
 
-    seats: the largest batch that the server may run; by default the chosen one. undecided: see `export`.
+    seats: the largest number of sequences that the server may run at once; None: the chosen batch.
+    undecided: as in `export`.
     """
     s = chosen.candidate.scenario
     if engine_of(s.machine.calibration) not in servers():
@@ -72,7 +73,7 @@ def serve(
 
 
 def line_of(lines: Export, point: PricedPoint) -> str | None:
-    """The command line of the engine that a point was priced for; None without one."""
+    """The command line of the engine that the point was predicted for; None if this engine has no line."""
     engine = engine_of(point.candidate.scenario.machine.calibration)
     return None if engine is None else lines.lines.get(engine)
 

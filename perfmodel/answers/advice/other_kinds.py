@@ -1,4 +1,4 @@
-"""The choice among several kinds of device, and FP8 weights on each of them."""
+"""Chooses among several kinds of device, and tries FP8 weights on each of them."""
 
 import math
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ def of_one_kind(question: AdviseQuery) -> Advice:
 
 
 def cost_of(answer: Advice) -> float:
-    """Sorts the answers for several kinds of device, the best first: by price if there are prices, else by
-    the objective. The figures are those of the choice, or of the nearest servers; answers with neither
-    come last.
+    """A sort key for the answers for several kinds of device, the best first: by TPOT if the objective is
+    latency, otherwise by dollars per token or, without prices, by throughput per device. An answer without
+    a choice is sorted by its nearest servers; without these it comes last.
     """
     p = answer.chosen or (None if answer.nearest is None else answer.nearest.pick)
     if p is None:
@@ -37,8 +37,8 @@ def cost_of(answer: Advice) -> float:
 
 
 def nearest_kind(answers: Sequence[Advice]) -> Advice:
-    """The answer if no kind of device is feasible: for the kind that serves the largest part of the load,
-    or else for the first kind, with the reasons for the other kinds.
+    """The answer if no kind of device is feasible: the best one by `cost_of`, with the reasons for the
+    other kinds as warnings.
     """
     best = min(answers, key=cost_of)
     others = (Note(f"on {a.query.hardware}: {a.reason}") for a in answers if a is not best)
@@ -46,7 +46,9 @@ def nearest_kind(answers: Sequence[Advice]) -> Advice:
 
 
 def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: Advice) -> tuple[Alternative, ...]:
-    """The best choice with FP8 weights on any kind of device; none if it is hardly better."""
+    """The best choice with FP8 weights on any of the kinds of device; empty if it is not clearly better
+    than `best`.
+    """
     answers = []
     for question in kinds:
         if may_be_smaller(question):

@@ -1,4 +1,4 @@
-"""Servers beyond those that a question searches: the fewest GPUs that serve its load, and smaller weights."""
+"""Finds the fewest GPUs that serve a load, and the best servers for a changed question."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -30,8 +30,9 @@ ROUNDING = 1e-9
 def all_reaches(
     question: AdviseQuery, known: Sequence[Reach] = (), searched: Sequence[Layout] = ()
 ) -> list[Reach]:
-    """The largest load (reach) of every server that the question searches, and of servers on several nodes if
-    one node cannot serve any load. known: the reaches of layouts that were already searched.
+    """The largest load (the *reach*) of every server that the question searches, or of servers on several
+    nodes if one node cannot serve any load. known: the reaches of the layouts `searched`, which are not
+    computed again.
     """
     named = Named.of(question)
     shapes = {_shape(layout) for layout in searched}
@@ -54,8 +55,8 @@ def _reaches(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
 def best_on(
     question: AdviseQuery, layouts: list[Layout], time: Callable[[Served], float] | None = None
 ) -> Served | None:
-    """The servers of some layouts on which a request ends first, with a draft or without one; None if none
-    suffice. time: what is to be shortest instead.
+    """The best servers of some layouts by `order`, with a draft or without one; None if none can serve the
+    load within the limits. time: another measure of a server, of which the smallest value is best.
     """
     try:
         found = find_candidates(question, layouts)
@@ -91,8 +92,8 @@ def _shape(layout: Layout) -> tuple[int, int, int, int]:
 
 
 def fewest_gpus(question: AdviseQuery, found: Iterable[Reach], most: float = math.inf) -> Served | None:
-    """The fewest GPUs that serve the load, for a question that leaves their number open; None if more than
-    this many are needed.
+    """The servers with the fewest GPUs that serve the load, for a question that leaves this number open;
+    None if more than `most` GPUs are needed.
     """
     best: Served | None = None
     for reach in sorted(found, key=lambda each: (_gpus(question, each), -each.largest.load))[:TRIED]:

@@ -1,5 +1,5 @@
-"""The target's own multi-token prediction layer as an alternative to another draft, if the layer's
-acceptance is not known.
+"""Names the target's own multi-token prediction (MTP) layer as an alternative to the best draft, if the
+acceptance of the layer is not known.
 """
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -11,8 +11,9 @@ OWN = "mtp"
 
 
 def own_layer(query: AdviseQuery, baseline: PricedPoint | None) -> Alternative | None:
-    """What the layer may gain, and the server that measures its acceptance if that is worth it; None
-    without such a layer, or if the question names its drafts.
+    """The likely gain of the MTP layer and, if it is worth measuring, a server with which to measure its
+    acceptance. None if the target has no such layer, if it would not gain, or if the question names its
+    drafts.
     """
     named = query.draft is not None or query.chain_rates or query.acceptance is not None
     if baseline is None or named:

@@ -1,4 +1,4 @@
-"""One configuration of an answer of `advise`: its layout, draft, batch and rates."""
+"""A configuration in an answer of `advise`: its layout, draft, batch and speed."""
 
 from dataclasses import dataclass, replace
 
@@ -13,20 +13,21 @@ from perfmodel.speculation import KVCapacity, Passes, Scenario, kv_cache_of
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One configuration; draft, draft_kv and draft_tp are None for the baseline.
+    """A configuration. draft, draft_kv and draft_tp are None for the baseline.
 
-    gpus: those of all `replicas` equal servers, idle ones included. tp, dp, ep: devices and groups of one
-    server. layer_split: devices that hold its layers and run in turn. batch, tpot_s, power_w and
-    throughput_tokens_per_s are of one server; all_servers_tokens_per_s is the sum over the replicas, and
-    throughput_tokens_per_s_per_device that sum over `gpus`. runs_in: the engine that runs the draft, in
-    words. It is None for the baseline and for a stack that is not a serving engine. `speedup` is over the
-    baseline at the same batch and layout. `objective` is the value of the objective. joules_per_token: energy
-    per token. power_w: mean power of one device. Both are None if the power of the device was not measured.
-    kv_cache: what one server logs at its start.
+    gpus: number of GPUs of all `replicas` equal servers, including idle GPUs. tp: number of GPUs of one
+    server. dp, ep: its attention groups and expert groups. layer_split: number of devices among which its
+    layers are divided. batch, tpot_s and throughput_tokens_per_s are of one server.
+    all_servers_tokens_per_s is the sum over the replicas; throughput_tokens_per_s_per_device is this sum
+    divided by `gpus`. runs_in: where the engine runs the draft, in words; None for the baseline and for
+    research code. speedup: over the baseline at the same batch and layout. objective: the value of the
+    objective. joules_per_token: energy per token. power_w: mean power of one device. Both are None if the
+    power of the device was not measured. kv_cache: the size of the KV cache that one server logs when it
+    starts.
 
-    Under a load, batch is the mean number of running requests. ttft_s is then the mean time to first token,
-    slo_share the share of requests within the limits (None without any), and load_share the requests per
-    second over those that saturate a server. All three are None without a load.
+    Under a load, batch is the mean number of running requests. ttft_s: mean time to first token.
+    slo_share: share of requests within the latency limits; None without limits. load_share: the request
+    rate divided by the saturation rate. These three are None without a load.
     """
 
     hardware: str
@@ -61,13 +62,13 @@ class Pick:
 
     @property
     def simplicity(self) -> Simplicity:
-        """See `Layout.simplicity`."""
+        """As `Layout.simplicity`."""
         return Layout(self.gpus, self.replicas, self.tp, self.dp, self.ep, self.layer_split).simplicity
 
 
 def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) -> Pick:
-    """The configuration of a priced point. seats: requests that the server may run at once; by default its
-    batch.
+    """The configuration of a point. seats: number of requests that the server may run at once; None: the
+    batch of the point.
     """
     s = point.candidate.scenario
     layout = point.layout

@@ -1,4 +1,4 @@
-"""Prices `advise`'s candidates, each over all batches and draft lengths at once."""
+"""Predicts every candidate of `advise` at all batch sizes and draft lengths at once (here: *prices* it)."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,8 +18,8 @@ MAX_PRICES = 2_000_000
 
 
 class Group(NamedTuple):
-    """The properties that candidates with the same target passes share: their layout, and whether their
-    sequences verify different numbers of tokens.
+    """A key of candidates whose target passes take the same time. varying_lengths: whether the sequences
+    of a batch verify different numbers of tokens.
     """
 
     layout: Layout
@@ -28,11 +28,11 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """One candidate over ``[batch, gamma]``.
+    """The predictions for one candidate, as arrays over ``[batch, gamma]``.
 
-    `batches` has the sequences of one server and `drafted` the draft lengths; `gained` has the tokens per
-    iteration of each length. `fits`: whether memory suffices. `allowed`: whether the bound on time per
-    token holds too.
+    batches: the batch sizes of one server. drafted: the draft lengths. gained: the tokens per iteration at
+    each draft length. fits: whether the batch fits in memory. allowed: whether it fits and also meets the
+    bound on TPOT.
     """
 
     candidate: Candidate
@@ -45,17 +45,17 @@ class Priced:
 
 
 class Prices(NamedTuple):
-    """The priced baselines, and the priced candidates with a draft."""
+    """The predictions for the baselines, and those for the candidates with a draft."""
 
     alone: list[Priced]
     drafted: list[Priced]
 
 
 def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQuery) -> Prices:
-    """Prices the baselines and the candidates. All drafts of one layout share the batches, and those of one
-    group the target passes, which are computed once.
+    """Predicts the baselines and the candidates with a draft. The target passes are computed once for each
+    `Group` of candidates.
 
-    Raises InputError for more than `MAX_PRICES` prices.
+    Raises InputError for a question with more than `MAX_PRICES` combinations of batch, draft and length.
     """
     batches = {c.layout: _batches(c, candidates, query) for c in baseline}
     if any(c.scenario.power_limit_w is not None for c in baseline):
@@ -80,7 +80,7 @@ def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQ
 
 
 def room(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Memory[Any]:
-    """The memory of one server, broadcast over batches and drafted tokens."""
+    """The memory of one server at these batch sizes and numbers of drafted tokens, which broadcast."""
     context = np.asarray(float(query.context))
     return memory_of(scenario, batch, context, drafted, query.memory_fraction)
 

@@ -1,4 +1,6 @@
-"""Ranks the priced points of `advise`: the best of a candidate, the best layout, the Pareto fronts."""
+"""Ranks the points of `advise` (a candidate at one batch and draft length): the best point of a candidate,
+the best layout, and the Pareto fronts.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +22,9 @@ this share.
 
 @dataclass(frozen=True, slots=True)
 class PricedPoint:
-    """A point of a candidate, and its value by the objective (larger is better). batch: that of one
-    server. most: the value at the fastest length of the draft; the chosen length may be another one.
+    """A candidate at one batch and draft length. batch: sequences in one server. gained: tokens per
+    iteration. value: its value by the objective; a larger value is better. most: the value at the best
+    draft length, which may be longer than `gamma`.
     """
 
     candidate: Candidate
@@ -38,15 +41,16 @@ class PricedPoint:
         return self.candidate.layout
 
     def times(self, other: "PricedPoint", query: AdviseQuery) -> float:
-        """The factor by which this point is better than another."""
+        """How many times better this point is than the other, by the objective."""
         if query.objective == "throughput":
             return self.value / other.value
         return other.value / self.value
 
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of one candidate; on a tie the smallest batch and draft. A draft has the length
-    to run (`length_to_run`), for latency the fastest one. None if no point is allowed.
+    """The best allowed point of one candidate, or None. Of equally good points, it has the smallest batch
+    and draft length. The draft length is the best one if the objective is latency, and otherwise that of
+    `length_to_run`.
     """
     if not priced.allowed.any():
         return None
@@ -71,16 +75,16 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
 
 
 def best_of(priced: Iterable[Priced], query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of several candidates; on a tie that of the earlier candidate. None if no
-    point is allowed.
+    """The best allowed point of several candidates, or None. Of equally good points, it is that of the
+    first candidate.
     """
     points = [point for each in priced if (point := best(each, query)) is not None]
     return max(points, key=lambda point: point.value, default=None)
 
 
 def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Array:
-    """The quantity that the objective maximises: tokens/s per GPU, the negated time per token, or the negated
-    price of tokens. Idle GPUs count.
+    """The value by the objective, larger is better: tokens/s per GPU, the negative TPOT in seconds, or the
+    negative price of a million tokens. Idle GPUs count too.
     """
     if query.objective == "latency":
         return -tpot_s
@@ -93,8 +97,8 @@ def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Ar
 
 
 def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | None:
-    """The best point on the simplest layout whose best point is at most `ALIKE` worse than the best of all
-    layouts and draft lengths. On a tie the earlier point.
+    """The best point on the simplest layout that is nearly the best: its best point is worse than that of
+    all layouts and draft lengths by at most the share `ALIKE`. Of equally good points, the first.
     """
     if not points:
         return None
@@ -115,9 +119,10 @@ def best_of_each_layout(points: Sequence[PricedPoint]) -> list[PricedPoint]:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A point that no other beats in both throughput per device and time per token.
+    """A point of a Pareto front: no other point has both a higher throughput per device and a shorter time
+    per token.
 
-    batch and throughput_tokens_per_s are of one server, on `tp` devices.
+    batch and throughput_tokens_per_s are those of one server, which has `tp` devices.
     """
 
     tpot_s: float
@@ -133,9 +138,7 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True)
 class Fronts:
-    """Throughput per device against time per token, for the baseline and for speculation. Only points that
-    fit in memory.
-    """
+    """The Pareto fronts of throughput per device and time per token, for the baseline and for speculation."""
 
     baseline: tuple[FrontPoint, ...]
     speculating: tuple[FrontPoint, ...]
@@ -146,8 +149,8 @@ NO_FRONTS = Fronts((), ())
 
 
 def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:
-    """The Pareto front: points of rising throughput per device and rising time per token that no other point
-    beats in both. Only points that fit in memory.
+    """The Pareto front of the points that fit in memory, from the shortest time per token to the highest
+    throughput per device.
     """
     if not any(x.fits.any() for x in priced):
         return ()

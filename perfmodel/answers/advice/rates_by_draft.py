@@ -1,4 +1,6 @@
-"""Rates of several drafts, each with the KV method that its key may name: ``self@quest:1k=0.8``."""
+"""Reads the acceptance rates of several drafts. A key may also name a KV method, as in
+``self@quest:1k=0.8``.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +12,9 @@ from perfmodel.parse import items
 
 
 def read_rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads a mapping, or a list of ``DRAFT=RATE``."""
+    """Reads rates from a mapping or from a list of ``DRAFT=RATE``. Raises InputError for text of another
+    form.
+    """
     if isinstance(given, Mapping):
         return {str(key): str(rate) for key, rate in given.items()}
     rates: dict[str, str] = {}
@@ -25,7 +29,9 @@ def read_rates(given: Any, flag: str) -> dict[str, str]:
 
 
 def draft_and_method(key: str) -> tuple[str, KVMethod]:
-    """The draft and the KV method that a key of a rate names. Raises InputError."""
+    """The draft and the KV method that a key such as ``self@quest:1k`` names; the default method is
+    ``full``. Raises InputError for a wrong key.
+    """
     name, at, method = key.partition("@")
     if not name.strip():
         raise refuse("--rate", None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", key)
@@ -33,8 +39,8 @@ def draft_and_method(key: str) -> tuple[str, KVMethod]:
 
 
 def read_tree_rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads a mapping, or a list of ``DRAFT=RATES``. Raises InputError for text that is not a list of
-    rates.
+    """Reads the rates of tree children from a mapping or from a list of ``DRAFT=RATES``. Raises InputError
+    for text that is not a list of rates.
     """
     if isinstance(given, Mapping):
         rates = {str(k): v if isinstance(v, str) else ",".join(map(str, items(v))) for k, v in given.items()}

@@ -1,4 +1,4 @@
-"""The largest load that the servers of a candidate carry within the limits."""
+"""Finds the largest load that the servers of a candidate can serve within the limits (its *reach*)."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ TRIED = 3
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The largest load of a server of a candidate by the closed form."""
+    """The largest load that one server of a candidate can serve within the limits, by the closed form."""
 
     candidate: Candidate
     server: OneServer
@@ -39,30 +39,31 @@ class Reach:
 
     @property
     def load(self) -> float:
-        """The load of all servers of the layout."""
+        """The largest load of all servers of the layout together."""
         return self.candidate.layout.replicas * self.largest.load
 
     @property
     def doubted(self) -> bool:
-        """Whether a replay may find another load."""
+        """Whether the closed form may be wrong here, so a replay may find another largest load."""
         rows = (self.largest.row, self.largest.above)
         return any(row is not None and row.doubts for row in rows)
 
     @property
     def drafts(self) -> bool:
-        """Whether the server drafts."""
+        """Whether the server uses a draft."""
         return self.server.drafts
 
     def keeps(self, load: float, replicas: int) -> bool:
-        """Whether a number of servers carries a load within the limits, by the answer of `traffic` to
-        within a per cent.
+        """Whether `replicas` servers can serve the load within the limits. The latencies are those of
+        `traffic`, to about one per cent.
         """
         row = self.row(load, replicas, rough=True)
         return row is not None and keeps(row)
 
     def row(self, load: float, replicas: int, rough: bool = False) -> TrafficRow | None:
-        """The row of `traffic` for one of a number of servers; None if nothing is drafted there. rough:
-        whether an accuracy of about a per cent suffices.
+        """The prediction of `traffic` for one of `replicas` servers under the load. None if the candidate
+        has a draft but its best draft length is 0. rough: whether an accuracy of about one per cent is
+        enough.
         """
         each = load / replicas
         each = max(each, RATES[0]) if self.server.priced.question.opens else math.ceil(each)
@@ -71,14 +72,16 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The largest load of a candidate's servers that `traffic` confirms."""
+    """The largest load that the servers of a candidate can serve within the limits, as `traffic` confirms."""
 
     reach: Reach
     load: float
 
 
 def reaches(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Reach]:
-    """The reach of each candidate without a draft, or with one, the largest load first."""
+    """The reach of each candidate, the largest load first. drafts: whether the candidates with a draft are
+    meant, or those without one.
+    """
     wanted: Iterable[Candidate] = candidates.baselines
     if drafts:
         wanted = (c for c in candidates.drafted if question.may_choose(c.runs))
@@ -103,8 +106,8 @@ def _reach(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Iterato
 
 
 def keeps(row: TrafficRow) -> bool:
-    """Whether enough requests of a row are within the limits; without limits, whether its server has some
-    headroom.
+    """Whether enough requests meet the limits in a prediction of `traffic`. Without limits: whether the
+    request rate is at most the share `HEADROOM` of the saturation rate.
     """
     if row.ttft_s is None:
         return False
@@ -114,8 +117,8 @@ def keeps(row: TrafficRow) -> bool:
 
 
 def carried(question: AdviseQuery, found: Iterable[Reach], least: float = 0.0) -> Carried | None:
-    """The servers with the largest load that `traffic` confirms, if it is above a given load; None if
-    there are none. found: the reaches, the largest load first.
+    """The servers with the largest load that `traffic` confirms; None if it is not clearly above `least`.
+    found: the reaches, the largest load first.
     """
     best = None
     for reach in list(found)[:TRIED]:
@@ -163,12 +166,12 @@ def _tried(question: AdviseQuery, reach: Reach) -> Iterator[float]:
 
 
 def load_of(question: AdviseQuery) -> float:
-    """Requests per second, or clients."""
+    """The load of a question: requests per second, or the number of clients."""
     return float(question.clients or 0) if question.request_rate is None else question.request_rate
 
 
 def at_load(question: AdviseQuery, load: float) -> AdviseQuery:
-    """The question at another load."""
+    """The question with another request rate or number of clients."""
     if question.request_rate is None:
         return replace(question, clients=round(load))
     return replace(question, request_rate=load)

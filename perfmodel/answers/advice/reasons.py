@@ -1,4 +1,4 @@
-"""The reason of an answer of `advise`, as a part of a sentence."""
+"""Words for the reason of an answer of `advise` without a load."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import without_acceptance
@@ -22,7 +22,9 @@ def reason_of(
     drafted: list[Priced],
     to_measure: SwitchToMeasure | None = None,
 ) -> str:
-    """drafted: all priced drafts. to_measure: a switch with which a draft likely gains."""
+    """The reason as a part of a sentence. drafted: the candidates with a draft. to_measure: an engine flag
+    with which a draft likely gains.
+    """
     chosen, rival = decision.chosen, decision.rival
     would_pay, likely = decision.would_pay, decision.likely
     gain = decision.robustness.gain_over_baseline_interval
@@ -66,7 +68,7 @@ def _why_no_draft(query: AdviseQuery, drafted: list[Priced]) -> str:
 
 
 def likely_text(likely: tuple[TypicalGain, ...]) -> str:
-    """The likely gains of the two preferred drafts."""
+    """The likely gains of the first two drafts, in words; empty without drafts."""
     if not likely:
         return ""
     gains = [gain.text for gain in likely[:2] if gain.speedups[1] >= SEEN]

@@ -1,4 +1,4 @@
-"""A change that makes room for a draft that does not fit in memory together with the target."""
+"""Finds a smaller KV cache with which a draft fits in memory together with the target."""
 
 from dataclasses import replace
 
@@ -12,8 +12,9 @@ from perfmodel.errors import InputError
 
 
 def room_for_draft(query: AdviseQuery, chosen: PricedPoint, searched: list[Priced]) -> tuple[Remedy, ...]:
-    """The first smaller format of the KV cache with which a draft of known acceptance fits and gains, on the
-    layout of the choice; empty if a draft fits already.
+    """The first smaller format of the KV cache with which a draft of known acceptance fits in memory and
+    gains, in the layout of the choice. Empty if a draft fits already, or if the question states the
+    format.
     """
     if not searched or any(x.fits.any() for x in searched) or query.kv_dtype is not None:
         return ()

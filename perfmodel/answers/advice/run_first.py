@@ -1,4 +1,4 @@
-"""Which of several servers to run first, if no draft has a known acceptance."""
+"""Chooses which of several servers to run first, if no draft has a known acceptance."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,9 @@ def run_first(
     likely: tuple[TypicalGain, ...],
     to_measure: SwitchToMeasure | None,
 ) -> str:
-    """The server and the reason, as a sentence without its full stop: a change that needs no draft, then a
-    draft that gains even with a low acceptance for its kind, then the server without a draft.
+    """The server and the reason, as a sentence without its full stop. The first of these that exists is
+    chosen: a server that is better without a draft, a draft that gains even with an acceptance that is low
+    for its kind, or the server without a draft.
     """
     for change in changes:
         if change.draft is None:

@@ -1,4 +1,6 @@
-"""The draft length to use at each batch size and context, in the form that a serving engine reads."""
+"""Chooses the draft length for each batch size and context, and writes it in the form that a serving
+engine reads.
+"""
 
 import math
 from collections.abc import Iterator
@@ -48,7 +50,9 @@ LEAST_GAIN = 0.02
 
 @question
 class ScheduleQuery(Options):
-    """A question over all batch sizes. Several contexts are the upper ends of context ranges."""
+    """A question about the draft length at every batch size. context: one context, or the upper ends of
+    several context ranges.
+    """
 
     context: readers.Wholes = argument(
         "One context, or the upper ends of several context ranges.",
@@ -104,10 +108,11 @@ class ScheduleQuery(Options):
 class ScheduleTable(LengthTable):
     """A table of draft lengths, and the engines' command lines.
 
-    instead: the reason to use a single length, if a table would gain less than it costs; else None.
-    sglang_costs: for a DSpark draft, the contents of the file for ``--speculative-dspark-sps-table-path``.
-    by_confidence: the result of verifying only the likelier tokens, if the acceptance file has bins of
-    confidence. gain: expected speedup divided by that of the best single K, 1 or more.
+    instead: the reason to use one draft length at all batch sizes, if a table would gain less than it
+    costs; otherwise None. sglang_costs: for a DSpark draft, the contents of the file for
+    ``--speculative-dspark-sps-table-path``. by_confidence: the speedup if only tokens with a high
+    confidence are verified; None if the acceptance file has no rates by confidence. gain: expected speedup
+    of the table divided by that of the best single draft length, at least 1.
     """
 
     export: Export
@@ -119,10 +124,11 @@ class ScheduleTable(LengthTable):
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Answer):
-    """One table for each context range. `num_speculative_tokens_per_batch_and_context` is the proposed
-    five-item form.
+    """The answer of `schedule`: one table for each context range.
+    `num_speculative_tokens_per_batch_and_context` has the rows of `five_item_rows`.
 
-    does_not_fit: the reason, if no sequence of the longest context fits. The answer then has no server line.
+    does_not_fit: the reason, if memory does not hold one sequence of the longest context; otherwise None.
+    With such a reason the answer has no command line.
     """
 
     model: str
@@ -150,10 +156,10 @@ class Schedule(Answer):
 
 @asks(ScheduleQuery)
 def schedule(question: ScheduleQuery) -> Schedule:
-    """Find the number of tokens to draft for each batch size (and context); print it for vLLM and SGLang.
+    """Find the draft length for each batch size (and context), and write it for vLLM and SGLang.
 
-    A table is never predicted to be slower than the best single length. Length 0 turns speculation off.
-    Raises InputError.
+    A table is never predicted to be slower than the best single draft length. Length 0 turns speculation
+    off. Raises InputError for wrong input.
     """
     contexts = tuple(int(context) for context in question.context)
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)

@@ -1,4 +1,4 @@
-"""The priced points of `advise` without a load, and the best of them."""
+"""Searches for the best point of `advise` without a load."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,8 +13,9 @@ from perfmodel.answers.advice.ranking import PricedPoint, best, choose
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """All candidates of a question, priced. ranked: the best allowed point of each candidate, the best
-    first; on a tie the earlier candidate first, and baselines before drafts.
+    """All candidates of a question with their predictions. ranked: the best point of each candidate that
+    meets the bounds, the best first. Equally good points are in the order of the candidates, with
+    baselines before drafts.
     """
 
     query: AdviseQuery
@@ -25,7 +26,9 @@ class Search:
 
     @classmethod
     def of(cls, query: AdviseQuery, layouts: Iterable[Layout] | None = None) -> "Search":
-        """Prices the candidates, or only those of some layouts. Raises InputError."""
+        """Finds and predicts the candidates. layouts: the layouts to search; None: all that the question
+        allows. Raises InputError for wrong input.
+        """
         given = None if layouts is None else list(layouts)
         candidates = within_ttft(query, find_candidates(query, given))
         baseline, drafted = price(candidates.baselines, candidates.drafted, query)
@@ -35,27 +38,27 @@ class Search:
 
     @property
     def allowed(self) -> list[PricedPoint]:
-        """The points that may be chosen."""
+        """The points that may be recommended: baselines, and drafts that the engine runs."""
         return [p for p in self.ranked if self.query.may_choose(p.candidate.runs)]
 
     @property
     def not_allowed(self) -> list[PricedPoint]:
-        """The points that the engine does not run."""
+        """The points with a draft that the engine does not run."""
         return [p for p in self.ranked if not self.query.may_choose(p.candidate.runs)]
 
     @property
     def searched(self) -> list[Priced]:
-        """The drafts that may be chosen."""
+        """The candidates whose draft may be recommended."""
         return [x for x in self.drafted if self.query.may_choose(x.candidate.runs)]
 
     @property
     def best_baseline(self) -> PricedPoint | None:
-        """The best point without a draft."""
+        """The best point without a draft, by `choose`."""
         return choose([p for p in self.allowed if not p.gamma], self.query)
 
     @property
     def rival(self) -> PricedPoint | None:
-        """The best point with a draft that may be chosen."""
+        """The best point with a draft that may be recommended, by `choose`."""
         return choose([p for p in self.allowed if p.gamma], self.query)
 
     @property
@@ -68,11 +71,11 @@ class Search:
 
     @property
     def readable(self) -> bool:
-        """Whether any point is fast enough that people do not wait for the next word."""
+        """Whether any point that fits in memory has a TPOT of at most `READING_S`."""
         priced = (*self.baseline, *self.searched)
         return any(bool((x.fits & (x.tpot_s <= READING_S)).any()) for x in priced)
 
     @property
     def points(self) -> int:
-        """The number of prices."""
+        """The number of combinations of candidate, batch and draft length that were predicted."""
         return sum(priced.tpot_s.size for priced in (*self.baseline, *self.drafted))

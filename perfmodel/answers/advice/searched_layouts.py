@@ -1,4 +1,4 @@
-"""The layouts that `advise` searches for a question."""
+"""Lists the layouts that `advise` searches for a question."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.layouts import (
@@ -19,10 +19,11 @@ NODES = (2, 3, 4)
 
 
 def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
-    """The layouts to search: all of the given devices, one server of each size for a load, or one server
-    of each given size. Over PCIe, groups are searched only if the question names them. For a load on more
-    devices than a box has, only usual layouts are searched. In llama.cpp, a server's layers may be on
-    several devices that run in turn.
+    """The layouts to search. With a number of devices they are all layouts of these devices; with a load
+    and no such number, one server of each size; otherwise one server of each given size. Over PCIe,
+    attention and expert groups are searched only if the question names them. For a load on more than
+    `MOST_IN_SERVER` devices, only usual layouts are searched. In llama.cpp, the layers of a server may be
+    divided among devices that run one after another.
     """
     layouts = [layout.split(query.layer_split) for layout in _unsplit(query, model, gpu)]
     if not _divides_layers(query):
@@ -31,9 +32,9 @@ def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list
 
 
 def over_nodes(query: AdviseQuery) -> list[Layout]:
-    """Layouts with one server on two, three or four nodes, for a load that servers within a node cannot
-    serve in any number. They are for models with experts, and their groups are on whole nodes. Empty if
-    the question states devices or degrees.
+    """Layouts with one server on two, three or four nodes, for a load that no number of servers within one
+    node can serve. They are only for models with experts. Empty if the question states a number of devices
+    or parallel degrees.
     """
     named = Named.of(query)
     node = devices_of_node(named.gpu)
@@ -52,13 +53,15 @@ def over_nodes(query: AdviseQuery) -> list[Layout]:
 
 
 def may_have_groups(query: AdviseQuery) -> bool:
-    """Whether the engine can divide a server into groups."""
+    """Whether the engine can divide a server into attention groups and expert groups."""
     engine = query.served_by
     return engine is None or engine.runs_groups
 
 
 def searches_groups(query: AdviseQuery, gpu: GPUSpec) -> bool:
-    """Whether groups are searched: if the devices have a link, or if the question names the groups."""
+    """Whether layouts with attention and expert groups are searched. The engine must support them, and
+    either the devices must have a direct link or the question must name the groups.
+    """
     return may_have_groups(query) and (gpu.link is not None or bool(query.dp or query.ep))
 
 

@@ -1,1 +1,3 @@
-"""`advise` beyond a box: one pool of servers, or a prefill and a decode pool, for a rate within limits."""
+"""`advise` for more devices than one node has: compares one pool of servers with a prefill pool and a
+decode pool, for a request rate within latency limits.
+"""

@@ -1,4 +1,4 @@
-"""A question as a command."""
+"""Writes a question to `traffic` as a command."""
 
 import shlex
 from collections.abc import Iterator
@@ -9,7 +9,9 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 
 
 def command_of(question: TrafficQuery) -> str:
-    """The command of `traffic` with the values that are not defaults."""
+    """The `perfmodel traffic` command that asks this question. Arguments with their default values are
+    left out.
+    """
     return shlex.join(["perfmodel", "traffic", *_words(question)])
 
 

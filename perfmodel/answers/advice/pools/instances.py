@@ -1,5 +1,5 @@
-"""Instances that a search of pools tries, priced once: passes as a decode instance and prompts as a prefill
-instance.
+"""Predicts each instance (one server of a pool) once: its passes if it decodes, and its prompts if it does
+prefill.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from perfmodel.speculation import Scenario
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One instance of a candidate. steps: passes that decode, by draft length. prompts: prompts that it
-    reads.
+    """One instance of a candidate. steps: the times of its decoding passes, by draft length. prompts: the
+    times of its prefill.
     """
 
     candidate: Candidate
@@ -34,8 +34,8 @@ class Instance:
 
 @dataclass(frozen=True, eq=False)
 class Drafting:
-    """All instances with one draft, or without a draft. question: the question to `traffic` under the
-    given load.
+    """All instances with the same draft, or all without a draft (`draft` is None). question: the question
+    to `traffic` with the load.
     """
 
     draft: str | None
@@ -44,8 +44,8 @@ class Drafting:
 
 
 def drafting_of(question: AdviseQuery, found: Candidates, load: dict[str, Any]) -> list[Drafting]:
-    """The baseline, and every draft that may be chosen, each with the instances that run it. load: arguments
-    of a question to `traffic`.
+    """The instances without a draft, and those with each draft that may be recommended. load: arguments of
+    `traffic` that state the load.
 
     Raises InputError for requests with more tokens than the model has positions.
     """

@@ -1,4 +1,6 @@
-"""The load for which pools are searched: a rate of requests, or clients that each wait for their answer."""
+"""The load for which pools are searched: a request rate, or a number of clients that each wait for their
+output.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -31,7 +33,7 @@ MOST_TRIED = 8
 
 
 class PoolLoad(ABC):
-    """The load of all devices together. arguments: those of a question to `traffic` about all devices."""
+    """The load of all devices together."""
 
     @property
     @abstractmethod
@@ -41,77 +43,85 @@ class PoolLoad(ABC):
     @property
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
-        """The arguments of a question to `traffic`."""
+        """The load as arguments of `traffic`."""
 
     @abstractmethod
     def of_each(self, servers: int) -> Array:
-        """The load of one of several equal servers, of shape [1]."""
+        """The load of each of `servers` equal servers, as an array of shape [1]."""
 
     @abstractmethod
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """The numbers of prefill and decode instances that are worth trying on this number of devices."""
+        """The pairs (prefill instances, decode instances) to try on `gpus` devices."""
 
     @abstractmethod
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """Upper bound of `rate_of_pools`."""
+        """An upper bound of `rate_of_pools` for these numbers of instances."""
 
     @abstractmethod
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """Requests per second by which pools are compared; 0 if the pools do not meet the limits."""
+        """The requests per second by which two options with two pools are compared; 0 if these pools
+        exceed the limits.
+        """
 
     @abstractmethod
     def rate_of_servers(self, server: PoolServer, count: int) -> float:
-        """Requests per second by which a number of equal servers is compared; 0 if they do not meet the
-        limits.
+        """The requests per second by which options with `count` equal servers are compared; 0 if these
+        servers exceed the limits.
         """
 
     @abstractmethod
     def place(self, server: PoolServer, count: int) -> tuple[float, float]:
-        """Sorts equal servers by TPOT under the load, without the limits; then by capacity."""
+        """A sort key for options of equal servers: by their TPOT under the load, whether or not they meet
+        the limits, and then by capacity, the largest first.
+        """
 
     @abstractmethod
     def suffices(self, rate: float) -> bool:
-        """Whether devices with this rate serve the load within the limits."""
+        """Whether devices serve the load within the limits. rate: their `rate_of_pools` or
+        `rate_of_servers`.
+        """
 
     @abstractmethod
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
-        """The pools under the load."""
+        """The predicted latencies of two pools under the load."""
 
     @abstractmethod
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The pools on the fewest devices that serve the load within the limits; None if none does."""
+        """The two pools on the fewest devices that serve the load within the limits; None if none do."""
 
     @abstractmethod
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
-        """The fewest devices of equal servers that serve the load within the limits; None if none does."""
+        """The equal servers on the fewest devices that serve the load within the limits; None if none do."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtRate(PoolLoad):
-    """Requests per second. Devices are compared by the highest rate that they serve within the limits."""
+    """A load in requests per second. Options are compared by the highest rate that they serve within the
+    limits.
+    """
 
     rate: float
 
     @property
     def words(self) -> str:
-        """The rate, as advice writes it."""
+        """The request rate in words."""
         return request_rate(self.rate)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The rate, for `traffic`."""
+        """The request rate as an argument of `traffic`."""
         return {"request_rate": self.rate}
 
     def of_each(self, servers: int) -> Array:
-        """The same share of the rate for each server."""
+        """An equal share of the rate for each server."""
         return np.array([self.rate / servers])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """Splits near the ratio at which both pools are full."""
+        """The splits near the one at which both pools reach their capacity at the same rate."""
         return splits_at_capacity(pair, gpus)
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """The bound of the pool that is full first."""
+        """The rate at which the first of the two pools reaches its bound."""
         return pair.bound(prefill, decode)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
@@ -119,23 +129,25 @@ class AtRate(PoolLoad):
         return highest(pools, limits_s, bound)
 
     def rate_of_servers(self, server: PoolServer, count: int) -> float:
-        """As many times the highest rate of one server."""
+        """The highest rate of one server within the limits, times `count`."""
         return count * server.highest
 
     def place(self, server: PoolServer, count: int) -> tuple[float, float]:
-        """By the TPOT at an equal share of the rate."""
+        """A sort key: the TPOT of a server with an equal share of the rate, then the capacity."""
         return server.tpot_s(self.rate / count), -count * server.most
 
     def suffices(self, rate: float) -> bool:
-        """Whether the rate is at least the rate of the question."""
+        """Whether `rate` is at least the rate of the question."""
         return self.rate <= rate
 
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
-        """Both pools at the rate of the question."""
+        """The latencies of both pools at the rate of the question."""
         return pools.at(self.rate, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """Enough instances of each pool for the rate, and up to `MORE` beyond that bound."""
+        """The pools on the fewest devices. In each pool, the fewest instances that the rate can need are
+        tried, and up to `MORE` more.
+        """
         counts = [
             (pair, math.ceil(self.rate / pair.prefill_rate), math.ceil(self.rate / pair.decode_rate), MORE)
             for pair in pairs
@@ -148,14 +160,14 @@ class AtRate(PoolLoad):
         return not limits_s or pools.share_within(limits_s, self.rate) >= SHARE_WANTED
 
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
-        """As many servers as the rate takes."""
+        """The equal servers on the fewest devices that serve the rate."""
         return servers_for(servers, self.rate)
 
 
 @dataclass(frozen=True, slots=True)
 class OfClients(PoolLoad):
-    """Clients that each wait for their answer. Devices are compared by the rate at which these are served.
-    output_len: mean tokens of an answer.
+    """A load of clients, each of which waits for its output before its next request. Options are compared
+    by the requests per second that the clients get. output_len: mean output tokens.
     """
 
     clients: int
@@ -163,13 +175,13 @@ class OfClients(PoolLoad):
 
     @property
     def words(self) -> str:
-        """The number of clients, as advice writes it."""
+        """The number of clients in words."""
         return clients(self.clients)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The clients as `traffic` takes them. Their output lengths vary, because clients with equal outputs
-        would send at the same time.
+        """The clients as arguments of `traffic`. The output lengths vary, because clients with outputs of
+        equal length would all send their requests at the same time.
         """
         return {"max_concurrency": self.clients, "output_std": OUT_OF_STEP * self.output_len}
 
@@ -178,16 +190,16 @@ class OfClients(PoolLoad):
         return np.array([float(math.ceil(self.clients / servers))])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """Splits at which both pools are full, and others: with few clients, fewer prefill instances may be
-        enough.
+        """The splits near the one at which both pools reach their capacity, and splits with 1, 2, 4, ...
+        prefill instances, because a few clients may need only a few.
         """
         every = splits_of(pair, gpus)
         powers = [every[2**k - 1] for k in range(len(every).bit_length()) if 2**k <= len(every)]
         return sorted({*powers, *splits_at_capacity(pair, gpus)})
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """The lowest of three bounds: that of the pool that is full first, the rate with all clients in the
-        decode pool, and the rate if no client ever waits in a queue.
+        """The lowest of three bounds: the rate at which the first pool reaches its capacity, the rate if
+        all clients were in the decode pool, and the rate if no client ever waited in a queue.
         """
         each = pair.each
         batch = self.clients / decode
@@ -197,31 +209,37 @@ class OfClients(PoolLoad):
         return min(pair.bound(prefill, decode) / HEADROOM, decoding, self.clients / idle_s)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """The rate at which the clients are served; 0 beyond the limits."""
+        """The requests per second that the clients get; 0 if the pools exceed the limits."""
         row = self.row(pools, limits_s)
         kept = row.slo_share is None or row.slo_share >= SHARE_WANTED
         return row.request_rate if kept and not row.saturated else 0.0
 
     def rate_of_servers(self, server: PoolServer, count: int) -> float:
-        """As many times the rate of one server with its clients; 0 beyond the limits."""
+        """The requests per second of one server with its share of the clients, times `count`; 0 if it
+        exceeds the limits.
+        """
         share, rate = server.under(self.of_each(count))
         return count * float(rate[0]) if share[0] >= SHARE_WANTED else 0.0
 
     def place(self, server: PoolServer, count: int) -> tuple[float, float]:
-        """By the TPOT of one server with its clients."""
+        """A sort key: the TPOT of one server with its share of the clients, then the capacity."""
         load = server.question.loop.load(self.of_each(count))
         return float(mean_tpot_s(server.steps, load, server.limits)[0]), -count * server.most
 
     def suffices(self, rate: float) -> bool:
-        """Whether the rate is above 0: clients that are not served within the limits have the rate 0."""
+        """Whether `rate` is above 0. Clients who are not served within the limits have the rate 0."""
         return rate > 0.0
 
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
-        """Both pools with all clients, who think for no time."""
+        """The latencies of both pools with all clients. A client sends its next request as soon as it has
+        its output.
+        """
         return pools.with_clients(float(self.clients), 0.0, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The pools on the fewest devices; without limits any number of instances serves the clients."""
+        """The pools on the fewest devices that serve the clients within the limits. None without limits,
+        because any number of instances then serves the clients.
+        """
         if not limits_s:
             return None
         counts = []
@@ -243,7 +261,9 @@ class OfClients(PoolLoad):
         return self.clients / min(first_s + decoding_s, limits_s.get("e2e", math.inf))
 
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
-        """The fewest servers that serve their clients within the limits."""
+        """The equal servers on the fewest devices that serve the clients within the limits; None if none
+        do, and without limits.
+        """
         best: Instances | None = None
         bounds = [(server, math.ceil(self.clients / server.clients_bound)) for server in servers]
         for server, least in sorted(bounds, key=lambda each: each[1] * each[0].gpus):

@@ -1,4 +1,6 @@
-"""Ways to use the devices of a rack, and the advice between them."""
+"""The two ways to use the devices for a load (one pool, or a prefill and a decode pool) and the choice
+between them.
+"""
 
 from dataclasses import dataclass
 
@@ -8,16 +10,19 @@ from perfmodel.answers.text import request_rate
 
 @dataclass(frozen=True, slots=True)
 class PoolOption:
-    """One way to use the given devices: servers that do both (`servers`), or a prefill and a decode pool.
+    """One way to use the given devices: one pool of servers that do both prefill and decoding, or a
+    prefill pool and a decode pool.
 
-    servers, prefill, decode: instances as in ``traffic --decode``; None where there are none. draft: None
-    without one. most_requests_per_s: the highest rate at which enough requests are within the limits;
-    without limits, 0.9 of the capacity. For clients, the rate at which they are served within the limits.
-    most_requests_per_s_per_gpu: this rate per given device. ratio: prefill devices for each decode device
-    at which both pools reach their limits. needed, needed_gpus: the fewest such instances for the given
-    load, and their devices; None if no number suffices, or if any number does. ttft_s, ttft_p90_s, tpot_s,
-    tpot_p90_s, slo_share: on all given devices under the given load; None beyond `most_requests_per_s`.
-    check: a command with the same figures.
+    servers: the servers of one pool. prefill, decode: the servers of two pools. All three are written as
+    in ``traffic --decode``, and are None if not used. draft: its name, or None. most_requests_per_s: the
+    highest rate at which enough requests meet the limits; without limits, 0.9 of the capacity. For
+    clients, it is the rate of their requests. most_requests_per_s_per_gpu: this rate divided by the number
+    of given devices. ratio: prefill devices for each decode device with which both pools reach their
+    limits at the same rate. needed, needed_gpus: the fewest servers of any kind of this option that serve
+    the given load, and their devices; None if no number is enough, or if any number is. ttft_s,
+    ttft_p90_s, tpot_s, tpot_p90_s, slo_share: mean and 90th percentile of the latencies, and the share of
+    requests within the limits, on all given devices under the given load; None if they cannot serve this
+    load. check: a `traffic` command that prints these figures.
     """
 
     servers: str | None
@@ -39,36 +44,37 @@ class PoolOption:
 
     @property
     def two(self) -> bool:
-        """Whether these are two pools."""
+        """Whether the option has two pools."""
         return self.servers is None
 
     @property
     def kind(self) -> str:
-        """Its kind in words."""
+        """``one pool`` or ``two pools``."""
         return "two pools" if self.two else "one pool"
 
     @property
     def serves(self) -> bool:
-        """Whether it serves the given rate within the limits."""
+        """Whether the option serves the given load within the limits."""
         return self.ttft_s is not None
 
     @property
     def layout(self) -> str:
-        """The pools in words."""
+        """The servers of the pools in words."""
         return self.servers or f"prefill {self.prefill}, decode {self.decode}"
 
     @property
     def drafting(self) -> str:
-        """The draft in words."""
+        """The draft and its length in words."""
         return f"{self.draft}, gamma {self.gamma}" if self.gamma else "no draft"
 
 
 @dataclass(frozen=True, slots=True)
 class PoolAdvice:
-    """One pool against two. options: the best of each, with and without a draft, by the highest rate
-    within the limits. one_would_do: whether one pool serves the given load within the limits on the given
-    devices. load: the load in words. searched: number of instances and draft lengths that were priced.
-    notes: what was not searched and which table is missing for it, or what differs from the question.
+    """The comparison of one pool with two pools. options: the best option with one pool and with two
+    pools, each with and without a draft, sorted by `most_requests_per_s`. one_would_do: whether one pool
+    serves the given load within the limits on the given devices. load: the load in words. searched: number
+    of combinations of instance and draft length that were predicted. notes: what was not searched and why,
+    or where the prediction differs from the question.
     """
 
     gpus: int
@@ -81,7 +87,9 @@ class PoolAdvice:
     notes: tuple[str, ...]
 
     def best(self, two: bool, drafts: bool | None = None) -> PoolOption | None:
-        """The best option of one or of two pools; with or without a draft, or of both."""
+        """The best option with two pools or with one. drafts: whether it has a draft; None for the better
+        of both.
+        """
         for option in self.options:
             if option.two is two and drafts in (None, option.gamma > 0):
                 return option
@@ -89,12 +97,14 @@ class PoolAdvice:
 
     @property
     def serves(self) -> bool:
-        """Whether the given devices serve the given rate within the limits."""
+        """Whether any option serves the given load within the limits on the given devices."""
         return any(option.serves for option in self.options)
 
     @property
     def chosen(self) -> PoolOption | None:
-        """The option with the highest rate; one pool if two pools are better by no more than `ALIKE`."""
+        """The option with the highest rate. It has one pool if two pools are better by at most the share
+        `ALIKE`.
+        """
         one = self.best(two=False)
         two = self.best(two=True)
         if one is None or two is None:
@@ -125,7 +135,7 @@ class PoolAdvice:
 
     @property
     def for_rate(self) -> str:
-        """What the given load needs, in words."""
+        """Words that say whether one pool or two pools serve the given load, and how many GPUs each needs."""
         if self.clients is not None and any(each.slo_share is None for each in self.options):
             return f"Without limits on latency, any number of devices serves {self.load}"
         one = self.best(two=False)
@@ -145,7 +155,9 @@ class PoolAdvice:
 
     @property
     def ratios(self) -> str | None:
-        """The ratio of prefill to decode devices with and without a draft, in words."""
+        """The ratio of prefill devices to decode devices without a draft and with one, in words; None
+        without two pools.
+        """
         best_of_both = (self.best(two=True, drafts=False), self.best(two=True, drafts=True))
         parts = [f"{each.ratio:.2f} with {each.drafting}" for each in best_of_both if each and each.ratio]
         return f"Prefill GPUs per decode GPU within the limits: {', '.join(parts)}" if parts else None

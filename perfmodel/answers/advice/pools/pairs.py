@@ -1,8 +1,10 @@
-"""The highest rate of a prefill and a decode pool within limits, and the fewest devices for a rate.
+"""Finds the highest request rate of a prefill pool and a decode pool within limits, and the fewest devices
+for a rate.
 
-Every pair of instances has an upper bound: its decode instances alone within the limit on TPOT, its prefill
-instances alone within the limit on TTFT. Pairs are computed in the order of their bounds, until none can be
-better than the best found.
+Every pair of a prefill and a decode instance has an upper bound. It is the lower of two rates: that of the
+decode instances alone within the limit on TPOT, and that of the prefill instances alone within the limit
+on TTFT. Pairs are computed in the order of their bounds, the highest first, until no other pair can be
+better than the best one found.
 """
 
 import math
@@ -27,7 +29,9 @@ MORE = 3
 
 @dataclass(frozen=True, eq=False)
 class Decoding:
-    """A decode instance at one draft length. rate: requests per second within the limit on TPOT."""
+    """A decode instance at one draft length. rate: the most requests per second within the limits on TPOT
+    and end-to-end time.
+    """
 
     instance: Instance
     steps: StepTimes
@@ -36,8 +40,8 @@ class Decoding:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A prefill and a decode instance. each: one instance of each kind. prefill_rate, decode_rate: the
-    largest request rates of one instance.
+    """A kind of prefill instance and a kind of decode instance. each: pools with one instance each.
+    prefill_rate, decode_rate: upper bounds of the request rate of one instance.
     """
 
     each: TwoPools
@@ -45,19 +49,23 @@ class Pair:
     decode_rate: float
 
     def bound(self, prefill: int, decode: int) -> float:
-        """Upper bound of the request rate of these numbers of instances."""
+        """An upper bound of the request rate of these numbers of instances."""
         return min(prefill * self.prefill_rate, decode * self.decode_rate)
 
     @property
     def ratio(self) -> float:
-        """Prefill devices for each decode device at which both reach their limits."""
+        """Prefill devices for each decode device with which both pools reach their bounds at the same
+        rate.
+        """
         prefill = self.each.prefill.gpus / self.prefill_rate
         return prefill / (self.each.decode.gpus / self.decode_rate)
 
 
 @dataclass(frozen=True, eq=False)
 class SizedPools:
-    """Pools of this pair of instances, and their highest request rate within the limits."""
+    """Two pools of the instances of `pair`, with their numbers of instances and the highest request rate
+    within the limits.
+    """
 
     pair: Pair
     pools: TwoPools
@@ -65,8 +73,8 @@ class SizedPools:
 
 
 def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-    """The highest rate, up to a bound, at which enough requests meet the limits; without limits, a share of
-    the capacity.
+    """The highest rate up to `bound` at which the share `SHARE_WANTED` of the requests meets the limits.
+    Without limits it is the share `HEADROOM` of the capacity.
     """
     most = min(bound, HEADROOM * pools.most)
     if not limits_s or pools.share_within(limits_s, most) >= SHARE_WANTED:
@@ -83,7 +91,7 @@ def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
 
 
 def pairs_of(drafting: Drafting, limits_s: dict[str, float]) -> list[Pair]:
-    """All pairs of instances, with each draft, that can meet the limits."""
+    """All pairs of a prefill and a decode instance that can meet the limits, at each draft length."""
     instances = drafting.instances
     decoding = list(_decoding(drafting, limits_s))
     pairs = []
@@ -150,8 +158,8 @@ def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
 
 
 def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
-    """The numbers of prefill and decode instances to try: those around the split at which both pools are
-    full.
+    """The numbers of prefill and decode instances to try: those near the split at which both pools reach
+    their capacity at the same rate.
     """
     every = splits_of(pair, gpus)
     even = gpus * pair.ratio / (1.0 + pair.ratio) / pair.each.prefill.gpus
@@ -160,7 +168,7 @@ def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
 
 
 def splits_of(pair: Pair, gpus: int) -> list[tuple[int, int]]:
-    """All numbers of prefill and decode instances on these devices, the smallest prefill pool first."""
+    """All numbers of prefill and decode instances on `gpus` devices, the smallest prefill pool first."""
     prefill_gpus = pair.each.prefill.gpus
     decode_gpus = pair.each.decode.gpus
     most = (gpus - decode_gpus) // prefill_gpus
@@ -170,8 +178,9 @@ def splits_of(pair: Pair, gpus: int) -> list[tuple[int, int]]:
 def cheapest(
     counts: Iterable[tuple[Pair, int, int, int]], serve: Callable[[TwoPools], bool]
 ) -> TwoPools | None:
-    """The pools on the fewest devices that serve a load. counts: pair, the fewest instances of both pools,
-    and how many more of each are tried.
+    """The pools on the fewest devices that serve a load; None if no tried pools do. counts: for each pair,
+    the fewest prefill instances, the fewest decode instances, and how many more of each to try. serve:
+    whether two pools serve the load.
     """
     tried = []
     for pair, prefill, decode, most in counts:

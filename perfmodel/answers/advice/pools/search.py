@@ -1,4 +1,4 @@
-"""Searches one pool and two pools for a rate within limits."""
+"""Finds the best single pool and the best two pools for a load within latency limits."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -29,8 +29,8 @@ TIMES = ("ttft_s", "ttft_p90_s", "tpot_s", "tpot_p90_s", "slo_share")
 
 
 def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdvice, Candidates]:
-    """The best of one pool and of two pools, each with and without a draft, for the given rate; and the
-    candidates of one pool with the lowest TPOT at this rate.
+    """Compares one pool with two pools, each with and without a draft. The second result has the
+    candidates for one pool with the lowest TPOT under the load.
     """
     assert question.gpus is not None
     load = load_of(question)
@@ -67,7 +67,7 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
 
 
 def load_of(question: AdviseQuery) -> PoolLoad:
-    """The load that a question states."""
+    """The load of the question as an object that can be searched."""
     if question.request_rate is not None:
         return AtRate(question.request_rate)
     assert question.clients is not None
@@ -77,13 +77,15 @@ def load_of(question: AdviseQuery) -> PoolLoad:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A number of devices, and the load of the question."""
+    """A search for pools on a number of devices under a load."""
 
     gpus: int
     load: PoolLoad
 
     def one(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The servers that both read prompts and decode, with the highest rate within the limits."""
+        """The best option with one pool: equal servers that do both prefill and decoding. None if none
+        meets the limits.
+        """
         servers = [server for each in made for server in servers_of(each)]
         best, most = self._best_server(servers)
         if best is None:
@@ -126,7 +128,9 @@ class Search:
         return best, rate
 
     def beyond(self, *made: Sequence[Drafting]) -> Iterator[str]:
-        """The fewest devices that meet the limits, if the given devices do not."""
+        """Notes about the fewest devices that meet the limits, for a load that the given devices cannot
+        serve within them.
+        """
         for each in (drafting for several in made for drafting in several):
             with_draft = f"with {each.draft}" if each.draft else "without a draft"
             servers = self.load.fewest_servers(list(servers_of(each)))
@@ -140,8 +144,8 @@ class Search:
                     yield f"two pools {with_draft} meet the limits on {pools.devices} GPUs: {where}"
 
     def fastest(self, made: Sequence[Drafting]) -> list[Candidate]:
-        """The candidates of one pool with the lowest TPOT at the rate, by the mean batch; of those that do
-        not serve it, the ones with the highest capacity.
+        """Up to `SHORTLIST` candidates for one pool with the lowest TPOT under the load, estimated from
+        the mean batch. Candidates whose capacity is too small come last, the largest capacity first.
         """
         placed = []
         for drafting in made:
@@ -155,7 +159,9 @@ class Search:
         return [candidate for _, candidate in placed[:SHORTLIST]]
 
     def two(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The two pools with the highest rate within the limits. Raises InputError without a link."""
+        """The best option with two pools: the highest rate within the limits. None if none meets the
+        limits. Raises InputError if no link between the pools is known.
+        """
         best: tuple[Drafting, list[Pair], SizedPools] | None = None
         for drafting in made:
             limits_s = drafting.question.limits_s

@@ -1,4 +1,4 @@
-"""The highest rate of servers that read prompts and decode, within limits."""
+"""Finds the highest request rate within limits of servers that do both prefill and decoding."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,9 @@ first search and the next one.
 
 @dataclass(frozen=True, eq=False)
 class PoolServer:
-    """One server at one draft length. most: requests per second without limits on latency."""
+    """One server at one draft length. most: the share `HEADROOM` of its capacity in requests per second,
+    without latency limits.
+    """
 
     question: TrafficQuery
     draft: str | None
@@ -39,16 +41,18 @@ class PoolServer:
 
     @property
     def gpus(self) -> int:
-        """Devices of the server."""
+        """The number of devices of the server."""
         return self.instance.layout.gpus
 
     @property
     def limits(self) -> Limits:
-        """The limits of the server."""
+        """The scheduler's limits of the server, such as the number of seats."""
         return limits_of(self.question, self.instance.layout)
 
     def tpot_s(self, rate: float) -> float:
-        """Mean time per output token at a rate, by the mean batch; infinite beyond the capacity."""
+        """Mean time per output token at a request rate, estimated from the mean batch; infinite above
+        `most`.
+        """
         if rate > self.most:
             return math.inf
         steps = self.steps
@@ -59,12 +63,12 @@ class PoolServer:
         return iterations * pass_s / self.question.lengths.decoded
 
     def shares(self, rates: Array) -> Array:
-        """Share of the requests within the limits at each rate."""
+        """The share of requests within the latency limits at each request rate."""
         return self.under(rates)[0]
 
     def under(self, loads: Array) -> tuple[Array, Array]:
-        """Share of the requests within the limits at each load (1 without limits), and requests per
-        second.
+        """The share of requests within the latency limits at each load (1 without limits, 0 if saturated),
+        and the requests per second.
         """
         question = self.question
         served = serve(self.steps, question.loop.load(loads), self.limits, question.spread)
@@ -73,7 +77,9 @@ class PoolServer:
         return np.where(served.saturated, 0.0, shares), served.requests_per_s
 
     def most_clients(self, most: int) -> int:
-        """The most clients, up to a number, that are served within the limits; 0 if not one is."""
+        """The largest number of clients, at most `most`, that are served within the limits; 0 if not even
+        one client is.
+        """
         low = 0
         above = most + 1
         while above - low > 1:
@@ -88,8 +94,8 @@ class PoolServer:
 
     @property
     def clients_bound(self) -> float:
-        """Upper bound of `most_clients`, by Little's law at the limits; infinite if the limits do not
-        bound the number of clients.
+        """An upper bound of `most_clients`: the capacity times the longest request that the limits allow
+        (Little's law). Infinite if the limits do not bound the time of a request.
         """
         limits_s = self.question.limits_s
         answer_s = limits_s.get("tpot", math.inf) * self.question.lengths.decoded
@@ -98,8 +104,8 @@ class PoolServer:
 
     @cached_property
     def highest(self) -> float:
-        """The highest rate at which enough requests are within the limits; without limits a share of the
-        capacity.
+        """The highest rate at which the share `SHARE_WANTED` of the requests meets the limits; without
+        limits, `most`.
         """
         if not self.question.limits_s:
             return self.most
@@ -116,7 +122,7 @@ class PoolServer:
 
 
 def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
-    """All servers with a draft."""
+    """The servers of all instances at all draft lengths that have any capacity."""
     question = drafting.question
     for instance in drafting.instances:
         for steps in instance.steps.values():
@@ -127,7 +133,7 @@ def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
 
 
 def servers_for(servers: Iterable[PoolServer], rate: float) -> Instances | None:
-    """The fewest devices of equal servers that serve a rate; None if no server meets the limits."""
+    """The equal servers on the fewest devices that serve a rate; None if no server meets the limits."""
     best: Instances | None = None
     gpus = math.inf
     for server in sorted(servers, key=lambda each: math.ceil(rate / each.most) * each.gpus):
