@@ -18,11 +18,11 @@ all or nothing, and no distribution reaches the gain of a constant acceptance ne
 
 
 class GainSpread(NamedTuple):
-    """The variation of the gain Omega, without units.
+    """How much the gain Omega (tokens per iteration) varies. All values are dimensionless.
 
-    between, third: variance and third moment of 1/Omega over requests, divided by powers of its mean. within:
-    variance of an iteration's gain divided by the mean gain. For n tokens, within / n is the squared
-    coefficient of variation of the number of iterations.
+    between, third: variance and third central moment of 1/Omega between requests, divided by the square
+    and the cube of its mean. within: variance of an iteration's gain divided by the mean gain. For n
+    tokens, within / n is the squared coefficient of variation of the number of iterations.
     """
 
     between: float
@@ -31,7 +31,9 @@ class GainSpread(NamedTuple):
 
 
 class BetaParameters(NamedTuple):
-    """The two shapes of a Beta distribution, of acceptance and of rejection."""
+    """The two parameters of the Beta distribution of an acceptance: the usual alpha (`accepted`) and beta
+    (`rejected`).
+    """
 
     accepted: float
     rejected: float
@@ -46,8 +48,9 @@ class BetaValues(NamedTuple):
 
 @cache
 def gain_spread(gamma: int, gained: float, spread: float) -> GainSpread:
-    """The spread of the gain where acceptance has a Beta distribution with this standard deviation. It keeps
-    1/E[1/Omega] at `gained`, because engines count iterations.
+    """How much the gain of a draft of `gamma` tokens varies, if the acceptance of requests has a Beta
+    distribution. gained: the mean gain 1/E[1/Omega], tokens divided by iterations, as engines count it.
+    spread: standard deviation of the acceptance.
     """
     if gained <= 1:
         return GainSpread(0.0, 0.0, 0.0)
@@ -64,8 +67,9 @@ def gain_spread(gamma: int, gained: float, spread: float) -> GainSpread:
 
 
 def beta_of(alpha: float, spread: float) -> BetaParameters:
-    """Parameters of the Beta distribution with this mean (not 0 or 1) and standard deviation (not 0), or with
-    the largest possible deviation.
+    """Parameters of the Beta distribution with the mean `alpha` (between 0 and 1) and the standard
+    deviation `spread` (above 0). A larger `spread` than is possible is reduced to the largest possible
+    one.
     """
     least = LEAST_PARAMETER / min(alpha, 1.0 - alpha)
     concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, least)
@@ -78,7 +82,7 @@ def possible_spread(alpha: float, spread: float) -> float:
 
 
 def beta_weights(parameters: BetaParameters) -> BetaValues:
-    """The values of a Beta distribution at even steps of theta with value sin^2(theta)."""
+    """Values sin^2(theta) of a Beta distribution at evenly spaced theta, and their weights."""
     theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
     sine = np.sin(theta)
     log_sine = (2.0 * parameters.accepted - 1.0) * np.log(sine)

@@ -13,10 +13,10 @@ from perfmodel.uniform import half_width
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Requests in the order of arrival: seconds, prompt tokens and output tokens.
+    """Arrival times in seconds, prompt tokens and output tokens of requests, in the order of arrival.
 
-    A closed loop uses `at_s` only for every client's first request. shared: the common parts of the prompts.
-    gain: tokens per iteration of each request, relative to the server's.
+    A closed loop uses `at_s` only for every client's first request. shared: the common parts of the
+    prompts. gain: tokens per iteration of each request, divided by the mean of the server.
     """
 
     at_s: Array
@@ -26,7 +26,7 @@ class Arrivals:
     gain: Array | None = None
 
     def first(self, count: int) -> "Arrivals":
-        """The first `count` requests, with their shared parts."""
+        """The first `count` requests, with the shared parts of their prompts."""
         shared = self.shared and self.shared.first(count)
         return Arrivals(self.at_s[:count], self.input_tokens[:count], self.output_tokens[:count], shared)
 
@@ -34,8 +34,9 @@ class Arrivals:
 def arrivals(
     lengths: Lengths, count: int, rate: float | None, burstiness: float, seed: int, start: float = 0.0
 ) -> Arrivals:
-    """Requests with drawn lengths (uniform with the given mean and standard deviation), with
-    gamma-distributed gaps at a rate.
+    """Draws requests. Their lengths are uniformly distributed with the given mean and standard deviation;
+    the gaps between arrivals are gamma-distributed. rate: requests per second; None if all arrive at
+    `start`.
     """
     draw = np.random.default_rng(seed)
     gaps = np.zeros(count)

@@ -1,8 +1,8 @@
 """Prompts that wait for a fuller pass, as in TensorRT-LLM.
 
-Its options ``batch_wait_timeout_iters`` and ``batch_wait_max_tokens_ratio`` (PyExecutor._waiting_requests
-of _torch/pyexecutor/py_executor.py, from memory): while requests decode, prompts wait until the tokens of
-a pass reach this share of its budget, but for no more than this number of passes.
+While requests decode, prompts wait until the tokens of a pass reach the share
+``batch_wait_max_tokens_ratio`` of its budget, but for at most ``batch_wait_timeout_iters`` passes. Source:
+PyExecutor._waiting_requests of _torch/pyexecutor/py_executor.py, recalled and not checked.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,9 @@ class BatchWaits:
     passes: int = 0
 
     def holds(self, running: int, tokens: float) -> bool:
-        """Whether the prompts wait during the coming pass, which otherwise has this many tokens."""
+        """Whether the prompts wait during the next pass. tokens: number of tokens of that pass if they do
+        not wait.
+        """
         fullest = self.limits.batch_wait_share * self.limits.max_num_batched_tokens
         if not running or tokens >= fullest or self.passes >= self.limits.batch_wait_passes:
             self.passes = 0

@@ -1,8 +1,9 @@
 """The prefix cache of a replay, block by block: hits, blocks of running requests, and evictions.
 
 A *node* is a sequence of blocks that begins where the previous node of its prompt ends: a common prefix, a
-session's context, or one hash of a trace. Blocks without a running request stay until their room is needed;
-the least recently used are evicted first. A request releases its last blocks first, as in vLLM.
+session's context, or the block of one hash in a trace. Blocks that no running request uses stay in the
+cache until their memory is needed. The least recently used ones are evicted first. A request releases its
+last blocks first, as in vLLM.
 """
 
 from collections import OrderedDict
@@ -19,10 +20,10 @@ Path: TypeAlias = tuple[tuple[int, int], ...]
 class Shared:
     """The parts of prompts that requests share; every field is an array over ``[request]``.
 
-    paths: (node, tokens) of the prompt from its first token, without the end that no other request can have.
-    keeps: node of the rest of the request's context, which its session reuses; None without a session.
-    follows: request of the same session whose answer precedes this one; None for the first. think_s: seconds
-    between that answer and this request.
+    paths: the (node, tokens) pairs of each prompt from its first token on, without the last part, which no
+    other request can share. keeps: the node in which the session keeps the rest of the request's context;
+    None without a session. follows: index of the previous request in the same session; None for the first
+    request of a session. think_s: seconds between the answer to the previous request and this request.
     """
 
     paths: Sequence[Path]
@@ -36,8 +37,8 @@ class Shared:
 
 
 class FoundPrompt(NamedTuple):
-    """Number of tokens of a prompt that need not be computed, and the room that the prompt takes, in
-    tokens.
+    """hit_tokens: prompt tokens that need not be computed. needed_tokens: tokens of cache memory that the
+    prompt takes.
     """
 
     hit_tokens: int
@@ -46,10 +47,11 @@ class FoundPrompt(NamedTuple):
 
 @dataclass(slots=True)
 class BlockCache:
-    """The cached tokens of each node. size: number of all cached tokens. users: running requests that hold
-    the node. idle: nodes without such requests, least recently used first. own: tokens of running requests
-    in private blocks, and in cached blocks that are computed again. read: prompt tokens that were
-    computed. found: prompt tokens that were found.
+    """A prefix cache, by node. size: cached tokens of each node. users: number of running requests that
+    use each node. idle: cached tokens of the nodes that no running request uses, least recently used
+    first. own: for each running request, its tokens in private blocks, and its tokens in cached blocks
+    that are computed again. read: prompt tokens that were computed. found: prompt tokens that were in the
+    cache.
     """
 
     law: HitLaw
@@ -68,8 +70,8 @@ class BlockCache:
         return self.found / max(self.found + self.read, 1)
 
     def find(self, request: int, prompt: int) -> FoundPrompt:
-        """The part of a prompt that is in the cache, and the room that the prompt would take, idle tokens
-        included.
+        """The part of a prompt that is in the cache, and the memory that the prompt would take. Blocks
+        that are idle now count as taken.
         """
         matched = 0
         missed = False
@@ -85,8 +87,8 @@ class BlockCache:
         return FoundPrompt(hit, needed + matched - hit)
 
     def enter(self, request: int, prompt: int, hit: int, needed: int, again: bool = False) -> None:
-        """Takes the room that `find` returned. again: whether the request was preempted; its tokens then
-        do not count as a hit.
+        """Takes the memory that `find` returned. again: whether the request was preempted; its tokens then
+        count neither as computed nor as found.
         """
         fresh = 0
         double = needed - prompt
@@ -104,9 +106,9 @@ class BlockCache:
             self.found += hit
 
     def leave(self, request: int, decoded: float, keep: bool = True) -> float:
-        """Returns the tokens of room that a finished request gives back.
+        """Removes a finished or preempted request, and returns the memory that it frees, in tokens.
 
-        decoded: tokens that it decoded since its arrival. keep: whether its session goes on.
+        decoded: tokens that it decoded since its arrival. keep: whether its session keeps its context.
         """
         own, double = self.own.pop(request)
         rest = int(own + decoded)
@@ -128,7 +130,7 @@ class BlockCache:
         return freed
 
     def trim(self, room: float) -> None:
-        """Evicts whole blocks until the idle ones fit."""
+        """Evicts whole idle blocks until the idle tokens fit in `room` tokens."""
         while self.idle and self.idle_tokens > room:
             node, tokens = next(iter(self.idle.items()))
             blocks = -int((room - self.idle_tokens) // self.law.block) * self.law.block

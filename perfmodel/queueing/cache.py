@@ -1,4 +1,4 @@
-"""The KV cache of a replay: the room of all requests, with or without a prefix cache."""
+"""The KV cache of a replayed server, with or without a prefix cache."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -9,8 +9,8 @@ from perfmodel.queueing.request import QueuedRequest
 
 
 class Cache(ABC):
-    """Room and use in tokens. Idle blocks of a prefix cache do not count as used. shared: whether prompts may
-    hit blocks of others.
+    """The size and the use of a KV cache, in tokens. Idle blocks of a prefix cache do not count as used.
+    shared: whether requests share cached blocks.
     """
 
     shared: ClassVar[bool] = False
@@ -21,26 +21,26 @@ class Cache(ABC):
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of prompt tokens that were found; None without a prefix cache."""
+        """Share of prompt tokens that were in the prefix cache; None without a prefix cache."""
         return None
 
     @abstractmethod
     def find(self, request: QueuedRequest) -> FoundPrompt:
-        """The part of the prompt that is in the cache, and the room that the prompt takes."""
+        """The part of the prompt that is in the cache, and the memory that the prompt takes."""
 
     @abstractmethod
     def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
-        """Takes the room that `find` returned."""
+        """Takes the memory that `find` returned."""
 
     @abstractmethod
     def leave(self, request: QueuedRequest, decoded: float, keep: bool = True) -> None:
-        """Gives back the room of a request that decoded this many tokens. keep: whether its session goes
-        on.
+        """Frees the memory of a request that decoded this many tokens. keep: whether its session keeps its
+        context.
         """
 
     @abstractmethod
     def trim(self) -> None:
-        """Evicts idle blocks until all fit."""
+        """Evicts idle blocks until all blocks fit."""
 
 
 class PrivateCache(Cache):
@@ -60,7 +60,7 @@ class PrivateCache(Cache):
 
 
 class PrefixCache(Cache):
-    """Requests share the blocks of common prefixes, which stay until their room is needed."""
+    """Requests share the blocks of common prefixes, which stay cached until their memory is needed."""
 
     shared = True
 

@@ -1,14 +1,14 @@
 """The cycle of one of C clients that each wait for their answer: its first token, then decoding.
 
-A client decodes in a share f of the passes, and meets (C - 1) f others that decode, with their prompts, so
-that
+A client decodes in a share f of the passes. Meanwhile (C - 1) f other clients decode, and their prompts
+take time in the same passes:
 
     s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau
     f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
 
-by the arrival theorem (Reiser and Lavenberg 1980): a client sees the system of C - 1. s: seconds of a
-pass. T: seconds of decoding in a pass. tau: seconds of a prompt. A: tokens per iteration. D: output
-tokens.
+This follows from the arrival theorem (Reiser and Lavenberg 1980): a client finds the system as C - 1
+clients would leave it. s: seconds of a pass. T: seconds of decoding in a pass. tau: seconds that a prompt
+adds to a pass. A: tokens per iteration. D: output tokens.
 """
 
 import math
@@ -36,10 +36,12 @@ FEWER_CLIENTS = 16
 
 @dataclass(frozen=True, slots=True)
 class ClientCycle:
-    """A cycle over ``[number of clients]``; times in seconds.
+    """The cycle of a client for several numbers of clients, over ``[number of clients]``; times in
+    seconds.
 
-    decoding_s: time from the first to the last token. ttft: time to the first token without waits for
-    room. others: number of other clients that decode meanwhile. requests_per_s: rate of all clients.
+    decoding_s: time from the first to the last token. ttft: time to the first token, without the wait for
+    a seat or for cache memory. others: mean number of other clients that decode at the same time.
+    requests_per_s: rate of all clients.
     """
 
     decoding_s: Array
@@ -53,7 +55,7 @@ class ClientCycle:
         return self.decoding_s + self.ttft.mean
 
     def at(self, places: NDArray[np.int64]) -> "ClientCycle":
-        """The cycle at some of the numbers of clients."""
+        """The cycle for some of the numbers of clients, by their indices."""
         times = (self.ttft.mean, self.ttft.variance, self.ttft.third, self.ttft.least)
         moments = (np.broadcast_to(moment, self.others.shape)[places] for moment in times)
         return ClientCycle(
@@ -64,12 +66,13 @@ class ClientCycle:
 def client_cycle(
     steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array, saturation_rate: float
 ) -> ClientCycle:
-    """The cycle among this many clients, all with a seat.
+    """The cycle for each number of clients, if every client has a seat.
 
-    The rate is at least that of fewer clients (with a table of draft lengths, a server may serve more clients
-    at a lower rate), and at most the saturation rate. By Little's law a cycle lasts clients / rate. If this
-    is shorter than the cycle of the equations, decoding is shorter too; at one draft length, however, it is
-    never shorter than with fewer clients.
+    The rate of more clients is at least the rate of fewer clients, and at most the saturation rate. With a
+    table of draft lengths, it may fall where the table changes to a slower length. By Little's law a cycle
+    lasts clients / rate. If this is shorter than the cycle from the equations, the decoding time is
+    reduced by the same factor. At one draft length, however, decoding never takes less time than with
+    fewer clients.
     """
     fewer = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, clients]), return_inverse=True)
@@ -142,8 +145,8 @@ def _ttft_passes(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Ar
 
 
 def share_of_batches(steps: StepTimes, clients: Array, share: Array) -> Array:
-    """Probability ``[load, n]`` of n decoding clients, n = 0 ... seats, of which each decodes for a share of
-    the time.
+    """Probability that n clients decode, over ``[load, n]`` for n = 0 ... seats. share: share of the time
+    in which a client decodes.
     """
     seats = steps.decode_s.size
     batches = steps.batches[: math.ceil(clients.max()) + BEYOND_ALL]

@@ -1,4 +1,4 @@
-"""The server in closed form: running batch, throughput and latencies at any number of loads at once."""
+"""Closed-form results of a server: running batch, throughput and latencies for many loads at once."""
 
 import numpy as np
 
@@ -16,7 +16,9 @@ BLOCK = 512
 
 
 def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> ServedLoad:
-    """Computes every load at one draft length. spread: standard deviation of acceptance between requests."""
+    """The results at every load, for the passes `steps`. spread: standard deviation of acceptance between
+    requests.
+    """
     asked = load.rate if load.clients is None else load.clients
     loads = np.atleast_1d(np.asarray(asked, float))
     answer = open_loop if load.clients is None else closed_loop
@@ -25,7 +27,7 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
 
 
 def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
-    """The mean of `ServedLoad.tpot` at every load, without the other figures."""
+    """The mean of `ServedLoad.tpot` at every load. It is computed without the other results."""
     lengths = load.lengths
     most = capacity(steps, lengths, limits)
     saturation_rate = most.requests_per_s

@@ -1,4 +1,6 @@
-"""Clients that each wait for their answer: batch, throughput and times from the cycle of one client."""
+"""A closed loop, in which each client waits for its answer: batch, throughput and latencies follow from
+the cycle of one client.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,7 +25,7 @@ it decodes.
 
 
 def closed_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
-    """The server with each number of clients. spread: standard deviation of acceptance between requests."""
+    """The results for each number of clients. spread: standard deviation of acceptance between requests."""
     lengths = load.lengths
     saturation_rate = capacity(steps, lengths, limits).requests_per_s
     there = at_server(steps, load, limits, clients)
@@ -73,8 +75,8 @@ def _with_room(ttft: Moments, room_s: Array) -> Moments:
 
 
 class ClientsAtServer(NamedTuple):
-    """Number of clients at the server as one of them sees it (itself included), and the largest number of
-    requests per second that all clients send.
+    """clients: mean number of clients at the server while one given client is there, itself included.
+    sent_per_s: largest rate at which all clients together send requests.
     """
 
     clients: Array
@@ -84,7 +86,8 @@ class ClientsAtServer(NamedTuple):
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> ClientsAtServer:
     """The clients at the server for each number of clients: 1 + (clients - 1) p.
 
-    p: share of its time that a client is at the server and does not think (arrival theorem).
+    p: share of its time that another client spends at the server; the rest is time to think (arrival
+    theorem).
     """
     if not (load.think_s and steps.seats):
         return ClientsAtServer(clients, np.full(1, np.inf))

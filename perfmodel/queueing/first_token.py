@@ -1,11 +1,11 @@
-"""The time of a request's first token, as moments of the delays that it meets.
+"""The time to a request's first token (TTFT), as moments of the sum of its delays.
 
-    TTFT = own time + rest of the running pass + passes handed out ahead + other prompts + its own passes
-           + wait for room
+TTFT = time outside passes + rest of the running pass + passes that the device already has + other prompts
++ passes of its own prompt + wait for a seat or for cache memory
 
-Prompts queue as in an M/G/1 queue whose server takes a vacation for each decoding pass (Doshi 1986). A pass
-takes m prompts. For large m all prompts that arrive during a pass join the next one (gated); for m = 1 they
-are served one by one.
+Prompts queue as in an M/G/1 queue whose server takes a vacation for each decoding pass (Doshi 1986). A
+pass has room for m prompts. For large m all prompts that arrive during a pass join the next pass (gated);
+for m = 1 they are served one by one.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ load is saturated anyway.
 
 
 class PassSeconds(NamedTuple):
-    """Seconds of a decoding pass (0 without a batch), and of a prompt in it."""
+    """Seconds of a decoding pass (0 if no request decodes), and the seconds that a prompt adds to it."""
 
     decode: Array
     prompt: Array
@@ -34,10 +34,10 @@ class PassSeconds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """The state that an arriving request finds, over ``[load, n]``, in seconds.
+    """What an arriving request waits for if n requests decode, over ``[load, n]``; times in seconds.
 
-    wait: time until the next pass begins. others: prompts before its own or in the same pass. pass_s:
-    seconds of a mean pass.
+    wait: time until the next pass begins. others: time of the prompts that are read before its own or in
+    the same pass. pass_s: mean duration of a pass.
     """
 
     wait: Moments
@@ -48,10 +48,11 @@ class Meeting:
 def at_any_time(
     steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, burst: float, seen: Array, per_pass: Array
 ) -> Meeting:
-    """Poisson arrivals: a request waits for the rest of a running pass, and meets long passes in proportion
-    to their duration.
+    """What a request waits for if it arrives at a random time, as in a Poisson process. It waits for the
+    rest of the running pass. The probability that this is a given pass is proportional to the duration of
+    that pass.
 
-    burst: variance of the arrivals, and so of the prompts met, over that of Poisson arrivals.
+    burst: variance of the number of arrivals, divided by that of Poisson arrivals.
     """
     rate = np.asarray(rate, float)[:, None]
     decode, prompt = _passes(steps, batch)
@@ -75,12 +76,13 @@ def at_any_time(
 
 
 def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, idle: Array) -> Meeting:
-    """Clients that send when their answer ends, which is when a pass ends. They wait for the whole pass that
-    then begins.
+    """What a request of a closed loop waits for. Its client sends it when the previous answer ends, which
+    is at the end of a pass. It waits for the whole pass that begins then.
 
-    ends: number of other clients that send after the same pass. Half of them are ahead. The other half share
-    the pass as far as there is room; a prompt without room needs one more pass. idle: number of other clients
-    that do not decode; at most this many prompts can be ahead.
+    ends: mean number of other clients that send at the end of the same pass. Half of their prompts are
+    ahead of this one. The other half share its pass if the token budget allows; otherwise the prompt needs
+    one more pass. idle: number of other clients that do not decode; at most this many prompts can be
+    ahead.
     """
     decode, prompt = _passes(steps, batch)
     ends = ends[:, None]
@@ -100,10 +102,11 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
 def first_token(
     steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting
 ) -> Moments:
-    """Time to the first token of requests that find `batch` others decoding with probability `seen`, without
-    waits for room.
+    """Time to the first token, without the wait for a seat or for cache memory. A request finds `batch`
+    other requests decoding with probability `seen`.
 
-    per_pass: prompts that fit in a pass; like `batch` over ``[n]`` or ``[load, n]``, n from 0.
+    per_pass: number of prompts that fit in a pass. Like `batch`, it is an array over ``[n]`` or ``[load,
+    n]`` with n from 0.
     """
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.running_s[0])  # a pass for a prompt alone reads the weights too
@@ -115,10 +118,11 @@ def first_token(
 
 
 def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Array:
-    """Seconds until a pass takes a request of a closed loop, in addition to `own_s` of the request.
+    """Seconds that a request of a closed loop waits for its first pass, in addition to its `own_s`.
 
-    A client sends when a pass ends and misses the pass that begins then. If `own_s` is longer than that pass,
-    the request arrives at any time of a later one. Over ``[n]`` or ``[load, n]``.
+    A client sends when a pass ends and misses the pass that begins then. If `own_s` is longer than that
+    pass, the request arrives at a random time during a later pass. All arrays are over ``[n]`` or ``[load,
+    n]``.
     """
     pass_s = decode + ends * prompt
     met = (pass_s**2 + ends * prompt**2) / (2.0 * np.maximum(pass_s, TINY))
@@ -127,8 +131,8 @@ def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Arr
 
 
 def backlog(ends: Array, per_pass: Array) -> Array:
-    """Factor, 1 or more, on the waiting time of a closed loop's prompt: earlier passes left prompts that did
-    not fit.
+    """Factor, at least 1, on the time that a prompt of a closed loop waits for other prompts. It accounts
+    for prompts that did not fit in earlier passes.
     """
     busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
     return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))

@@ -1,9 +1,9 @@
 """Data-parallel groups of attention that wait for each other's prompts, as in TensorRT-LLM.
 
-With ``enable_balance`` and ``timeout_iters`` of its ``attention_dp_config``, prompts wait until every
-group has one, or until this number of passes has run since prompts were last let in
-(PyExecutor._balance_adp_requests of _torch/pyexecutor/py_executor.py, from memory). A pass waits for the
-group with the most prompt tokens.
+With ``enable_balance`` of its ``attention_dp_config``, prompts wait until every group has a prompt, or
+until ``timeout_iters`` passes have run since the last admission of prompts. Source:
+PyExecutor._balance_adp_requests of _torch/pyexecutor/py_executor.py, recalled and not checked. A pass ends
+when the group with the most prompt tokens is done.
 """
 
 from collections.abc import Iterable
@@ -12,10 +12,12 @@ from perfmodel.queueing.request import QueuedRequest
 
 
 class Groups:
-    """Requests and prompts of each group. A new request joins the group with the fewest requests.
+    """The number of requests and of unread prompts in each group. A new request joins the group with the
+    fewest requests.
 
-    balance_passes: passes after which prompts are read although a group has none. let_in: the last pass
-    that let prompts in, because every group had one, or because a group had nothing to decode.
+    balance_passes: number of passes after which prompts are read even if a group has none. let_in: number
+    of the last pass in which prompts were admitted because every group had one, or because a group had
+    nothing to decode.
     """
 
     def __init__(self, count: int, balance_passes: int) -> None:
@@ -32,11 +34,11 @@ class Groups:
         self.prompts[request.group] += 1
 
     def start(self, request: QueuedRequest) -> None:
-        """The prompt of a request has been read."""
+        """Notes that the prompt of a request has been read."""
         self.prompts[request.group] -= 1
 
     def preempt(self, request: QueuedRequest) -> None:
-        """A running request has to be read again."""
+        """Notes that a preempted request has to be read again."""
         self.prompts[request.group] += 1
 
     def leave(self, request: QueuedRequest) -> None:
@@ -44,7 +46,7 @@ class Groups:
         self.requests[request.group] -= 1
 
     def holds(self, pass_number: int) -> bool:
-        """Whether the prompts at the server wait during the coming pass."""
+        """Whether the prompts at the server wait during the next pass."""
         decoding = [requests - prompts for requests, prompts in zip(self.requests, self.prompts, strict=True)]
         if all(self.prompts) or not all(decoding):
             self.let_in = pass_number
@@ -52,13 +54,11 @@ class Groups:
         return self.passes_to_go(pass_number) < self.balance_passes
 
     def passes_to_go(self, pass_number: int) -> int:
-        """Number of passes until prompts are let in; just after prompts were let in, the whole waiting
-        time.
-        """
+        """Number of passes until waiting prompts are admitted; `balance_passes` just after an admission."""
         return self.balance_passes - (pass_number - self.let_in) % self.balance_passes
 
     def fullest_tokens(self, prompts: Iterable[QueuedRequest]) -> float:
-        """Prompt tokens of a pass if every group had as many as the fullest."""
+        """Prompt tokens of a pass if every group had as many as the group with the most."""
         tokens = [0] * self.count
         for request in prompts:
             tokens[request.group] += request.part_tokens

@@ -1,4 +1,4 @@
-"""The decoding passes of each request, drawn token by token from its own acceptance."""
+"""Draws the number of decoding passes that each request needs, token by token, from its own acceptance."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +20,9 @@ DRAWN_AT_ONCE = 2_000_000
 
 
 def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
-    """Number of decoding passes of each request: drawn gains are summed until its tokens are complete."""
+    """Number of decoding passes that each request needs: randomly drawn gains are summed until all its
+    tokens are decoded.
+    """
     if steps.tokens_per_iteration <= 1:
         return decoded
     survival = None if steps.survival is None else tuple(steps.survival.tolist())
@@ -30,9 +32,9 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """How many tokens an iteration gains: the draft length, the mean gain, and P(at least j drafted tokens
-    are accepted) from j = 0 (None for a constant acceptance). spread: standard deviation of the acceptance
-    between requests.
+    """The distribution of the tokens that an iteration gains. survival: P(at least j drafted tokens are
+    accepted) from j = 0; None if the acceptance is the same at every position. spread: standard deviation
+    of the acceptance between requests.
     """
 
     gamma: int

@@ -13,9 +13,11 @@ from perfmodel.speculation.scenario import Scenario
 def sequences_of(
     scenario: Scenario, context: Floats, drafted: NDArray[np.int64], limits: Limits, reserved_bytes: float
 ) -> Array:
-    """Requests whose caches fit in addition to the weights, not rounded, ``[draft length]``.
+    """Number of requests whose KV caches fit in memory next to the weights, not rounded, over ``[draft
+    length]``.
 
-    reserved_bytes: memory for activations and CUDA graphs, if the engine's account does not count it.
+    reserved_bytes: memory for activations and CUDA graphs. It is ignored if the engine's own memory
+    account (`speculation/accounts/`) already includes it.
     """
     held = np.asarray(context) + _unused_tokens(scenario, drafted)
     room = memory_of(scenario, 1.0, held, drafted.astype(float), limits.memory_fraction)
@@ -27,10 +29,11 @@ def sequences_of(
 
 
 def with_prefix_once(sequences: Array, unshared: Array, share: float) -> Array:
-    """Number of sequences that fit if the prefix with which a `share` of them begins is cached only once,
-    ``[draft length]``.
+    """Number of sequences that fit if their common prefix is cached only once, over ``[draft length]``.
+    share: share of the sequences that begin with the prefix.
 
-    sequences: number that fits with their whole contexts. unshared: number that fits without the prefix.
+    sequences: number that fits with their whole contexts. unshared: number that would fit if no context
+    had the prefix.
     """
     prefix_room = (1.0 / sequences - 1.0 / unshared) / share
     return np.where(sequences > 0, np.maximum(sequences, unshared * (1.0 - prefix_room)), sequences)

@@ -27,15 +27,15 @@ class Lengths:
 
     @property
     def context(self) -> float:
-        """Mean cached tokens of a request that decodes: P + E[D^2] / (2 E[D]), because longer outputs stay
-        longer.
+        """Mean cached tokens of a decoding request: P + E[D^2] / (2 E[D]), because requests with longer
+        outputs decode for longer. P: prompt tokens. D: output tokens.
         """
         return self.input_mean + (self.output_mean**2 + self.output_std**2) / (2.0 * self.output_mean)
 
     @property
     def context_std(self) -> float:
-        """Standard deviation of the cached tokens over concurrently decoding requests; at most that of a
-        uniform distribution.
+        """Standard deviation of the cached tokens between requests that decode at the same time. It is at
+        most that of a uniform distribution.
         """
         spread = np.hypot(self.input_std, largest_std(self.output_mean / 2.0))
         return float(min(spread, largest_std(self.context)))
@@ -66,15 +66,16 @@ class Load:
 class Limits:
     """Limits of a server.
 
-    max_num_seqs: running requests. drafting_seats: running requests of a server that drafts; None if the
-    number is the same. max_num_batched_tokens: tokens of one pass. memory_fraction: share of the device for
-    weights and caches; None means the engine's default. max_prompt_part: tokens of one prompt in one pass;
-    None without a limit. order: how prompts and decoding share passes; None means the engine's default.
-    poll_passes: decoding passes between two looks for new requests; a pass that reads prompts is followed by
-    one. reserved_output: share of the tokens still to come of running requests for which there must be room
-    before another one enters; above 0, the new request must have room for its own whole output too.
-    batch_wait_passes, batch_wait_share: most passes for which prompts wait for a fuller one, and its share of
-    the token budget. balance_passes: see `groups.Groups`.
+    max_num_seqs: most running requests. drafting_seats: most running requests of a server that drafts;
+    None if it equals max_num_seqs. max_num_batched_tokens: most tokens in one pass. memory_fraction: share
+    of device memory for weights and caches; None means the engine's default. max_prompt_part: most tokens
+    of one prompt in one pass; None without a limit. order: how prompts and decoding share passes; None
+    means the engine's default. poll_passes: number of decoding passes between two checks for new requests;
+    a check also follows each pass that reads prompts. reserved_output: a request enters only if the cache
+    has room for this share of the tokens that running requests have still to decode. If it is above 0, the
+    whole output of the new request must fit too. batch_wait_passes: most passes for which prompts wait for
+    a fuller pass. batch_wait_share: share of the token budget from which on a pass is full enough.
+    balance_passes: see `groups.Groups`.
     """
 
     max_num_seqs: int = 256
@@ -90,14 +91,16 @@ class Limits:
     balance_passes: int = 0
 
     def seats(self, drafts: bool) -> int:
-        """Requests that the server runs at once, if their caches fit."""
+        """Largest number of requests that the server runs at once, if their caches fit. drafts: whether
+        the server drafts.
+        """
         if drafts and self.drafting_seats is not None:
             return self.drafting_seats
         return self.max_num_seqs
 
 
 def whole_passes(mean: Array, cv: float) -> Array:
-    """Expected number of passes of a prompt, each rounded up to a whole pass.
+    """Expected number of passes that read a prompt, if each prompt takes a whole number of passes.
 
     mean, cv: mean and coefficient of variation of the prompt's length in passes, which is uniformly
     distributed.

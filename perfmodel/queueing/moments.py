@@ -1,8 +1,8 @@
 """Sums and percentiles of random times from three moments.
 
-Means, variances and third central moments of independent parts add up. A percentile is that of the Pearson
-III (shifted gamma) distribution with these moments, by the approximation of Wilson and Hilferty (1931).
-The inverse of this approximation has a closed form too.
+The means, variances and third central moments of independent times add up. A percentile is that of the
+Pearson III (shifted gamma) distribution with these moments, by the approximation of Wilson and Hilferty
+(1931). The inverse of this approximation has a closed form too.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,7 @@ class _Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A random time: mean, variance and third central moment, in powers of its unit. It is never below
-    `least`.
-    """
+    """A random time: its mean, variance and third central moment. The time is never below `least`."""
 
     mean: Floats
     variance: Floats = 0.0
@@ -48,7 +46,7 @@ class Moments:
         )
 
     def times(self, factor: Floats) -> "Moments":
-        """The time times a number."""
+        """The time multiplied by a number."""
         f = np.asarray(factor)
         return Moments(f * self.mean, f**2 * self.variance, f**3 * self.third, f * self.least)
 
@@ -63,7 +61,7 @@ class Moments:
         return _Shape(deviation, skew / 6.0)
 
     def quantiles(self, *shares: float) -> Array:
-        """The quantiles at some of 0.5, 0.9 and 0.99, on a first axis."""
+        """The quantiles at the given shares (0.5, 0.9 or 0.99), along the first axis."""
         deviation, sixth = self._shape
         normal = np.reshape([NORMAL[share] for share in shares], (-1, *(1,) * deviation.ndim))
         cubed = (1.0 + sixth * normal - sixth**2) ** 3
@@ -84,7 +82,9 @@ class Moments:
 
 
 def mixed(weights: Array, part: Moments) -> Moments:
-    """The mixture along the last axis, with weights that sum to 1 there."""
+    """The mixture of the distributions along the last axis. weights: probabilities, which sum to 1 along
+    that axis.
+    """
     mean = np.sum(weights * part.mean, -1)
     off = part.mean - mean[..., None]
     square = off * off
@@ -95,7 +95,9 @@ def mixed(weights: Array, part: Moments) -> Moments:
 
 
 def shares_of(logs: Array) -> Array:
-    """Shares along the last axis in proportion to numbers, given the logarithms of these numbers."""
+    """Shares that sum to 1 along the last axis and are proportional to given numbers. logs: logarithms of
+    these numbers.
+    """
     parts = np.exp(logs - logs.max(-1, keepdims=True))
     return np.asarray(parts / parts.sum(-1, keepdims=True))
 
@@ -107,7 +109,9 @@ def uniform(width: Floats) -> Moments:
 
 
 def sometimes(chance: Floats, mean: Floats) -> Moments:
-    """A time that is exponential with this mean with probability `chance`, and else 0."""
+    """A time that has an exponential distribution with this mean with probability `chance`, and is 0
+    otherwise.
+    """
     p = np.asarray(chance, float)
     m = np.asarray(mean, float)
     first = p * m

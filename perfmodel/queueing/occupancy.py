@@ -1,14 +1,16 @@
-"""The number of concurrently decoding requests at a rate, as a birth-death chain in which requests arrive in
-bunches; and the saturation rate.
+"""The number of concurrently decoding requests at a request rate, as a birth-death chain in which requests
+arrive in bunches. This module also computes the saturation rate.
 
-With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate for every n,
-and each adds tau. Requests leave at mu(n) = n A / ((D - 1) s(n)). For single births pi(n) is therefore the
-product of rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly
-1979). Above the number of seats the chain continues with mu(seats): requests wait for room.
+T(n): seconds of decoding in a pass with n decoding requests. tau(n): seconds that a prompt adds. A: tokens
+per iteration. D: output tokens. Prompts arrive at the same rate for every n, so a pass lasts s(n) = T(n) /
+(1 - rate tau(n)). Requests leave at the rate mu(n) = n A / ((D - 1) s(n)). If requests arrive one at a
+time, the share of time with n requests, pi(n), is proportional to the product of rate / mu(k) for k = 1
+... n. As in processor sharing, this holds for every distribution of lengths (Kelly 1979). Above the number
+of seats the chain continues with mu(seats): requests wait for a seat.
 
-While prompts are read nothing decodes, and more requests arrive. On a clock of decoding alone requests thus
-arrive in bunches, a branching process whose variance over its mean tends to 1 / (1 - rate tau)^2 (Hawkes and
-Oakes 1974).
+While prompts are read nothing decodes, but more requests arrive. If only the time of decoding is counted,
+requests therefore arrive in bunches. These form a branching process whose variance, divided by its mean,
+tends to 1 / (1 - rate tau)^2 (Hawkes and Oakes 1974).
 """
 
 from dataclasses import dataclass
@@ -37,8 +39,8 @@ for gamma-distributed gaps (counted for shapes from 0.1 to 10).
 
 
 class Waiting(NamedTuple):
-    """Requests without a seat, over ``[rate]``. full: share of time without room. requests: mean number of
-    these requests; 0 if the mean does not exist.
+    """Requests that wait for a seat, over ``[rate]``. full: share of time in which all seats are taken.
+    requests: mean number of waiting requests; 0 if the server is saturated.
     """
 
     full: Array
@@ -47,7 +49,7 @@ class Waiting(NamedTuple):
 
 class Stationary(NamedTuple):
     """A chain in steady state. share: share of time with n requests, over ``[rate, n]``. waiting: mean
-    number of requests beyond the last seat, over ``[rate]``.
+    number of requests without a seat, over ``[rate]``.
     """
 
     share: Array
@@ -55,8 +57,9 @@ class Stationary(NamedTuple):
 
 
 class EvenArrivals(NamedTuple):
-    """A chain whose arrivals are more even than Poisson's. share: share of time with n requests, over
-    ``[rate, n]``. bunching: variance over mean of the arrivals, over ``[rate, 1]``.
+    """A chain whose arrivals are more regular than a Poisson process. share: share of time with n
+    requests, over ``[rate, n]``. bunching: variance of the number of arrivals divided by its mean, over
+    ``[rate, 1]``.
     """
 
     share: Array
@@ -65,13 +68,14 @@ class EvenArrivals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Results over ``[rate, n]`` for n = 0 ... seats. `share`: share of time; the last n includes requests
-    that wait for room.
+    """The chain at several rates, over ``[rate, n]`` for n = 0 ... seats. share: share of time with n
+    decoding requests; the last n includes the time in which more requests wait for a seat.
 
-    running: mean number of requests that decode. pass_s: seconds of a pass at n from 1, with its prompts.
-    saturated: more requests arrive than can leave. metastable: with all seats taken, fewer would leave
-    than arrive. load: the arrival rate over the rate at which requests leave. index: variance over mean of
-    the arrivals.
+    running: mean number of requests that decode. pass_s: seconds of a pass, with its prompts, at each n
+    from 1. saturated: whether more requests arrive than can leave. metastable: whether an unsaturated
+    server would, with all seats taken, finish fewer requests than arrive. load: the arrival rate divided
+    by the rate at which requests leave, at each n from 1. index: variance of the number of arrivals
+    divided by its mean.
     """
 
     share: Array
@@ -83,10 +87,10 @@ class Occupancy:
     index: Array
 
     def queue(self) -> Waiting:
-        """The requests that wait for room.
+        """The requests that wait for a seat.
 
-        The queue is served in order: half of the requests of a burst are served before the other half
-        arrives.
+        The queue is served in the order of arrival, so on average a request waits for only half of its
+        burst.
         """
         full = np.zeros_like(self.running)
         waiting = np.zeros_like(self.running)
@@ -99,8 +103,8 @@ class Occupancy:
 
 
 class Capacity(NamedTuple):
-    """The largest rate that can be served, and the batch of a saturated server; both 0 if not one request
-    fits.
+    """requests_per_s: the saturation rate. full_batch: running requests of a saturated server. Both are 0
+    if not one request fits in memory.
     """
 
     requests_per_s: float
@@ -109,10 +113,11 @@ class Capacity(NamedTuple):
 
 @lru_cache(maxsize=64)
 def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> Capacity:
-    """The largest rate that a server carries.
+    """The saturation rate of a server, and its batch when saturated.
 
-    The rate is the maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)). The prompts at that rate must fit
-    in the token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P per pass.
+    The rate is the maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)). The prompts at that rate must
+    fit in the token budget that decoding leaves in each pass: n A / (D - 1) <= (budget - n (K + 1)) / P.
+    K: drafted tokens. P: prompt tokens.
     """
     if not steps.seats:
         return Capacity(0.0, 0)
@@ -130,13 +135,13 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> Capacity:
 
 
 def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:
-    """Prompts that fit in the token budget of a pass in addition to a decoding batch."""
+    """Number of prompts that fit in the token budget of a pass, in addition to a decoding batch."""
     left = limits.max_num_batched_tokens - np.asarray(batch) * (steps.gamma + 1.0)
     return np.maximum(left, 1.0) / steps.prompt_tokens(lengths, batch)
 
 
 def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float) -> Occupancy:
-    """The chain at each rate. `most`: the rate from which it is saturated, with all seats taken."""
+    """The chain at each rate. most: the saturation rate; from this rate on all seats are taken."""
     rate = np.asarray(rate, float)[:, None]
     saturated = rate[:, 0] >= most
     kept = np.where(saturated[:, None], most * (1 - NEGLIGIBLE), rate)

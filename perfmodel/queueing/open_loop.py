@@ -1,4 +1,6 @@
-"""Requests that arrive at a rate: batch, throughput and times from the chain of `queueing.occupancy`."""
+"""An open loop, in which requests arrive at a given rate: batch, throughput and latencies follow from the
+chain of `queueing.occupancy`.
+"""
 
 from functools import cache
 
@@ -22,7 +24,7 @@ OVERFLOWS = 1e-4
 
 
 def open_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> ServedLoad:
-    """The server at each rate, in requests per second. spread: standard deviation of acceptance between
+    """The results at each rate, in requests per second. spread: standard deviation of acceptance between
     requests.
     """
     lengths = load.lengths
@@ -83,11 +85,11 @@ def _tpot(
 def running_requests(
     steps: StepTimes, chain: Occupancy, rate: Array, saturation_rate: float, full_batch: int
 ) -> Array:
-    """Mean number of requests with a first token: those that decode, and those that wait meanwhile for
-    others' prompts.
+    """Mean number of requests between their first and their last token. Some decode; the others wait while
+    prompts are read.
 
-    full_batch: requests of a saturated server. While a prompt is read, others arrive; they are read before
-    decoding continues.
+    full_batch: running requests of a saturated server. Prompts that arrive while another prompt is read
+    are read before decoding continues.
     """
     prompt_s = steps.prompt_at(np.maximum(chain.running, 1.0))
     load = np.minimum(rate * prompt_s, FULL)

@@ -9,12 +9,13 @@ from perfmodel.queueing.steps import StepTimes
 
 @dataclass(slots=True)
 class PassTimes:
-    """A pass at one running batch.
+    """The times of a pass at one running batch.
 
-    gain, tokens: gained tokens and query tokens of each decoding request. prompt_token_s: seconds of a prompt
-    token. prompts_s: if it is not None, it replaces prompt_token_s; it gives the seconds of all prompts from
-    the decoding tokens, the prompt tokens, and the prompt tokens of the fullest group times the number of
-    groups. cached_s: seconds of attention per prompt token and per cached token before it.
+    gain, tokens: gained tokens and query tokens of each decoding request. prompt_token_s: seconds that a
+    prompt token adds. prompts_s: a function that is used instead of prompt_token_s unless it is None. It
+    returns the seconds that all prompts add. Its arguments are the decoding tokens, the prompt tokens, and
+    the prompt tokens of the fullest group times the number of groups. cached_s: seconds of attention for
+    each pair of a prompt token and a cached token before it.
     """
 
     decode_s: float
@@ -26,8 +27,8 @@ class PassTimes:
 
 
 def pass_times(steps: StepTimes, lengths: Lengths, most: int) -> tuple[PassTimes, ...]:
-    """Passes by running batch, from 0 to the seats or to `most` requests; a prompt alone reads the weights
-    too, so the pass at 0 equals that at 1.
+    """The pass at each running batch from 0 to the number of seats, or to `most` if that is smaller. A
+    prompt alone reads the weights too, so the pass at batch 0 equals that at batch 1.
     """
     count = min(max(most, 1), steps.decode_s.size)
     table = steps.table[:count] or (steps,) * count

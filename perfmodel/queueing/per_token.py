@@ -1,6 +1,7 @@
-"""The time per output token over the requests, as moments.
+"""How the time per output token (TPOT) varies between requests, as moments.
 
-TPOT = (passes of its output, with the prompts in them) / (D - 1)
+TPOT is the time of a request's decoding passes, with the prompts in them, divided by its D - 1 tokens
+after the first.
 """
 
 import numpy as np
@@ -27,11 +28,12 @@ def per_token(
     spread: float,
     busy: Array,
 ) -> Moments:
-    """Time per output token over the requests, around its `mean`.
+    """The moments of TPOT over all requests. mean: its mean in seconds.
 
-    Sources of variation: acceptance between requests (`spread`, a standard deviation), the iterations of an
-    output, the number of other prompts met, and the running batch (the time of its pass over the mean time of
-    the passes that requests see).
+    TPOT varies with the acceptance of a request, the number of iterations of its output, the number of
+    other prompts that are read meanwhile, and the running batch. spread: standard deviation of the
+    acceptance between requests. prompts: number of other prompts. batch: time of a pass, divided by the
+    mean time of the passes in which requests decode. busy: share of these passes at each running batch.
     """
     lengths_run = steps.table or (steps,)
     each = [gain_spread(t.gamma, round(t.tokens_per_iteration, 9), spread) for t in lengths_run]

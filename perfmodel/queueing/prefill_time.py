@@ -1,4 +1,4 @@
-"""The time that prompts add to a pass, by their tokens and those of decoding requests."""
+"""The time that prompts add to a pass, as a function of its prompt tokens and decoding tokens."""
 
 from bisect import bisect
 from collections.abc import Callable
@@ -19,11 +19,12 @@ class PrefillTime:
     """The time that prompts add to a pass. The time of the layers depends on all tokens of the pass; that
     of attention and of the draft depends only on the tokens of the prompts.
 
-    tokens, seconds: knots of the time of a pass without attention. token_s: attention and draft per prompt
-    token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and per
-    cached token before it. order: whether prompts share passes with decoding requests. groups: data-parallel
-    groups of attention that wait for each other's prompts; else 1. expert_seconds: the part of `seconds` that
-    depends on the tokens of all groups; the rest, attention and the draft wait for the fullest group.
+    tokens, seconds: times of a pass without attention at some numbers of tokens; linear between them.
+    token_s: seconds of attention and draft per prompt token. pass_s: additional time of a pass that reads
+    prompts. cached_s: seconds of attention for each pair of a prompt token and a cached token before it.
+    order: whether prompts share passes with decoding requests. groups: data-parallel groups of attention
+    that wait for each other's prompts; else 1. expert_seconds: the part of `seconds` that depends on the
+    tokens of all groups. All other times depend on the tokens of the fullest group.
     """
 
     tokens: Array
@@ -58,9 +59,9 @@ class PrefillTime:
         return np.asarray(added + self.token_s * read + self.pass_s)
 
     def for_numbers(self) -> Callable[[float, float, float], float]:
-        """The function of `__call__` for plain numbers instead of arrays, which is faster. Its third
-        argument is the prompt tokens of the fullest group times the groups. It remembers times, because
-        the passes of a replay repeat.
+        """`__call__` as a function of plain numbers, which is faster than with arrays. Its third argument
+        is the number of prompt tokens of the fullest group, times the number of groups. Times are cached,
+        because a replay repeats its passes.
         """
         remembered = lru_cache(maxsize=REMEMBERED)
         token_s = float(self.token_s)
@@ -101,12 +102,12 @@ def prompt_s_of(
     tokens: Floats,
     pairs: Floats = 0.0,
 ) -> Array:
-    """Seconds that a prompt adds to a pass, by running batch, given mean prompt tokens and pairs of a prompt
-    token and a cached one.
+    """Seconds that a prompt adds to a pass, at each running batch. tokens: mean number of computed tokens
+    of a prompt. pairs: mean number of pairs of a computed token and a cached token.
 
     left: prompt tokens for which a pass has room. decoding: other tokens of the pass. ending: mean number
-    of requests that end in the pass (Poisson). alone: number of passes in which a prompt is read that
-    meets no other prompt.
+    of requests that end in the pass (Poisson). alone: number of passes that read a prompt if no other
+    prompt shares them.
     """
     # passes with prompts are those in which any comes or goes on, and at least as many as these fill
     together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)

@@ -1,14 +1,14 @@
-"""The tokens that a prefix cache saves, and those that a draft costs it.
+"""How many prompt tokens a prefix cache saves, and how many of them a draft loses.
 
 For a prompt of L tokens whose first m are cached, an engine finds whole blocks of U tokens, and never the
 last token:
 
     hits = max(0, floor(min(m, L - 1) / U) - d) U
 
-d is 1 if the draft starts from the target's hidden states, which no cache keeps; the last block is then
-computed again (vllm#54360). The least recently used blocks are evicted first, from the room that the running
-batch leaves. A prefix survives if one request within the eviction time holds it, a session if it returns
-within that time.
+d is 1 if the draft starts from the target's hidden states. No cache keeps these, so the last block is
+computed again (vllm#54360). Cached blocks use the memory that the running batch leaves, and the least
+recently used block is evicted first. A common prefix stays cached if one request uses it within the
+eviction time. A session's context stays cached if the next request of the session comes within that time.
 """
 
 import math
@@ -38,31 +38,34 @@ AGES = 128
 class HitLaw:
     """The rule by which prompts hit the prefix cache.
 
-    block: tokens of the block that all cache groups share. dropped: matched blocks that are computed again.
+    block: tokens per block, the same for all cache groups. dropped: number of matched blocks that are
+    computed again.
     """
 
     block: int
     dropped: int = 0
 
     def hits(self, matched: Floats, prompt: Floats) -> Array:
-        """Prompt tokens that are not computed, given the number of cached ones from the first token on."""
+        """Number of prompt tokens that are not computed. matched: cached tokens, counted from the first
+        token of the prompt.
+        """
         whole = np.minimum(matched, np.subtract(prompt, 1.0)) // self.block - self.dropped
         return np.maximum(whole, 0.0) * self.block
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixSettings:
-    """The settings of a question that replace those of the engine's prefix cache.
+    """Settings of the prefix cache that replace those of the engine.
 
-    block: tokens per block; None means the engine's own. keeps: whether the engine keeps the last block of a
-    hit with a draft.
+    block: tokens per block; None means the engine's own. keeps: whether the engine reuses the last matched
+    block even with a draft.
     """
 
     block: int | None = None
     keeps: bool = False
 
     def law(self, scenario: Scenario, gamma: int) -> HitLaw:
-        """The rule of hits on a server that drafts `gamma` tokens."""
+        """The rule by which prompts hit the cache of a server that drafts `gamma` tokens."""
         rules = prefix_blocks(scenario)
         block = self.block or (raised(scenario, gamma, rules) if rules.raised else rules.block)
         drops = rules.drops and scenario.draft.starts_from_features and not self.keeps
@@ -70,8 +73,8 @@ class PrefixSettings:
 
 
 def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
-    """Prefix blocks of the question's engine, or of the default engine if the calibration is not that of a
-    serving engine.
+    """The blocks of the prefix cache in the scenario's engine, or in the default engine if the calibration
+    is not that of a serving engine.
     """
     engines = serving_engines()
     engine = engine_of(scenario.machine.calibration) or DEFAULT_ENGINE
@@ -79,12 +82,12 @@ def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
 
 
 def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
-    """Tokens of a block. With recurrent layers it is the number of whole blocks whose attention page holds a
-    state.
+    """Tokens per block. With recurrent layers, a block is enlarged to the smallest multiple of the
+    engine's block in whose attention page a recurrent state fits.
 
-    The state is that of one layer and sequence on one device, with an input of the convolution for each
-    drafted token (vLLM 0.32, platforms/interface.py). The result agrees with the 2,144 and 1,648 tokens that
-    vllm#54360 reports.
+    The state is that of one layer and sequence on one device. It includes one input of the convolution for
+    each drafted token (vLLM 0.32, platforms/interface.py). The result agrees with the 2,144 and 1,648
+    tokens that vllm#54360 reports.
     """
     shard = scenario.target_shard
     block = rules.block
@@ -110,8 +113,9 @@ class CachedPrompts:
 
     read: mean prompt tokens that are computed. hit_rate: share of prompt tokens that are not computed.
     pairs: mean over prompts of computed tokens times cached tokens. room_tokens: tokens that all caches
-    together can hold. cv: coefficient of variation of `read` between prompts on an idle server, where a
-    prompt reads one of these `lengths` with this `chance`.
+    together can hold. cv: coefficient of variation of the computed tokens between prompts on an idle
+    server. lengths, chance: the possible numbers of computed tokens of a prompt on an idle server, and
+    their probabilities.
     """
 
     law: HitLaw
@@ -130,7 +134,7 @@ class CachedPrompts:
         return np.asarray(share @ self.at(self.hit_rate, np.arange(float(share.shape[-1]))))
 
     def passes(self, left: Array) -> Array:
-        """Mean number of passes that read a prompt, given the tokens left in a pass."""
+        """Mean number of passes that read a prompt. left: prompt tokens for which a pass has room."""
         return np.ceil(self.lengths / left[..., None] - NEGLIGIBLE) @ self.chance
 
     def at(self, values: Array, batch: Floats) -> Array:
@@ -152,12 +156,12 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Reuse:
-    """The parts that requests share.
+    """The parts of their prompts that requests share.
 
     first: lengths of a session's first request. prefix, share: tokens of a common beginning, and the share
-    of sessions with it. turns, turn_tokens: each further prompt of a session is the previous context plus
-    this many tokens. think_s: mean time between an output and the next prompt. engine: the settings of the
-    engine's prefix cache.
+    of sessions with it. turns: requests per session. turn_tokens: tokens that each further prompt of a
+    session adds to the previous context. think_s: mean time between an output and the next prompt. engine:
+    the settings of the engine's prefix cache.
     """
 
     first: Lengths
@@ -196,13 +200,15 @@ class Reuse:
         return PromptTokens(mean, float(np.sqrt(k.weight @ (k.prompt - mean) ** 2)))
 
     def shared(self, law: HitLaw) -> float:
-        """Mean tokens of a running request that all requests with the prefix hold together."""
+        """Mean number of tokens per running request that are cached only once, for all requests with the
+        common prefix.
+        """
         k = self.kinds
         return self.share * float(k.weight @ law.hits(np.minimum(self.prefix, k.prompt), k.prompt))
 
     def cached(self, law: HitLaw, sequences: float, lengths: Lengths, request_s: Array) -> CachedPrompts:
-        """The prompts that are computed. sequences: requests whose caches fit. request_s: seconds of the
-        server per request, over ``[running batch]``.
+        """What is computed of the prompts at each running batch. sequences: number of requests whose
+        caches fit. request_s: seconds of the server per request, over ``[running batch]``.
         """
         k = self.kinds
         running = np.arange(1.0, request_s.size + 1)

@@ -56,9 +56,9 @@ def step_times(
 ) -> list[StepTimes]:
     """The times of the passes, for each draft length.
 
-    own: replaces the engine's own constants. reuse: shared parts of prompts. engines: for each length, the
-    rules of the prefix cache, instead of those in `reuse`. Raises InputError for a length without a known
-    acceptance.
+    own: request costs that replace those of the engine. reuse: shared parts of prompts. engines: for each
+    draft length, settings of the prefix cache that replace those in `reuse`. Raises InputError for a
+    length without a known acceptance.
     """
     drafted = np.asarray(gammas, np.int64)
     scenario = scenario.with_context_std(lengths.context_std)
@@ -190,8 +190,9 @@ def _iteration_s(scenario: Scenario, batch: Array, context: float, drafted: NDAr
 def prefill_times(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
 ) -> PrefillTimes:
-    """The time that prompts add to a pass, by the scenario's roofline and the engine. drafts: whether a
-    draft reads prompts too; without a draft, both times are those of the target alone.
+    """The time that prompts add to a pass, from the roofline of the scenario and the request costs of the
+    engine. drafts: whether a draft reads prompts too; without a draft, both times are those of the target
+    alone.
     """
     groups = scenario.target_shard.groups  # among which prompts are spread evenly
     prompt = lengths.input_mean

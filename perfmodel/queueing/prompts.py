@@ -28,7 +28,9 @@ def engine_requests(scenario: Scenario) -> EngineRequests:
 
 
 def pass_order(scenario: Scenario, of_engine: EngineRequests) -> PassOrder:
-    """How prompts and decoding share passes: as the version states it, or as its costs were fitted."""
+    """How prompts and decoding share passes: as known of the engine's version, otherwise as assumed when
+    its request costs were fitted.
+    """
     calibration = scenario.machine.calibration
     engine = serving_engine_of(calibration)
     if engine is not None and engine.scheduler is not None:
@@ -39,9 +41,10 @@ def pass_order(scenario: Scenario, of_engine: EngineRequests) -> PassOrder:
 def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> Floats:
     """Seconds of a pass over prompt tokens without attention, by the number of tokens.
 
-    Kernels are measured in short runs, and experts with few tokens. `prompt_factor` multiplies the time of
-    the experts and, if it is above 1, the time for which other GEMMs compute. The GEMMs of an engine without
-    served runs are those of its calibration: llama.cpp's is fitted to its prompts.
+    Calibrations come from short runs, and from experts with few tokens, so prompts need a correction.
+    `prompt_factor` multiplies the time of the experts and, if it is above 1, the compute time of all other
+    GEMMs. These are not corrected if no serving runs of the engine were fitted; the calibration of
+    llama.cpp is fitted to prompts anyway.
     """
     ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
     factor = _gemm_factor(scenario, of_engine)
@@ -65,7 +68,9 @@ def _slowed(op: Op, factor: float) -> Op:
 
 
 def prompt_experts_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> Floats:
-    """The part of `layers_s` in routed experts, which run for the tokens of all data-parallel groups."""
+    """The part of `layers_s` that routed experts take. They compute the tokens of all data-parallel
+    groups.
+    """
     ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
     return of_engine.prompt_factor * _experts_s(scenario, ops)
 
@@ -78,7 +83,7 @@ def _experts_s(scenario: Scenario, ops: Sequence[Op]) -> Floats:
 
 def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
     """Seconds of attention over a whole prompt, on the devices of one data-parallel group. With several
-    micro-batches, one of them has the prompt.
+    micro-batches, the whole prompt is in one of them.
     """
     shard = scenario.target_shard
     if shard.micro_batches > 1:
@@ -119,7 +124,9 @@ def _graph_tokens(scenario: Scenario, drafts: bool) -> float:
 
 
 def prompt_draft_s(scenario: Scenario, tokens: Floats) -> Floats:
-    """Additional seconds of a prompt with a draft. The draft's passes load its weights anyway."""
+    """Seconds that a draft adds to a prompt. The time of one draft pass is subtracted, because the draft
+    runs such a pass anyway, unless it shares the prefill of the target.
+    """
     seconds = scenario.setup_s(1.0, tokens)
     if scenario.draft.shares_prefill:
         return seconds
@@ -131,7 +138,7 @@ def prompt_alone_s(
 ) -> float:
     """Seconds to read one prompt while nothing else runs, in passes of at most `budget` tokens of all groups.
 
-    One data-parallel group reads it; the experts have its tokens only.
+    One data-parallel group reads it, so the experts compute only its tokens.
     """
     groups = scenario.target_shard.groups
     chunk = min(tokens, budget / groups)
@@ -158,7 +165,7 @@ def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptPrograms:
-    """The functions above for one scenario, as programs of a number of tokens.
+    """The functions of this module for one scenario, compiled as functions of a number of tokens.
 
     launches_s: seconds that launches add to a pass over these numbers of prompt tokens, without or with a
     draft. alone: whether prompts have passes of their own.

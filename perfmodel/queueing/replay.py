@@ -1,7 +1,7 @@
 """A discrete-event model of a continuous-batching server, pass by pass. It checks the closed form.
 
-Requests are served in the order of arrival. A request's iterations are drawn in advance, token by token, from
-its own acceptance. `Server` has the passes.
+Requests are served in the order of arrival. The number of iterations of a request is drawn in advance,
+token by token, from its own acceptance. `Server` simulates the passes.
 """
 
 from dataclasses import replace
@@ -33,14 +33,14 @@ def replay(
     cap: int | None = None,
     around: int | None = None,
 ) -> ReplayedRequests:
-    """Serve all requests. clients: each sends one request at the start, and the next when the previous one is
-    answered.
+    """Simulates all requests. clients: number of clients, each of which sends its next request when the
+    previous one is answered; None if requests arrive at their own times.
 
-    lengths: the lengths at which `steps` were priced; the time of a prompt is proportional to its tokens. The
-    first request of each client comes at its time in `requests`. cap: the largest number of requests at the
-    server, like ``--max-concurrency`` of ``vllm bench serve``. A request beyond it is sent when another ends,
-    and its times begin then. around: a running batch. If the draft length depends on the running batch,
-    iterations are drawn at the length of this batch; None means the longest draft.
+    lengths: the lengths for which `steps` was computed. The first request of each client comes at its time
+    in `requests`. cap: the largest number of requests at the server, like ``--max-concurrency`` of ``vllm
+    bench serve``. A request beyond it is sent when another ends, and its latencies count from then on.
+    around: a running batch. If the draft length depends on the running batch, iterations are drawn at the
+    length of this batch; None means the longest draft.
     """
     queue = _requests(steps, requests, spread, seed, around)
     senders = Senders(queue, requests.shared, steps.own_s, clients, cap)

@@ -10,8 +10,8 @@ from perfmodel.operations import Array
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequests:
-    """Times of every request in seconds, in the order of arrival. `running` is a mean over time. hit_rate:
-    share of prompt tokens that the prefix cache held.
+    """Latencies of every request in seconds, in the order of arrival. running: mean number of decoding
+    requests over time. hit_rate: share of prompt tokens that the prefix cache held.
     """
 
     ttft_s: Array
@@ -30,6 +30,6 @@ class ReplayedRequests:
 
     @property
     def mean_tpot_s(self) -> float:
-        """Mean over the requests with two tokens or more; 0 without such requests."""
+        """Mean TPOT over the requests with two output tokens or more; 0 without such requests."""
         several = self.tpot_s[self.output_tokens > 1]
         return float(several.mean()) if several.size else 0.0

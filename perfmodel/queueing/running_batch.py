@@ -1,7 +1,7 @@
 """The requests of a replay that decode, in the order in which they end.
 
-Each pass gains every request the same work. A request therefore ends when the work of all passes has grown
-by the work of the request, so passes between two ends need not be simulated one by one.
+Each pass does the same work for every request. A request ends when the passes since its start have done
+its work. Passes between two ends therefore need not be simulated one by one.
 """
 
 from heapq import heappop, heappush
@@ -14,8 +14,9 @@ NEGLIGIBLE_WORK = 1e-6
 
 
 class Ending(NamedTuple):
-    """The end of an answer: the `work` of the batch at which it comes. stay: number of the request's stay in
-    the batch that the answer ends. A preemption may end this stay earlier.
+    """The end of an answer. work: the work of the batch at which the answer ends. stay:
+    `QueuedRequest.stay` when the request joined the batch. A preemption changes that number, and this end
+    is then void.
     """
 
     work: float
@@ -30,8 +31,8 @@ class Ending(NamedTuple):
 
 
 class RunningBatch:
-    """Requests that decode. work: sum of the gains of all passes. size: number of requests. growth: cached
-    tokens that all of them together take per unit of work.
+    """Requests that decode. work: work that all passes so far have done for each request. size: number of
+    requests. growth: cached tokens that all requests together add per unit of work.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class RunningBatch:
 
     @property
     def left(self) -> float:
-        """Work until the next end; less if a preempted request would have ended before."""
+        """Work until the next end of an answer; less if a preempted request would have ended before."""
         return self.endings[0].work - self.work
 
     def start(self, request: QueuedRequest) -> None:

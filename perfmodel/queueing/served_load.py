@@ -14,11 +14,11 @@ from perfmodel.queueing.steps import StepTimes
 
 @dataclass(frozen=True, slots=True)
 class ServedLoad:
-    """Results over ``[load]``; times in seconds. saturated: more requests arrive than are served, and the
-    TTFT is infinite.
+    """Results over ``[load]``; times in seconds. saturated: whether more requests arrive than are served;
+    TTFT is then infinite.
 
     running: mean number of requests that decode. share: share of time with n requests, over ``[load, n]``.
-    metastable: at this rate a larger batch than the reported one would also persist.
+    metastable: whether, at this rate, a larger running batch than the reported one would persist too.
     """
 
     lengths: Lengths
@@ -44,8 +44,8 @@ class ServedLoad:
 
 
 def whole_answer(lengths: Lengths, ttft: Moments, tpot: Moments) -> Moments:
-    """Time to the last token. The part after the first token is a product of independent numbers: tokens, and
-    the time of each.
+    """Time to the last token. The time after the first token is the number of tokens times TPOT; these two
+    are assumed to be independent.
     """
     mean = lengths.decoded
     variance = lengths.output_std**2
@@ -54,7 +54,9 @@ def whole_answer(lengths: Lengths, ttft: Moments, tpot: Moments) -> Moments:
 
 
 def seen_by_requests(steps: StepTimes, share: Array) -> Array:
-    """Shares of time ``[load, n]`` from n = 1 as a request sees them, weighted by the number of requests."""
+    """Share of its time that a request decodes in a batch of n, over ``[load, n]`` from n = 1. share:
+    share of the server's time with n requests, from n = 0.
+    """
     busy = share[:, 1:] * steps.batches
     return busy / busy.sum(1, keepdims=True)
 

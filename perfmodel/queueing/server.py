@@ -1,8 +1,9 @@
 """A replayed server, pass by pass.
 
-Every pass runs all decoding requests and fills the rest of its token budget with prompts. If caches outgrow
-the room, the youngest request is preempted and its tokens are computed again, as in vLLM. Passes between two
-events are taken at once, so ten thousand requests take about a second.
+A pass runs all decoding requests and fills the rest of its token budget with prompts. If the engine reads
+prompts first, they have passes of their own. If the caches need more memory than there is, the youngest
+request is preempted and its tokens are computed again, as in vLLM. Passes between two events are simulated
+in one step, so the replay of 10,000 requests takes about a second.
 """
 
 import math
@@ -23,8 +24,9 @@ from perfmodel.queueing.senders import Senders
 
 
 class Server:
-    """The state of a replay: time in seconds, the prompts, and the batch that decodes. next_poll: the pass
-    before which the server looks for new requests again. decoding_s: request-seconds of decoding.
+    """The state of a replay: time in seconds, the prompts, and the batch that decodes. next_poll: number
+    of the pass before which the server next checks for new requests. decoding_s: seconds of decoding,
+    summed over requests.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Draws requests with shared parts: some of them begin with a common prefix, and sessions reuse their
-context.
+"""Draws requests that share parts of their prompts: some begin with a common prefix, and sessions reuse
+their context.
 """
 
 from dataclasses import replace
@@ -45,8 +45,8 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
 
 
 def sharing(requests: Arrivals, reuse: Reuse, seed: int) -> Arrivals:
-    """The requests, a share of which begins with the common prefix as far as their prompts are long
-    enough.
+    """The requests, of which a random share begins with the common prefix. A prompt that is shorter than
+    the prefix has only the start of it.
     """
     begins = np.random.default_rng([seed, 3]).random(requests.at_s.size) < reuse.share
     common = np.minimum(requests.input_tokens, int(reuse.prefix))

@@ -1,7 +1,8 @@
-"""Times of a server's passes, by the number of decoding requests. Queueing uses nothing else of a server.
+"""Times of a server's passes, by the number of decoding requests. Queueing needs no other facts about a
+server.
 
 A pass over n decoding requests takes `decode_s[n-1]`. A prompt in the same pass adds `prompt_s[n-1]`: the
-same roofline on the tokens of both, the prompt's own quadratic attention and the draft's prefill.
+time of its tokens in the roofline of the pass, its quadratic attention, and the draft's prefill.
 """
 
 from dataclasses import dataclass, replace
@@ -21,13 +22,14 @@ class StepTimes:
     """Passes that draft `gamma` tokens, by running batch 1 ... `seats`.
 
     tokens_per_iteration: gain of a request per pass, including the bonus token. seats: the largest number
-    of concurrent requests, limited by max_num_seqs, the KV room and the token budget of a pass (0 if not
-    even one fits). kv_share: share of the room that one request takes. own_s: seconds of a request outside
-    all passes. passes_ahead: passes that the device already has when a request arrives. prefill: the time
-    that several prompts in a pass add; `prompt_s` is the share of one prompt. None if each prompt adds
-    `prompt_s`. survival: P(at least j drafted tokens are accepted), from j = 0; None for a constant
-    acceptance. table: the passes at each n of a server that changes its length; the other fields then give
-    the same times with a constant `tokens_per_iteration`. cached: the prompts with a prefix cache.
+    of concurrent requests, limited by max_num_seqs, the KV memory and the token budget of a pass (0 if not
+    even one fits). kv_share: share of the KV memory that one request takes. own_s: seconds that a request
+    spends outside passes. passes_ahead: passes that the device already has when a request arrives.
+    prefill: the time that several prompts in a pass add; `prompt_s` is the share of one prompt. None if
+    each prompt adds `prompt_s`. survival: P(at least j drafted tokens are accepted), from j = 0; None if
+    the acceptance is the same at every position. table: the passes at each running batch, if the draft
+    length depends on it; the other fields are then rescaled to a constant `tokens_per_iteration`. cached:
+    what a prefix cache leaves to compute; None without one.
     """
 
     gamma: int
@@ -45,11 +47,11 @@ class StepTimes:
 
     @property
     def batches(self) -> Array:
-        """1 ... seats; at least [1]."""
+        """The running batches 1 ... seats; [1] without a seat."""
         return np.arange(1.0, self.decode_s.size + 1)
 
     def prompt_tokens(self, lengths: Lengths, batch: Floats) -> Floats:
-        """Mean number of prompt tokens that are computed."""
+        """Mean number of computed tokens of a prompt."""
         if self.cached is None:
             return lengths.input_mean
         return self.cached.at(self.cached.read, batch)
@@ -63,7 +65,9 @@ class StepTimes:
         return self.iterations(lengths) * float(self.decode_s[0])
 
     def iterations(self, lengths: Lengths) -> float:
-        """Mean iterations of an answer. The last one gains more than the remaining tokens."""
+        """Mean number of iterations of an answer. The last iteration may gain more tokens than the answer
+        still needs.
+        """
         gained = self.tokens_per_iteration
         return max((lengths.decoded + excess(self.gamma, round(gained, 9))) / gained, 1.0)
 
@@ -84,8 +88,8 @@ class StepTimes:
 
     @property
     def running_s(self) -> Array:
-        """Seconds of a pass as it runs. With a table of draft lengths, `decode_s` is rescaled to equal
-        gains instead.
+        """Real seconds of a decoding pass at each running batch; with a table of draft lengths, `decode_s`
+        has rescaled times.
         """
         return self.decode_s * (self.gains / self.tokens_per_iteration)
 

@@ -26,7 +26,7 @@ too.
 
 class BatchValues(NamedTuple):
     """The weight and value of each running batch n = 1 ... seats. share: share of time, at least `SELDOM`
-    of the largest one. value: cost of one more request, compared with n - 1 requests.
+    of the largest one. value: cost of running n requests instead of n - 1, in request-seconds.
     """
 
     share: Array
@@ -36,9 +36,11 @@ class BatchValues(NamedTuple):
 def switched(
     times: Sequence[StepTimes], lengths: Lengths, rate: float, chosen: NDArray[np.int64]
 ) -> StepTimes:
-    """The passes of a server that drafts by `chosen`, an index into `times` for each running batch from 1.
+    """The passes of a server whose draft length depends on its running batch. chosen: index into `times`
+    at each running batch from 1.
 
-    rate: requests/s of the server. It decides the weight of each batch in the mean of `tokens_per_iteration`.
+    rate: requests/s of the server. It determines the weight of each batch in the mean of
+    `tokens_per_iteration`.
     """
     at = np.arange(chosen.size)
     gained = np.array([t.tokens_per_iteration for t in times])[chosen]
@@ -67,9 +69,10 @@ def decode_times(times: Sequence[StepTimes], seats: int) -> Array:
 def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
     """Prompt times of all passes, ``[running batch, draft length]``.
 
-    A server that drafts at some batches loses blocks of its prefix cache at every batch. With passes
-    without a draft, more prompt tokens are therefore computed again. Their number is that on an idle server,
-    multiplied by the share of prompts that hit and divided by this share on an idle server.
+    If a server drafts at some batches, its prefix cache loses blocks at every batch. At batches without a
+    draft it therefore computes more prompt tokens than a server that never drafts. The additional tokens
+    of a prompt on an idle server are scaled by the hit rate at each batch, relative to the hit rate on an
+    idle server.
     """
     cached = max(times, key=lambda t: t.gamma).cached
     columns = []
@@ -83,7 +86,7 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
 
 
 def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: int) -> Array:
-    """Requests per second that leave while prompts arrive at a rate, over ``[running batch, draft
+    """Requests per second that finish while prompts arrive at a rate, over ``[running batch, draft
     length]``.
     """
     iterations = np.array([t.iterations(lengths) for t in times])
@@ -94,8 +97,8 @@ def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: in
 
 
 def shares_and_values(leave: Array, rate: float) -> BatchValues:
-    """The weight and value of each running batch of a birth-death process, from the requests/s that leave
-    at each batch while `rate` requests/s arrive.
+    """The weight and value of each running batch in a birth-death process. leave: requests/s that finish
+    at each batch. rate: requests/s that arrive.
     """
     batches = np.arange(1.0, leave.size + 1)
     logs = np.cumsum(np.log(rate / leave))

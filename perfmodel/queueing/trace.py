@@ -59,8 +59,8 @@ Columns = tuple[list[Any], ...]
 
 
 def read_trace(path: str | Path, longest: int = LONGEST) -> Arrivals:
-    """The requests of a CSV file with a header, or of JSON lines, in the order of arrival from 0 on. longest:
-    number of requests of which the shared parts of prompts are kept.
+    """The requests of a CSV file with a header, or of JSON lines, in the order of arrival. The first
+    arrives at 0 s. longest: number of requests of which the shared parts of prompts are kept.
 
     Arrivals are seconds, or date-times such as ``2023-11-16 18:17:03.9799600``. Numbers in `timestamp` are
     milliseconds, as in Mooncake's traces. Raises InputError.

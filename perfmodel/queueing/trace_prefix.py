@@ -1,4 +1,6 @@
-"""The shared parts of a trace's requests: by the hashes of their prompts' blocks, or by session."""
+"""Which parts of their prompts the requests of a trace share, from hashes of the blocks of prompts or from
+sessions.
+"""
 
 from collections.abc import Hashable, Sequence
 
@@ -10,11 +12,12 @@ from perfmodel.queueing.blocks import Path, Shared
 
 
 def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where: str) -> Shared:
-    """Shared parts from hashes, each of which stands for a block and all before it, as in Mooncake's traces
-    (blocks of 512).
+    """Shared parts from hashes. Each hash stands for a block and all blocks before it, as in Mooncake's
+    traces (blocks of 512 tokens).
 
-    The longest list gives the size of a block: the power of two with which that many blocks fill the prompt.
-    Raises InputError, which names the file `where`, for a prompt with fewer hashes than full blocks.
+    The longest list of hashes gives the block size: the smallest power of two with which its blocks cover
+    the prompt. Raises InputError, which names the file `where`, for a prompt with fewer hashes than full
+    blocks.
     """
     longest = max(range(len(hashes)), key=lambda request: len(hashes[request]))
     block_tokens = prompts[longest] / max(len(hashes[longest]), 1)
@@ -39,8 +42,8 @@ def of_sessions(
 ) -> Shared:
     """Shared parts of requests in the order of arrival, from their sessions.
 
-    Each request begins with the previous context of its session, as far as it is that long, and is sent after
-    that answer. None stands for a request without a session.
+    Each prompt begins with the previous context of its session, or with the part of it that fits in the
+    prompt. The request is sent after the previous answer. None stands for a request without a session.
     """
     paths: list[Path] = []
     keeps: list[int | None] = [None] * len(sessions)

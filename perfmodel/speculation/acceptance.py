@@ -1,9 +1,10 @@
 """Tokens per iteration of speculation (Omega), from every form in which acceptance is reported.
 
-A draft of gamma tokens is accepted up to its first refused token, and verification adds one token. `alpha` is
-P(accept | all earlier ones of the iteration accepted); a_j is the same at position j; survival s_j = a_1 ...
-a_j with s_0 = 1. Arrays are float64 and broadcast over [batch, context, gamma]; positions are the last axis.
-docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
+A draft of gamma tokens is accepted up to its first refused token, and verification adds one token. `alpha`
+is the probability that a token is accepted, given that all earlier tokens of the iteration were. a_j is
+this probability at position j, and survival s_j is the product a_1 ... a_j, with s_0 = 1. Arrays are
+float64 and broadcast over [batch, context, gamma]; positions are the last axis. docs/model.md, section 3;
+Leviathan et al. 2023, arXiv 2211.17192.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,8 @@ def tokens_per_iteration(gamma: Floats, alpha: Floats) -> Floats:
 
 
 def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
-    """The constant alpha with Omega(gamma, alpha) = omega; both broadcast, gamma a whole number from 1.
+    """The constant alpha with Omega(gamma, alpha) = omega. The arguments broadcast; gamma is a whole
+    number from 1.
 
     Newton's method from alpha = 1: Omega is convex and rising, so the steps fall onto the root from above.
     Raises InputError for omega outside [1, gamma + 1].
@@ -64,7 +66,8 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
 
 
 def conditional_from_survival(survival: npt.ArrayLike) -> Array:
-    """a_1 ... a_gamma from s_0 ... s_gamma; 0 at positions that are never reached.
+    """Conditional acceptance a_1 ... a_gamma from survival s_0 ... s_gamma; 0 at positions that are never
+    reached.
 
     Raises InputError unless s_0 = 1 and survival never rises and is within [0, 1].
     """
@@ -81,12 +84,12 @@ class Acceptance(Immutable):
     `from_...` functions.
 
     `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions (None: unknown, and
-    a longer draft is refused). measured_to: the last position to which `tail` applies unchanged. Each
-    later one accepts `decay` times the one before, and a draft longer than `measured_to` +
-    `BEYOND_MEASURED` is refused. None: `tail` applies to all. measured_at: draft lengths of the
-    measurements, where the acceptance is exact; between them it is modelled. Empty if each position was
+    a longer draft is refused). measured_to: the last position to which `tail` applies unchanged. The
+    acceptance of each later position is `decay` times that of the position before, and a draft longer than
+    `measured_to` + `BEYOND_MEASURED` is refused. None: `tail` applies to all later positions. measured_at:
+    the measured draft lengths; the acceptance at other lengths is modelled. Empty if each position was
     measured. spread: standard deviation of ln(tokens per iteration) at the longest measured length,
-    between texts, or between the served contexts and another one. bins: see `AcceptanceRow`.
+    between texts, or between the measured contexts and another context. bins: see `AcceptanceRow`.
     """
 
     source: str
@@ -100,7 +103,9 @@ class Acceptance(Immutable):
 
     @classmethod
     def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":
-        """The same conditional acceptance at every position. InputError outside [0, 1]."""
+        """The same conditional acceptance at every position. Raises InputError for an alpha outside [0,
+        1].
+        """
         _require("alpha", alpha, 0, 1)
         return cls(source, tail=float(alpha))
 
@@ -110,8 +115,8 @@ class Acceptance(Immutable):
     ) -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`.
 
-        decay: ratio of the acceptance of each position beyond `gamma` to that of the one before; None
-        keeps alpha for every length.
+        decay: ratio of the acceptance of each position beyond `gamma` to that of the position before;
+        None: alpha is the same at every position.
         """
         alpha = float(alpha_from_tokens_per_iteration(omega, gamma))
         whole = cls(source, tail=alpha, measured_at=(float(gamma),))
@@ -135,14 +140,14 @@ class Acceptance(Immutable):
         spread: float = 0.0,
         decay: float = 1.0,
     ) -> "Acceptance":
-        """From tokens per iteration at rising draft lengths, and from survival by position if it was
-        published.
+        """The acceptance that gives these tokens per iteration (`omega`) at these draft lengths, which
+        must rise. survival: by position; it is used instead if it reaches the longest length.
 
         Published curves are noisy, so the gain of each further token is smoothed such that it never grows
-        with the length (pool adjacent violators). Between two lengths the conditional acceptance is constant.
-        It is known up to the longest length. If that is below `LEAST_KNOWN`, it is known up to `LEAST_KNOWN`,
-        and each further position accepts `decay` times the one before. Raises InputError outside [1, gamma +
-        1].
+        with the length (pool adjacent violators). Between two lengths the conditional acceptance is
+        constant. It is known up to the longest length. If that is below `LEAST_KNOWN`, it is known up to
+        `LEAST_KNOWN`, and the acceptance of each further position is `decay` times that of the position
+        before. Raises InputError for tokens per iteration outside [1, gamma + 1].
         """
         lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
         positions: list[float] = []
@@ -166,7 +171,8 @@ class Acceptance(Immutable):
         """An n-gram draft that finds a match with probability `hit`. On average the first `run_length`
         (1 or more) tokens of a match are right.
 
-        Runs are geometric with that mean before gamma cuts them: a_1 = hit, later a_j = 1 - 1/run_length.
+        The number of right tokens is geometric with that mean, before it is cut at gamma: a_1 = hit, and
+        every later a_j = 1 - 1/run_length.
         """
         _require("hit probability", hit, 0, 1)
         _require("run length", run_length, 1, np.finfo(float).max)
@@ -182,8 +188,8 @@ class Acceptance(Immutable):
         return cls.from_alpha(row.alpha, row.source).replace(spread=row.spread)
 
     def extended(self, gamma: int, decay: float) -> "Acceptance":
-        """The same acceptance for drafts of up to `gamma` tokens. Each position beyond the known ones accepts
-        `decay` times the one before.
+        """The same acceptance for drafts of up to `gamma` tokens. The acceptance of each position beyond
+        the known ones is `decay` times that of the position before.
         """
         known = len(self.prefix)
         if self.tail is not None or not known or gamma <= known:
@@ -195,7 +201,7 @@ class Acceptance(Immutable):
     def carried(self, gamma: npt.ArrayLike) -> Array:
         """Distance from the nearest measured draft length m: |ln((gamma + 1) / (m + 1))|.
 
-        0 where every position was measured, and without a draft.
+        It is 0 at gamma 0, and everywhere if each position was measured.
         """
         drafted = np.asarray(gamma, np.float64)
         if not self.measured_at:
@@ -204,8 +210,8 @@ class Acceptance(Immutable):
         return np.where(drafted == 0, 0.0, np.abs(apart).min(-1))
 
     def log_spread(self, gamma: npt.ArrayLike) -> Array:
-        """Standard deviation of ln(tokens per iteration) between texts, at each gamma. The number of accepted
-        tokens has the same relative spread at every length.
+        """Standard deviation of ln(tokens per iteration) between texts, at each gamma. The number of
+        accepted tokens is assumed to have the same relative spread at every length.
         """
         drafted = np.asarray(gamma)
         if not self.spread:
@@ -260,7 +266,7 @@ class Acceptance(Immutable):
         return np.asarray(self.survival(int(g.max(initial=0))).cumsum()[g.astype(np.int64)])
 
     def effective_alpha(self, gamma: int) -> float:
-        """The constant alpha with the same gain at this gamma, which must be 1 or more."""
+        """The constant alpha with the same tokens per iteration at this gamma, which must be 1 or more."""
         if self.alpha is not None:
             return self.alpha
         return float(alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma)))

@@ -18,12 +18,13 @@ Number = TypeVar("Number", bound=Floats)
 
 @dataclass(frozen=True, slots=True)
 class Memory(Generic[Number]):
-    """Bytes on the fullest device of the group. Batch sizes are whole sequences; 0 means that not one fits.
+    """Memory of the device that holds the most, in bytes. max_batch, ar_max_batch: largest number of
+    sequences that fits with the draft and without it; 0 if not one fits.
 
     available_bytes: memory for weights and caches; the engine keeps the rest for activations, CUDA graphs
-    and others. pool_bytes: the part that the weights leave for caches and seats. sequence_bytes: bytes of the
-    pool that one sequence needs. sequences: number of sequences that the pool of this device holds, not
-    rounded. The fields are arrays, or plain numbers for a single point.
+    and other uses. pool_bytes: the part that the weights leave for caches and seats. sequence_bytes: bytes
+    of the pool that one sequence needs. sequences: number of sequences that the pool of this device holds,
+    not rounded. The fields are arrays, or plain numbers for a single point.
     """
 
     weight_bytes: Number
@@ -39,7 +40,7 @@ class Memory(Generic[Number]):
     ar_max_batch: Any
 
     def single(self) -> "Memory[float]":
-        """The memory of a single point, in plain numbers."""
+        """The same as plain numbers, for a single point."""
         sizes = {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bytes")}
         return Memory(
             **sizes,
@@ -50,7 +51,7 @@ class Memory(Generic[Number]):
         )
 
     def shortage(self, batch: float) -> tuple[str, ...]:
-        """A sentence that this batch does not fit; empty if it does. For a single point."""
+        """One sentence if this batch does not fit; otherwise empty. For a single point."""
         text = (
             f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest "
             "that does is "
@@ -63,10 +64,11 @@ class Memory(Generic[Number]):
 def memory_of(
     scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float | None = None
 ) -> Memory[Floats]:
-    """Compares weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) with the
-    memory that the engine has for them. fraction: the engine's share of the device; None means its default.
+    """Compares the memory that a batch needs with the memory that the engine has for it. A batch needs
+    weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV). fraction: the
+    engine's share of the device; None means its default.
 
-    Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs nothing.
+    Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs no memory.
     """
     target = scenario.target_shard
     drafter = scenario.draft_shard
@@ -109,7 +111,7 @@ def memory_of(
 
 @once
 def fraction_of(scenario: Scenario, gamma: int, fraction: float | None) -> float:
-    """The engine's default share of the device's memory."""
+    """`fraction`, or the engine's default share of device memory if it is None."""
     if fraction is not None:
         return fraction
     drafts = draft_size(scenario.draft) if gamma else "none"
@@ -125,7 +127,7 @@ def available_bytes(scenario: Scenario, fraction: float | None, drafts: Drafts) 
 
 @once
 def weight_bytes(scenario: Scenario) -> float:
-    """Weights of the target on one device as the engine holds them."""
+    """Bytes of the target's weights on one device, as the engine stores them."""
     target = scenario.target_shard
     account = scenario.account
     other = account.padding_bytes(target) - account.host_bytes(target)
@@ -134,12 +136,12 @@ def weight_bytes(scenario: Scenario) -> float:
 
 @once
 def draft_weight_bytes(scenario: Scenario) -> float:
-    """Weights of the draft on one device in addition to the target's."""
+    """Bytes of the draft's weights on one device, in addition to the target's."""
     return scenario.draft.own_weight_bytes(scenario.draft_shard)
 
 
 def draft_size(draft: Draft) -> Drafts:
-    """The kind of the draft for the engine's account, and its size."""
+    """The kind of a draft, as far as engines' accounts distinguish kinds."""
     if draft.named_model:
         return "model"
     return "head" if draft.passes(1.0) else "lookup"
@@ -160,15 +162,16 @@ def _whole(sequences: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class KVCapacity:
-    """What a server logs at its start, in its words.
+    """The size of the KV cache, as a server logs it when it starts.
 
     kv_tokens: number of tokens that all caches hold if every sequence has max_model_len tokens (vLLM: "GPU
-    KV cache size", SGLang: "max_total_num_tokens"). max_concurrency: sequences of that length. fitting_len:
-    if not one of them fits, the longest sequence that does; else None. vLLM does not start with a larger
-    --max-model-len. pool_bytes: memory of the caches on one device ("Available KV cache memory").
-    baseline_kv_tokens: kv_tokens without the draft. The draft takes memory for its weights, for the engine's
-    graphs and buffers (draft_reserved_bytes), and a share of each sequence for its cache and states
-    (draft_cache_share). groups: data-parallel attention groups, each of which logs its part.
+    KV cache size", SGLang: "max_total_num_tokens"). max_concurrency: number of sequences of that length
+    that fit. fitting_len: length of the longest sequence that fits, if not one of max_model_len tokens
+    does; otherwise None. vLLM does not start with a larger --max-model-len. pool_bytes: memory of the
+    caches on one device ("Available KV cache memory"). baseline_kv_tokens: kv_tokens without the draft.
+    The draft takes memory for its weights, for the engine's graphs and buffers (draft_reserved_bytes), and
+    a share of each sequence for its cache and states (draft_cache_share). groups: data-parallel attention
+    groups, each of which logs its part.
     """
 
     kv_tokens: int
@@ -184,7 +187,7 @@ class KVCapacity:
 
     @property
     def draft_share(self) -> float:
-        """Share of the tokens that the draft takes."""
+        """Share of the baseline's `kv_tokens` that the draft takes away."""
         return 1.0 - self.kv_tokens / self.baseline_kv_tokens if self.baseline_kv_tokens else 0.0
 
 
@@ -192,8 +195,8 @@ class KVCapacity:
 def kv_cache_of(
     scenario: Scenario, gamma: int, fraction: float | None = None, running: float | None = None
 ) -> KVCapacity:
-    """The caches of a server that drafts `gamma` tokens. running: requests for which it has seats; None is
-    the engine's default.
+    """The caches of a server that drafts `gamma` tokens. running: number of its seats; None means the
+    engine's default.
     """
     part = scenario.target_shard
     account = scenario.account

@@ -1,4 +1,4 @@
-"""The same question with other constants of its calibration."""
+"""Changes constants in the calibration of a question."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,8 +21,8 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
 
 
 def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
-    """A calibration with other values of some constants, possibly by point. The caller keeps them within
-    bounds.
+    """The calibration with other values of some constants. A value may be an array with one number per
+    point. The caller must keep the values within their bounds.
     """
     return c.replace(**{name: constant_of(c, name).replace(value=v) for name, v in values.items()})
 

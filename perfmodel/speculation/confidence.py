@@ -1,9 +1,10 @@
-"""Verification by confidence: only the drafted tokens that are likely enough to pay are verified.
+"""Verification by confidence: only the drafted tokens that are likely enough to be accepted are verified.
 
 The engine ranks the drafted tokens of all requests by the probability that they and all tokens before them
-are accepted. It verifies the most likely ones (vLLM 0.32, v1/worker/gpu/spec_decode/adaptive_verification.py;
-vllm#47808). If drafts of confidence c are a share w_c of all, with survival s_cj at position j, verifying a
-set of (c, j) gains 1 + sum w_c s_cj tokens per sequence and costs a pass over 1 + sum w_c tokens.
+are accepted. It verifies the most likely ones (vLLM 0.32,
+v1/worker/gpu/spec_decode/adaptive_verification.py; vllm#47808). w_c is the share of drafts with confidence
+c, and s_cj their survival at position j. Verifying a set of pairs (c, j) gains 1 + sum w_c s_cj tokens per
+sequence and costs a pass over 1 + sum w_c tokens.
 
 llama.cpp instead stops a draft before the first token whose probability is below ``--spec-draft-p-min``
 (common/speculative.cpp of 0c1e57098). All slots draft in one pass, which runs as long as one of them drafts.
@@ -23,10 +24,11 @@ from perfmodel.speculation.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class ByConfidence:
-    """The best cut and the best single length, over batches with equal shares of the baseline's time.
+    """The best cut (the least likely token that is verified at each batch) and the best constant draft
+    length. Each batch has an equal share of the baseline's time.
 
-    speedup, fixed_speedup: speedups of the cut and of the single length. verified: mean number of the
-    `drafted` tokens that are verified at the largest batch. fixed: the best single length.
+    speedup, fixed_speedup: speedups of the cut and of the constant length. verified: mean number of the
+    `drafted` tokens that are verified at the largest batch. fixed: the best constant length.
     """
 
     speedup: float
@@ -39,7 +41,7 @@ class ByConfidence:
 class Stop(NamedTuple):
     """A rule by which drafts end early. Stops are compared by their gain.
 
-    gain: gain over always drafting the best constant length. longest: largest number of drafted tokens.
+    gain: speedup over always drafting the best constant length. longest: largest number of drafted tokens.
     least_probability: a token less likely than this ends the draft (p-min); 0 never ends it.
     """
 
@@ -61,9 +63,9 @@ def best_stop(
     constant: int,
     fraction: float | None = None,
 ) -> Stop:
-    """The fastest pair of length and least probability that fits in this fraction of the memory. Its gain is
-    the speedup over a server that always drafts `constant` tokens. The acceptance of `scenario` must have
-    bins.
+    """The fastest combination of longest draft and least probability that fits in memory. Its gain is the
+    speedup over a server that always drafts `constant` tokens. fraction: the engine's share of device
+    memory; None means its default. The acceptance of `scenario` must have bins.
 
     Times relative to the baseline are averaged over the contexts and over the batch sizes; each batch size
     has the weight log(1 + 1/batch), as in a table of draft lengths. Assumed: the conditional acceptance of a
@@ -93,8 +95,8 @@ def best_stop(
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:
-    """Computes the best cut. batches: [n]. The acceptance of `scenario` must have bins. Every iteration makes
-    the whole draft.
+    """Computes the best cut. batches: batch sizes, over ``[n]``. The acceptance of `scenario` must have
+    bins. Every iteration drafts all tokens, and the cut only limits which of them are verified.
     """
     weight, rates = _bins(scenario)
     drafted = rates.shape[1]

@@ -1,5 +1,5 @@
-"""The variance of a speedup's logarithm that comes from the errors of fitted constants and, over PCIe,
-from differences between boxes.
+"""The variance of a speedup's logarithm that comes from the errors of fitted constants and, if devices
+communicate over PCIe, from differences between machines.
 
 The covariance of the fit is propagated through the model by finite differences.
 """
@@ -21,10 +21,12 @@ EXPERT_CONSTANTS = ("expert_popularity", "routing_independence")
 
 
 def variance_of(scenario: Scenario, passes: Passes) -> Array:
-    """Variance of log speedup from the covariance of the fitted constants and the spread between PCIe boxes.
+    """Variance of log speedup from the covariance of the fitted constants and from differences between
+    machines with PCIe.
 
-    Over ``[gamma, batch, context]``; 0 without fitted constants and PCIe. Errors of sources that were left
-    out already contain the errors of the constants.
+    The result is over ``[gamma, batch, context]``; it is 0 without fitted constants and without PCIe.
+    Constants are not counted here if the error comes from left-out sources, because that error already
+    includes theirs.
     """
     c = scenario.machine.calibration
     fit = c.fit if speedup_class(scenario) is None else None

@@ -30,8 +30,8 @@ SHARDS = ("target_shard", "draft_shard", "summed_target", "summed_draft")
 
 
 class DraftPasses(NamedTuple):
-    """The draft's passes. query: tokens per sequence of one pass. share: share of a pass per drafted
-    token; None without passes.
+    """The draft's passes. query: tokens per sequence in one pass. share: number of passes per drafted
+    token; None if the draft runs no passes.
     """
 
     query: Floats
@@ -43,16 +43,17 @@ class CountedScenario:
     """Everything about a question except its workload.
 
     machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch
-    advances by its own count. kv_page: tokens per page of both caches. core_ops: count only linear and
-    attention ops. topk_reuse: share of an indexer's tokens that it chooses again for the next query token,
-    so a verification reads them once. state_rollback: whether a verification over recurrent layers keeps
-    the state after every token, or replays the accepted tokens from the previous state. context_std:
-    standard deviation of the context over the sequences of a batch, in tokens. expert_parallel: groups of
-    the target's devices, each with whole experts. data_parallel: groups that each have all of attention,
-    for their own sequences. layout: nodes, pipeline stages and expert placement beyond one box; a draft
-    has no stages and no redundant experts. power_limit_w: power limit of each device; None means that of its
-    measurements. account: the engine's division of a device's memory. acceptance: None if the answer does
-    not depend on it.
+    advances by its own number of accepted tokens. kv_page: tokens per page of both caches. core_ops: count
+    only linear and attention ops. topk_reuse: share of an indexer's tokens that it chooses again for the
+    next query token, so a verification reads them once. state_rollback: whether a verification over
+    recurrent layers keeps the state after every token, or replays the accepted tokens from the previous
+    state. context_std: standard deviation of the context over the sequences of a batch, in tokens.
+    expert_parallel: number of groups of the target's devices; each group has whole experts. data_parallel:
+    number of groups that each compute the whole attention of their own sequences. layout: nodes, pipeline
+    stages and expert placement beyond one node; a draft has no stages and no redundant experts.
+    power_limit_w: power limit of each device; None means the limit at which the device was measured.
+    account: how the engine divides the memory of a device. acceptance: None if the answer does not depend
+    on it.
     """
 
     target: ModelSpec
@@ -95,8 +96,8 @@ class CountedScenario:
 
     @cached_property
     def draft_machine(self) -> Machine:
-        """The devices of the draft. No part of it runs on the host, and its messages overlap with no other
-        work.
+        """The devices of the draft. No part of the draft runs on the host, and its messages do not overlap
+        with other work.
         """
         fabric = self.machine.fabric
         return replace(
@@ -140,8 +141,8 @@ class CountedScenario:
     def target_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of a target pass: decoding at query 1, verification at gamma + 1. shard: another share of the
-        model.
+        """Ops of a target pass. query: tokens per sequence; 1 for decoding, gamma + 1 for verification.
+        shard: replaces `target_shard`.
         """
         independence = self.machine.calibration.routing_independence.value
         shape = costs.PassShape(
@@ -160,8 +161,8 @@ class CountedScenario:
     def draft_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of one draft pass with selection; query: tokens per sequence (a tree's level, a parallel
-        draft).
+        """Ops of one draft pass, including the selection of cached tokens. query: tokens per sequence;
+        above 1 for a level of a tree and for a parallel draft.
         """
         if self.layout.stages > 1:  # the last stage drafts for one part of the batch at a time
             batch = batch / self.layout.stages
@@ -170,7 +171,9 @@ class CountedScenario:
         return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
 
     def longer_tokens(self, batch: Floats) -> Floats:
-        """Expected tokens by which a batch's longest context exceeds the mean, for uniform contexts."""
+        """Expected number of tokens by which the longest context of a batch exceeds the mean, if contexts
+        are uniformly distributed.
+        """
         if isinstance(self.context_std, float | int) and not self.context_std:
             return 0.0
         return half_width(self.context_std) * (batch - 1.0) / (batch + 1.0)
@@ -206,7 +209,7 @@ class CountedScenario:
         return self.acceptance
 
     def tokens_per_iteration(self, gammas: ArrayLike) -> Array:
-        """Expected tokens of a sequence per iteration; without an acceptance, the one token of a step."""
+        """Expected tokens of a sequence per iteration; 1 without an acceptance."""
         if self.acceptance is None:
             return np.ones(np.shape(gammas))
         return self.acceptance.tokens_per_iteration(gammas)
@@ -224,7 +227,9 @@ class CountedScenario:
         return DraftPasses(1.0, None)
 
     def with_context_std(self, deviation: Floats) -> Self:
-        """The same question with contexts that differ by this standard deviation, on the same shards."""
+        """The same question with another standard deviation of the contexts within a batch. The shards are
+        reused.
+        """
         return self.on_same_shards(context_std=deviation)
 
     def on_same_shards(self, **changes: Any) -> Self:

@@ -1,5 +1,5 @@
-"""The measurements nearest to a question: the class of its errors, and whether its kind of case was ever
-measured.
+"""Which measurements apply to a question: the class from which it takes its errors, and whether a case of
+its kind was measured.
 """
 
 from typing import cast
@@ -12,7 +12,7 @@ from perfmodel.speculation.scenario import Scenario
 
 
 def step_class(scenario: Scenario) -> StepClass | None:
-    """The class of errors of a baseline step; None for a calibration that states its own."""
+    """The class of errors of a baseline step; None for a calibration that states its own error."""
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
         return None
@@ -26,8 +26,9 @@ def step_class(scenario: Scenario) -> StepClass | None:
 
 @once
 def speedup_class(scenario: Scenario) -> SpeedupClass | None:
-    """The class of errors of a speedup; None for a calibration that states its own. None also with kernels
-    of another maker's device, for which no speedup of an engine is known.
+    """The class of errors of a speedup; None for a calibration that states its own error. The class is
+    "new" if the engine's speedup was never measured with this kind of draft, or if the kernels are those
+    of another maker's device.
     """
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
@@ -43,9 +44,8 @@ def speedup_class(scenario: Scenario) -> SpeedupClass | None:
 def is_measured(scenario: Scenario) -> bool:
     """Whether a speedup was measured with this kind of draft, in this engine, on this class of device.
 
-    Any calibration except those of serving engines and llama.cpp must state an error of speedups on its
-    own device. A case with layers or experts in host memory, or with the constants of another engine,
-    counts as not measured.
+    A calibration that is not judged by public runs must state an error of speedups for this device. A case
+    with layers or experts in host memory, or with the constants of another engine, counts as not measured.
     """
     if scenario.machine.host_experts or scenario.machine.host_layers:
         return False
@@ -64,13 +64,13 @@ def is_beyond_measured_context(scenario: Scenario, context: float) -> bool:
 
 
 def is_judged_by_sources(c: Calibration) -> bool:
-    """Whether errors of public runs are stated for a calibration: a bundled one of an engine, without rows of
-    the user's own engine.
+    """Whether the errors of a calibration come from public runs. This is so for the bundled calibration of
+    an engine without measurements of the user's own engine.
     """
     return c.measured is None and (bool(c.errors) or c.stack in source_errors().steps)
 
 
 def is_transferred(scenario: Scenario) -> bool:
-    """Whether the calibration is another device's, or another engine's."""
+    """Whether the calibration was fitted to another device or another engine."""
     c = scenario.machine.calibration
     return c.gpu is not None and (c.gpu != scenario.machine.gpu.name or bool(c.constants_of))

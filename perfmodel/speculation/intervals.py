@@ -28,7 +28,7 @@ def speedup_interval(
 def interval_of_timed(
     scenario: Scenario, batch: float, context: float, gamma: int, gained: float, speedup: float
 ) -> Interval | None:
-    """`speedup_interval` of a point whose passes are already timed. gained: its tokens per iteration."""
+    """`speedup_interval` of a point whose speedup is already computed. gained: its tokens per iteration."""
     passes = Passes(scenario, batch, context, np.array([gamma]))
     error = ratio_log_error(scenario, passes, gained / speedup)
     return interval_of_speedup(scenario, gamma, gained, speedup, error)
@@ -66,9 +66,9 @@ def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 
 
 
 def log_middle(scenario: Scenario) -> float:
-    """Offset of the middle of a speedup's interval from the speedup: the logarithm of their ratio, per
-    share of extra time. It is below 0 for a class whose iterations are predicted too short more often than
-    too long. It is 0 for devices beyond a box, whose width comes from other rows.
+    """Logarithm of the ratio of an interval's middle to the speedup, per unit of `extra_share`. It is
+    below 0 for a class whose iterations are predicted too short more often than too long. It is 0 for
+    devices of several nodes, whose errors come from other measurements.
     """
     class_name = speedup_class(scenario)
     if class_name is None or scenario.machine.fabric is not None:

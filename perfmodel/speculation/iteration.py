@@ -25,7 +25,7 @@ from perfmodel.speculation.scenario import Scenario
 
 
 class OpSeconds(NamedTuple):
-    """Seconds of each op of the target's passes, and of each of the draft's."""
+    """Seconds of each op in the target's passes and in the draft's passes."""
 
     target: list[Floats]
     draft: list[Floats]
@@ -50,7 +50,7 @@ class LimitedIteration(NamedTuple):
 
 
 def check_draft_length(draft: Draft, gamma: int) -> None:
-    """Refuse (InputError) more tokens than the draft can make."""
+    """Raises InputError if the draft cannot make so many tokens."""
     if draft.max_gamma is not None and gamma > draft.max_gamma:
         raise refuse("--gamma", None, f"at most {draft.max_gamma} with {draft.name}", gamma)
 
@@ -64,12 +64,12 @@ class _AlongContext(Immutable):
 
 
 class Passes:
-    """The passes of iterations at some points, counted at most once and timed under one or several
-    calibrations.
+    """The passes of iterations at several points. Their ops are counted at most once, and can be timed
+    under several calibrations.
 
-    batch and context broadcast together. gammas are a leading axis of everything, so that the innermost loops
-    run over contexts (a trailing axis of 17 makes them three times as slow). query: tokens per sequence of
-    the target's passes; the first pass is the baseline's.
+    batch and context broadcast together. gammas are the leading axis of every array, so the innermost
+    loops run over contexts; a trailing axis of 17 gammas makes them three times as slow. query: tokens per
+    sequence of the target's passes; the first pass is the baseline's.
     """
 
     def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> None:
@@ -99,7 +99,7 @@ class Passes:
 
     @property
     def share(self) -> Floats | None:
-        """Share of a draft pass per drafted token; None without passes."""
+        """Draft passes per drafted token; None if the draft runs no passes."""
         return self._drafting.share
 
     @cached_property
@@ -119,7 +119,8 @@ class Passes:
     def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
         """Calibrated seconds of each op of the target's passes and of the draft's.
 
-        known: the seconds before a constant of the kind `work` of ops changed. Ops of other kinds keep them.
+        known: the seconds of all ops before a constant changed. work: the kind of the ops that this
+        constant affects; only these ops are timed again.
         """
 
         changed = "upkeep" if work == "pass" else work
@@ -139,11 +140,11 @@ class Passes:
         )
 
     def times(self, scenario: Scenario, seconds: OpSeconds | None = None) -> IterationTimes:
-        """Seconds of the parts of an iteration. Those of passes have a leading axis of gammas (length 1 or
-        absent where possible).
+        """Seconds of the parts of an iteration. The times of passes have a leading axis of gammas, with
+        length 1 or left out if all gammas have the same time.
 
-        scenario: the counted one, possibly with a calibration that changes no count. seconds: of the ops
-        (`op_seconds`), if known.
+        scenario: the scenario whose ops were counted, possibly with another calibration that changes no
+        count. seconds: the result of `op_seconds`, if known.
         """
         unlimited = self._unlimited(scenario, seconds)
         if scenario.power_limit_w is None:
@@ -185,8 +186,8 @@ class Passes:
         )
 
     def energy(self, scenario: Scenario) -> dict[str, Any]:
-        """Joules per token of all devices, with speculation and of the baseline, and mean watts of a device,
-        at a single point. Empty where no power was measured.
+        """Joules per token of all devices together, with speculation and for the baseline, and the mean
+        power of a device in watts. For a single point; empty if no power was measured for the device.
         """
         if scenario.machine.gpu.power_draw is None:
             return {}
@@ -266,7 +267,9 @@ class Passes:
         return np.asarray(scenario.draft_machine.predicted_s(self.draft_ops, tokens, of_ops) * self.share)
 
     def sequence_rates(self, scenario: Scenario) -> Array:
-        """Tokens per second of one sequence over ``[gamma, batch, context]``: of a step at gamma 0."""
+        """Tokens per second of one sequence over ``[gamma, batch, context]``; at gamma 0, that of the
+        baseline.
+        """
         times = self.times(scenario)
         rates = self.tokens_per_s(times)
         rates[self.gammas == 0] = 1.0 / times.target_s
@@ -280,12 +283,12 @@ class Passes:
         return over_baseline
 
     def ratios(self) -> Array:
-        """Time of an iteration over that of a baseline step, over ``[gamma, batch, context]``."""
+        """Time of an iteration divided by that of a baseline step, over ``[gamma, batch, context]``."""
         speedups = self.speedups(self._counted)
         return np.asarray(self.gained.reshape(-1, *(1,) * (speedups.ndim - 1)) / speedups)
 
     def tokens_per_s(self, times: IterationTimes) -> Array:
-        """Tokens per second of one speculating sequence, over ``[gamma, batch, context]``."""
+        """Tokens per second of one sequence with speculation, over ``[gamma, batch, context]``."""
         along = (-1, *(1,) * (times.verify_s.ndim - 1))
         drafting_s = times.draft_s * self.gammas.reshape(along)
         iteration_s = summed([drafting_s, times.overhead_s, times.verify_s])

@@ -13,15 +13,16 @@ than it did for short prompts (an assumption).
 
 
 def length_to_run(scenario: Scenario, context: float, times_s: Array) -> Ints:
-    """The index of the fastest draft along the first axis. Beyond the contexts of the acceptance, it is
-    the index of the first draft that is at most `NEAR` slower.
+    """The index of the draft length to run, along the first axis: the fastest. If the acceptance was
+    measured only at shorter contexts, it is the shortest length that is slower than the fastest by at most
+    the share `NEAR`.
 
-    times_s: times with drafts of rising length; infinite for a length that is not allowed.
+    times_s: times for the draft lengths in rising order; infinite for a length that is not allowed.
     """
     near = times_s <= (1.0 + most_given_up(scenario, context)) * np.min(times_s, 0)
     return np.asarray(np.argmax(near, 0))
 
 
 def most_given_up(scenario: Scenario, context: float) -> float:
-    """The largest share by which the length to run may be slower than the fastest."""
+    """The largest share by which the length to run may be slower than the fastest length."""
     return NEAR if is_beyond_measured_context(scenario, context) else 0.0

@@ -58,9 +58,10 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     """Context from which a pass loads KV and weights for at least as long as it computes; 1 if it always
     does.
 
-    None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs per
-    byte. It counts every linear op and attention, but not the input embedding, at the calibration's
-    efficiencies without fixed costs.
+    None if a pass computes for longer than it loads at long contexts. This happens with MLA, which needs
+    242 FLOPs per byte of its cache, on a device that computes fewer FLOPs per byte of bandwidth. Linear
+    ops and attention count, but the input embedding does not. The times are those at the calibration's
+    efficiencies, without fixed costs.
     """
     surplus_s = scenario.formulas.surplus.along("context", batch, query)
     return last_where(lambda context: np.broadcast_to(surplus_s(context) > 0.0, context.shape))
@@ -79,11 +80,13 @@ def inflection_context(
     batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE,
     tolerance: float = 0.0,
 ) -> float | None:
-    """Smallest context from which the speedup at `gamma` does not fall as the batch grows over its range.
+    """Smallest context from which the speedup at `gamma` does not fall as the batch grows over
+    `batch_range`.
 
-    The range has steps of quarter octaves. tolerance: relative fall between two steps that is ignored. The
-    attention kernel's last, partial wave is left out: its saw-tooth over the batch is no trend and would
-    hide a trend. The acceptance multiplies the speedups at all batches alike.
+    Each batch that is tried is a quarter octave (1.19 times) above the last. tolerance: relative fall
+    between two batches that is ignored. The partly filled last wave of the attention kernel is ignored,
+    because its saw-tooth over the batch would hide the trend. The acceptance does not matter, because it
+    multiplies the speedups at all batches by the same factor.
     """
     smooth = without_waves(scenario).with_acceptance(None)
     passes = Passes(smooth, batches_between(*batch_range)[:, None], 1.0, np.array([gamma]))
@@ -105,7 +108,7 @@ def falls(surface: Array, tolerance: float = 0.0) -> Mask:
 
 
 def without_waves(scenario: Scenario) -> Scenario:
-    """The same question without the attention kernel's waves."""
+    """The same question if the last wave of the attention kernel were always full."""
     calibration = scenario.machine.calibration
     if not calibration.attention_blocks_per_multiprocessor.value:
         return scenario

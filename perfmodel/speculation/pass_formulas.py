@@ -1,4 +1,6 @@
-"""The seconds of a scenario's passes, of what an iteration does outside them, and before the first token."""
+"""Formulas of a scenario's times: passes, the work of an iteration outside its passes, and the work before
+the first token.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,8 +18,8 @@ from perfmodel.speculation.programs import PassFormulas
 
 
 def formulas_of(scenario: CountedScenario) -> PassFormulas:
-    """The formulas of a scenario. Passes use the `summed` ops, because a compiled program cannot stack its
-    ops.
+    """The formulas of a scenario. Passes use the `summed` ops, because a compiled program cannot combine
+    similar ops in one array.
     """
 
     def target(

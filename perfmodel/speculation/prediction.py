@@ -1,4 +1,4 @@
-"""The answer of a workload of any size: times, gain and best draft length at every point."""
+"""The prediction for a workload of any size: times, gain and best draft length at every point."""
 
 import math
 from collections.abc import Iterator
@@ -30,11 +30,12 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """An answer over ``[batch, context, gamma]``; all times are calibrated seconds of the whole group.
+    """A prediction over ``[batch, context, gamma]``. All times are calibrated seconds.
 
-    draft_s is the draft time per drafted token: one draft step with its selection, or a share of a parallel
-    draft's pass. verify_s is the pass over gamma + 1 tokens. `gamma_optimal` is the integer from 0 (do not
-    speculate) to the scan's end with the largest speedup, the smaller one on a tie.
+    draft_s is the draft time per drafted token: one draft step with its selection, or a share of a
+    parallel draft's pass. verify_s is the pass over gamma + 1 tokens. `gamma_optimal` is the draft length
+    with the largest speedup, from 0 (do not speculate) to the end of the search; on a tie, the shorter
+    one.
     """
 
     batch: Array
@@ -49,7 +50,7 @@ class Prediction:
 
     @cached_property
     def iteration_s(self) -> Array:
-        """Draft steps, verification and overhead of one iteration."""
+        """Seconds of one iteration: its draft steps, verification and overhead."""
         return np.asarray(self.gamma * self.draft_s + self.verify_s + self.overhead_s)
 
     @property
@@ -91,11 +92,11 @@ class Prediction:
 def predict(
     scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX_GAMMA, at_best: bool = False
 ) -> Prediction:
-    """Answers a workload of any size, with constant memory in addition to the result.
+    """Predicts a workload of any size. Memory in addition to the result does not grow with its size.
 
-    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data. at_best: answers
-    for that gamma and ignores the workload's own. Raises InputError if the workload's gamma is beyond that
-    data, or if an answer is not finite.
+    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data. at_best:
+    predicts for gamma_optimal instead of the workload's gamma. Raises InputError if the workload's gamma
+    is beyond the acceptance data, or if a result is not finite.
     """
     batch = workload.batch
     context = workload.context

@@ -32,5 +32,5 @@ class PassFormulas(Immutable, eq=False):
     setup: Formula
 
     def compiled(self) -> PassPrograms:
-        """The formulas, compiled at once."""
+        """The formulas for targets, drafts and overhead, compiled now."""
         return PassPrograms(self.target.program, self.draft.program, self.overhead.program)

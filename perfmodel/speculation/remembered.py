@@ -1,4 +1,4 @@
-"""Values that every acceptance of a scenario shares, computed once."""
+"""Values of a scenario that do not depend on its acceptance, each computed once."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,8 +9,8 @@ T = TypeVar("T")
 
 
 def once(function: Callable[P, T]) -> Callable[P, T]:
-    """Computes a function of a scenario and of a few other values once. The function must not depend on
-    the acceptance.
+    """Keeps the results of a function of a scenario and a few other values, so that equal arguments are
+    computed once. The function must not depend on the acceptance.
     """
 
     @wraps(function)

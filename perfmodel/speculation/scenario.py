@@ -23,7 +23,7 @@ class Scenario(CountedScenario):
 
     @cached_property
     def known(self) -> dict[Any, Any]:
-        """Values that were computed once for every acceptance (`once`)."""
+        """Results that `once` keeps; scenarios that differ only in acceptance share them."""
         return {}
 
     @cached_property

@@ -71,8 +71,9 @@ class Tree:
 class Growth:
     """The best trees of every size up to `size` and number of levels up to `levels`.
 
-    `tokens[d - 1, n - 1]` is G(n, d), `widths[d - 1, n - 1]` the nodes at each of the levels ``[levels]`` of
-    that tree. Raises InputError for a size outside 1 ... 1024 or levels outside 1 ... 64.
+    `tokens[d - 1, n - 1]` is G(n, d), the tokens per iteration of the best tree with at most n nodes and d
+    levels. `widths[d - 1, n - 1]` has the number of nodes on each of its levels. Raises InputError for a
+    size outside 1 ... 1024 or levels outside 1 ... 64.
     """
 
     def __init__(self, acceptance: TreeAcceptance, size: int, levels: int) -> None:
@@ -161,7 +162,7 @@ def _best_split(a: Array, b: Array) -> tuple[Array, Ints]:
 
 
 def expected_tokens(parents: Sequence[int], acceptance: TreeAcceptance) -> float:
-    """F(T) of any tree, node by node: the definition, for checks and for given trees."""
+    """F(T) of any tree, computed node by node from the definition."""
     reach = [1.0]
     children = [0] * len(parents)
     for parent in parents[1:]:

@@ -2,11 +2,12 @@
 
     speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(width) + overhead)
 
-A draft pass runs one level of the tree and proposes the next: d - 1 passes, as wide as levels 1 ... d - 1. A
-draft that fills a block in one pass proposes all levels at once, and the tree is cut from its candidates.
-Verification is counted as a chain of n query tokens, because kernels compute the whole block even where a
-tree's mask hides pairs. n = 1 is the baseline: speedup exactly 1. The first-order rule (the largest tree that
-keeps verification memory-bound) is computed too. Chen et al. 2024, arXiv 2402.12374, section 4.1.
+A draft pass runs one level of the tree and proposes the next level. There are d - 1 passes, as wide as
+levels 1 ... d - 1. A draft that fills a block in one pass proposes all levels at once, and the tree is cut
+from its candidates. Verification is counted as a chain of n query tokens, because kernels compute the
+whole block even where a tree's mask hides pairs. n = 1 is the baseline, whose speedup is exactly 1. The
+first-order rule (the largest tree that keeps verification memory-bound) is computed too. Chen et al. 2024,
+arXiv 2402.12374, section 4.1.
 """
 
 from collections.abc import Sequence
@@ -27,11 +28,10 @@ DEFAULT_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class TreeChoice:
-    """The best tree for a batch and a context, or only a root for the baseline. Times are seconds of the
-    whole group.
+    """The best tree for a batch and a context, or only a root for the baseline. Times are in seconds.
 
-    rule_size, rule_speedup: the tree of the first-order rule with the same acceptance, at its best number of
-    levels.
+    rule_size, rule_speedup: size and speedup of the tree that the first-order rule gives with the same
+    acceptance, at its best number of levels.
     """
 
     tree: Tree
@@ -47,7 +47,9 @@ growth = lru_cache(maxsize=8)(Growth)
 
 
 def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Time of one iteration with this tree over ``[batch, context]``; only a root is the baseline."""
+    """Time of one iteration with this tree over ``[batch, context]``; a tree of only a root is the
+    baseline.
+    """
     check_draftable(scenario, tree.levels)
     if tree.size == 1:
         return scenario.target_pass_s(batch, context)
@@ -88,11 +90,11 @@ class ServerShape:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Tokens that each step runs."""
+        """Number of tokens that each draft step computes."""
         return (1, *(self.candidates,) * (self.steps - 1))
 
     def best_tree(self, acceptance: TreeAcceptance) -> Tree:
-        """The best tree of this shape."""
+        """The best tree that a server with this shape verifies."""
         limited = TreeAcceptance(acceptance.rates[: self.candidates], acceptance.source)
         levels = self.steps + 1
         return growth(limited, self.verified, levels).best(self.verified, levels)
@@ -111,7 +113,8 @@ def iteration_of_shape_s(scenario: Scenario, batch: Floats, context: Floats, sha
 def as_given(
     scenario: Scenario, acceptance: TreeAcceptance, batch: float, context: float, shape: ServerShape
 ) -> TreeChoice:
-    """The tree of a server. The first-order rule is not computed.
+    """The best tree of a given server shape, with its time and speedup. The first-order rule is not
+    computed.
 
     Raises InputError as `check_draftable` does, and for more tokens than the steps propose.
     """
@@ -181,8 +184,8 @@ def choose(
 ) -> TreeChoice:
     """The tree with the largest speedup; on a tie the smaller one.
 
-    levels: the maximum; by default `DEFAULT_LEVELS`, or as many as the draft makes. Raises InputError as
-    `check_draftable` and `Growth` do.
+    levels: the largest number of levels; by default `DEFAULT_LEVELS`, or fewer if the draft makes fewer.
+    Raises InputError as `check_draftable` and `Growth` do.
     """
     table = growth(acceptance, size, levels_within(scenario, size, levels))
     priced = surface(scenario, batch, context, table)

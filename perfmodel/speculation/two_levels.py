@@ -42,7 +42,7 @@ class Rounds:
 
 
 def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
-    """The renewal recursion over the number of drafted tokens.
+    """The inner rounds, by a renewal recursion over the number of drafted tokens.
 
     Raises InputError for lengths outside 1 ... `MAX_GAMMA`, or beyond the known acceptance.
     """
@@ -66,10 +66,10 @@ def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
 
 @dataclass(frozen=True, slots=True)
 class TwoLevels:
-    """One iteration of both levels; calibrated seconds of the whole group.
+    """One mean iteration of both levels; times are calibrated seconds.
 
-    rounds, drafted and tokens_per_iteration are means. draft_s: all inner rounds. verify_s: the mean
-    verification over the full cache.
+    rounds, drafted and tokens_per_iteration are means. draft_s: time of all inner rounds. verify_s: mean
+    time of the verification over the full cache.
     """
 
     gamma_1: int
@@ -98,10 +98,11 @@ def predict_two_levels(
 ) -> TwoLevels:
     """Predicts two levels at one point.
 
-    small: the small model as draft, with its acceptance by the middle. middle: the target's self-draft with a
-    sparse cache, with its acceptance by the target. Both have the same target and machine. The overhead has
-    one rebuild of the sparse cache per iteration. Raises InputError if the middle is not a self-draft, and if
-    a draft is longer than the small model makes or an acceptance covers.
+    small: the small model as draft, with its acceptance by the middle. middle: the target's self-draft
+    with a sparse cache, with its acceptance by the target. Both have the same target and machine. The
+    overhead includes one rebuild of the sparse cache per iteration. Raises InputError if the middle is not
+    a self-draft. Also raises it if a draft is longer than the small model can make, or than an acceptance
+    is known for.
     """
     if middle.draft.kind != "self":
         raise InputError("hierarchy: the middle must be the target itself with a sparse cache")
@@ -136,8 +137,8 @@ def best_two_levels(
 ) -> TwoLevels:
     """The fastest pair of the given lengths; on a tie the shorter ones.
 
-    None tries 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as draft and acceptances allow.
-    Raises InputError as `predict_two_levels` does.
+    None means 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the draft and the acceptances
+    allow. Raises InputError as `predict_two_levels` does.
     """
     ones = gammas_1 or range(1, small.longest(DEFAULT_GAMMA_1) + 1)
     twos = gammas_2 or range(1, DEFAULT_GAMMA_2 + 1)

@@ -1,10 +1,10 @@
 """The error of a predicted speedup or step, as the standard deviation of its logarithm.
 
-For serving engines and llama.cpp it is the error of public sources that were left out (`source_errors`). For
-other calibrations the variance of log speedup has two parts: that of the fitted constants
-(`constants_variance`), and the error of the calibration on held-out rows (for another device's calibration,
-its error on other devices). The given acceptance has no error. If it is carried to a draft length at which it
-was not measured, the error of that step is a further part.
+For serving engines and llama.cpp it is the error on public sources that were left out of the fit
+(`source_errors`). For other calibrations the variance of log speedup has two parts: that of the fitted
+constants (`constants_variance`), and the error of the calibration on held-out rows (for another device's
+calibration, its error on other devices). A given acceptance counts as exact. If it was not measured at the
+draft length in question, the error of its conversion to that length is added.
 """
 
 import math
@@ -41,7 +41,8 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 
 
 def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Array]) -> Array | None:
-    """The error of the ratio of an iteration to a step, larger for a question unlike the measured rows.
+    """The error of the ratio of an iteration to a baseline step, as a standard deviation of its logarithm.
+    It is larger for a question outside the measured ranges.
 
     ratios: a function that computes these ratios; it is called only if the error depends on them. They and
     the result are over ``[batch, context]`` with a trailing axis of gammas. The result is None if no error
@@ -68,8 +69,8 @@ def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Ar
 
 
 def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
-    """Standard deviation of ln(tokens per iteration), from the distance to the measured draft length and from
-    text to text; 0 without an acceptance.
+    """Standard deviation of ln(tokens per iteration); 0 without an acceptance. It comes from the distance
+    to the measured draft length and from differences between texts.
     """
     acceptance = scenario.acceptance
     if acceptance is None:
@@ -80,9 +81,11 @@ def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
 
 
 def ratio_log_error(scenario: Scenario, passes: Passes, ratio: float) -> float | None:
-    """Standard deviation of the logarithm of an iteration over a baseline step, from the passes of one point.
+    """Standard deviation of ln(time of an iteration / time of a baseline step), from the passes of one
+    point.
 
-    ratio: of their times. None if no error was observed; 0 at gamma 0, which is the baseline.
+    ratio: the quotient of these times. The result is None if no error was observed, and 0 at gamma 0,
+    which is the baseline.
     """
     deviation = stated_log_error(scenario, passes, lambda: np.array([ratio]))
     if deviation is None or not passes.gammas[0]:
@@ -96,7 +99,7 @@ def step_log_error(
     """Standard deviation of the logarithm of a baseline step's time; None if the calibration states no
     error.
 
-    step: its times, needed where devices communicate over the host or beyond a box.
+    step: the times of the step. They are needed if devices communicate over the host or between nodes.
     """
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
@@ -120,8 +123,8 @@ def step_log_error(
 
 
 def has_kernels_of_unseen_maker(scenario: Scenario) -> bool:
-    """Whether a serving engine's kernels are those of another maker's device, and no public run is of the
-    device.
+    """Whether a serving engine's kernels were fitted to another maker's device, and no public run used
+    this device.
     """
     c = scenario.machine.calibration
     gpu = scenario.machine.gpu
@@ -130,10 +133,11 @@ def has_kernels_of_unseen_maker(scenario: Scenario) -> bool:
 
 
 def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: float) -> float:
-    """Standard deviation of the logarithm of an iteration's time, from those of a step and of the ratio.
+    """Standard deviation of the logarithm of an iteration's time, from the errors of a step and of the
+    ratio.
 
-    Rows of a user's own engine time iterations directly: the error of a ratio is that of two such rows, the
-    error of an iteration that of one, and at least that of a step.
+    Measurements of a user's own engine time iterations directly. The error of a ratio is then that of two
+    measurements, and the error of an iteration is that of one. It is at least the error of a step.
     """
     if scenario.machine.calibration.measured is not None and ratio_error:
         return max(step_error, ratio_error / math.sqrt(2.0))

@@ -1,6 +1,6 @@
 """How a server chooses its draft lengths. Each policy is one file, found by name in this folder.
 
-A policy is named by its file (``auto``, ``table``), a fixed length by its number.
+The name of a policy is that of its file (``auto``, ``table``). A fixed length has its number as its name.
 """
 
 from functools import cache
@@ -16,16 +16,16 @@ __all__ = ["Choice", "Fixed", "LengthPolicy", "Replica", "in_words", "parse_poli
 
 @cache
 def policies() -> dict[str, type[LengthPolicy]]:
-    """Name -> class of the policies with a name, sorted."""
+    """Name -> class of every policy except fixed lengths, sorted by name."""
     names = [name for name in names_in(__path__) if name != "fixed"]
     return {name: class_in(f"{__name__}.{name}", LengthPolicy) for name in names}  # type: ignore[type-abstract]
 
 
 def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
-    """Reads whole numbers from 0 and names of policies, without repetitions: a list, or text such as
-    ``1..4,auto``.
+    """Reads draft lengths (whole numbers from 0) and names of policies, from a list or from text such as
+    ``1..4,auto``. Repetitions are dropped.
 
-    Raises InputError naming `flag` for an empty list, and for anything else.
+    Raises InputError, which names `flag`, for an empty list or any other content.
     """
     found: list[LengthPolicy] = []
     for part in given.split(",") if isinstance(given, str) else items(given):
@@ -42,6 +42,6 @@ def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
 
 
 def in_words(gamma: int | str) -> str:
-    """The draft length of a row: ``3 draft tokens``, or the noun of the named policy."""
+    """A draft length in words: ``3 draft tokens``, or the noun of a policy, such as ``the table``."""
     length = f"{gamma} draft token{'' if gamma == 1 else 's'}"
     return policies()[gamma].noun if isinstance(gamma, str) else length

@@ -10,10 +10,10 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 @dataclass(frozen=True, slots=True)
 class BatchTier:
-    """The rule of a server that applies from a number of running requests on.
+    """The rule of a server from a number of running requests on.
 
-    candidates: rising numbers of steps. down: distance of accepted tokens from the threshold at which the
-    server takes the next smaller candidate.
+    candidates: numbers of draft steps, the smallest first. down: added to the threshold of accepted tokens
+    at or below which the server takes the next smaller candidate.
     """
 
     running: int
@@ -35,9 +35,10 @@ TO_THRESHOLD = 0.5
 
 
 class Adaptive(LengthPolicy):
-    """One number of steps for each range of running requests, from the mean number of accepted tokens.
+    """One number of draft steps for each range of running requests. It follows from the mean number of
+    accepted tokens.
 
-    Fluctuations between two candidates, and the start of a server, are left out.
+    Changes back and forth between two candidates, and the start of a server, are not modelled.
     """
 
     help = "the length that SGLang's adaptive speculation chooses"
@@ -45,7 +46,7 @@ class Adaptive(LengthPolicy):
     source = "defaults of adaptive_spec_params.py in SGLang 0.5.23"
 
     def lengths(self, longest: int) -> Sequence[int]:
-        """All candidates that the draft can reach."""
+        """All candidates that are not longer than the longest draft."""
         return sorted({steps for tier in TIERS for steps in tier.candidates if steps <= longest})
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
@@ -64,7 +65,7 @@ class Adaptive(LengthPolicy):
 def settles(tier: BatchTier, accepted: Mapping[int, float]) -> int:
     """The number of steps at which a server settles in a tier.
 
-    accepted: candidate -> mean number of accepted tokens; a candidate without a number is not used.
+    accepted: candidate -> mean number of accepted tokens; a candidate that is missing here is not used.
     """
     candidates = [steps for steps in tier.candidates if steps in accepted]
     start = candidates.index(STARTING_STEPS) if STARTING_STEPS in candidates else len(candidates) // 2

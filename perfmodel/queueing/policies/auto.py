@@ -18,18 +18,18 @@ higher capacity reduces it.
 
 
 class Auto(LengthPolicy):
-    """The length with the lowest mean TPOT at each load, constant at that load."""
+    """At each load, the one draft length with the lowest mean TPOT."""
 
     help = "the best at each load"
     source = "docs/traffic.md"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """Each length above 0, at the loads at which it has the lowest mean TPOT (computed at the mean
-        batch). Beyond the contexts at which the acceptance was measured, a shorter length that is about as
-        fast is taken (`length_to_run`).
+        """One choice for each draft length above 0 that has the lowest mean TPOT at some loads. TPOT is
+        computed at the mean batch. If the context is longer than those at which the acceptance was
+        measured, a shorter length that is about as fast is taken (`length_to_run`).
 
-        A client without a seat counts with its waiting time. If no length can serve a rate, the one with the
-        highest capacity is taken.
+        In a closed loop, the time for which a client waits for a seat counts too. If no length can serve a
+        rate, the length with the highest saturation rate is taken.
         """
         loads = replica.loads
         if replica.load.rate is None:  # about as many think at every length

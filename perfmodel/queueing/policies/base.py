@@ -1,4 +1,4 @@
-"""Base class of the draft-length policies, and the replica from which they choose."""
+"""Base class of the draft-length policies, and the replica for which they choose a length."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ FULL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica at the loads of a question.
+    """One replica of a server, and the loads at which it is examined.
 
     load: rates of an open loop, or clients of a closed loop, as an array with one axis. passes: draft length
     -> passes; 0 (the baseline) is always included. spread: standard deviation of acceptance between requests.
@@ -44,10 +44,10 @@ class Replica:
         return np.atleast_1d(self.load.clients if self.load.rate is None else self.load.rate)  # type: ignore[arg-type]
 
     def sustained(self, drafted: Iterable[int]) -> float:
-        """Requests/s at which a table of these draft lengths is made.
+        """The request rate for which a table of these draft lengths is made, in requests/s.
 
-        It is the largest load, at most `FULL` of the saturation rate of each length; 0 if one of the
-        lengths has no seat.
+        It is the largest rate of the question, but at most the share `FULL` of the lowest saturation rate
+        of these lengths. With clients it is always that share. It is 0 if one of the lengths has no seat.
         """
         rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits).requests_per_s for k in drafted)
         if self.load.rate is None:
@@ -74,11 +74,11 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice of a policy: a draft length, and the loads at which it applies.
+    """A draft length that a policy chooses, and the loads at which it applies.
 
-    gamma: drafted tokens, or the policy's name if the length changes during a run. steps: the pass times. at:
-    indices of the question's loads for which they hold. table: the length at each running batch from 1, if it
-    depends on the batch.
+    gamma: drafted tokens, or the policy's name if the length changes during a run. steps: the pass times.
+    at: indices of the loads at which the server runs these passes. table: the length at each running batch
+    from 1, if it depends on the batch.
     """
 
     policy: "LengthPolicy"
@@ -106,7 +106,7 @@ class LengthPolicy(ABC):
 
     @property
     def tokens(self) -> int | None:
-        """Drafted tokens, if the length is the same at every load; else None."""
+        """The number of drafted tokens if it is the same at every load; otherwise None."""
         return None
 
     @property
@@ -115,18 +115,22 @@ class LengthPolicy(ABC):
         return type(self).__module__.rpartition(".")[2]
 
     def lengths(self, longest: int) -> Collection[int]:
-        """Draft lengths whose passes `choices` needs. longest: the longest one that a search may try."""
+        """The draft lengths whose pass times `choices` needs. longest: the longest length that a search
+        may try.
+        """
         if self.tokens is None:
             return range(longest + 1)
         return (self.tokens,)
 
     @abstractmethod
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One choice for all loads, or several for some loads each: the passes that the server runs there."""
+        """The passes that the server runs: one choice for all loads, or several choices, each for some of
+        the loads.
+        """
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The pass times of a choice in a replay. `replica` has the lengths of the replayed requests and
-        their one rate.
+        """The pass times of a choice in a replay. replica: has the lengths of the replayed requests, and
+        their rate as its only load.
         """
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]

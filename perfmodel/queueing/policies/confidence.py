@@ -21,10 +21,11 @@ PARTS = 4
 
 
 class Confidence(LengthPolicy):
-    """Every request drafts the same number of tokens. At each batch the budget of verified tokens is the one
-    with the most tokens per second: an argmax over a table of expected tokens and a table of times.
+    """Every request drafts the same number of tokens. At each batch, as many of these tokens are verified
+    as give the most expected tokens per second.
 
-    Assumed: a draft's confidence is the acceptance of its request, which varies by ``--acceptance-std``.
+    Assumed: the confidence of a draft is the acceptance of its request. The acceptance varies between
+    requests with the standard deviation ``--acceptance-std``.
     """
 
     help = "only the drafted tokens that are most likely to be accepted are verified"
@@ -32,7 +33,7 @@ class Confidence(LengthPolicy):
     source = "vllm#47808; dspark_sps.py of SGLang 0.5.23"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """The number of drafted tokens with the lowest mean TPOT over all loads."""
+        """The number of drafted tokens with the lowest TPOT, as a geometric mean over all loads."""
         if not (made := list(self._candidates(replica))):
             return [replica.switching(self, [], 0.0)]
         return [min(made, key=lambda c: np.log(mean_tpot_s(c.steps, replica.load, replica.limits)).sum())]
@@ -61,10 +62,11 @@ class Confidence(LengthPolicy):
 
 
 def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
-    """Tokens per iteration by verified tokens per request, if the likeliest of all drafted tokens are
-    verified.
+    """Tokens per iteration for each number of verified tokens per request, if the drafted tokens that are
+    most likely to be accepted are verified.
 
-    spread: standard deviation of the acceptance that the draft knows in advance.
+    spread: standard deviation of the acceptance between requests. The draft is assumed to know the
+    acceptance of each request.
     """
     alpha = float(alpha_from_tokens_per_iteration(steps.tokens_per_iteration, float(steps.gamma)))
     rates = alpha if steps.survival is None else conditional_from_survival(steps.survival)

@@ -13,8 +13,8 @@ PROFILED_AT = 8192
 
 
 class Profiled(LengthPolicy):
-    """At each batch the length with the most tokens per second at the profile's context, without the cost of
-    changes.
+    """At each batch, the draft length with the most tokens per second at the prompt length of the profile.
+    The time that a change of length costs is ignored.
     """
 
     help = f"a table made for {PROFILED_AT // 1024}K prompts"

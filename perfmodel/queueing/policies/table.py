@@ -1,10 +1,11 @@
-"""A draft length for each running batch, where a change costs time: policy iteration on the birth-death
-chain.
+"""A draft length for each running batch, chosen by policy iteration on the birth-death chain. A change of
+length costs time.
 
-At a given rate the relative values of the chain follow from its mean batch (Howard 1960): the cost d(n) of
-one more request, in request-seconds. A length gains its departures times d(n - 1), weighted by the share
-of time at n. Each change between n - 1 and n running requests, if it changes the draft length, costs all n
-requests time. Each round improves the whole table at once: it minimises the sum of both costs (Viterbi).
+d(n) is the cost of running n requests instead of n - 1, in request-seconds. At a given rate it follows
+from the mean batch of the chain (Howard 1960). A draft length gains the requests/s that leave at n, times
+d(n), weighted by the share of time at n. If the lengths at n - 1 and n differ, every transition between
+these batches costs all n requests one pass. Each round improves the whole table at once: it minimises the
+cost of transitions minus the gains (Viterbi).
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ class Table(LengthPolicy):
     source = "num_speculative_tokens_per_batch_size of vLLM"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table, made at the largest rate of the question that every length can serve."""
+        """One table, made for the largest rate of the question that every length can serve."""
         if not (rate := replica.sustained(replica.passes)):
             return [replica.switching(self, [], rate)]
         steps, lengths = by_batch(list(replica.passes.values()), replica.lengths, rate)
@@ -59,10 +60,11 @@ class Table(LengthPolicy):
 
 
 def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
-    """Choice by step, ``[step, choice]``, with the least sum of costs and tolls. A tie avoids a change, then
-    takes the smaller choice.
+    """The choice at each step for which the sum of costs and tolls is smallest. If two sequences cost the
+    same, the one without a change is taken, then the one with the smaller choice.
 
-    toll: cost of a change at the start of a step, one for all or one per step.
+    cost: cost of each choice, over ``[step, choice]``. toll: cost of a change at the start of a step, as
+    one number or one per step.
     """
     steps, choices = cost.shape
     tolls = np.broadcast_to(toll, steps)
@@ -81,9 +83,9 @@ def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
 
 
 def by_batch(times: Sequence[StepTimes], lengths: Lengths, rate: float) -> LengthTable:
-    """The best table of lengths at a rate.
+    """The best table of draft lengths at a request rate.
 
-    rate: the rate of the server, below all saturation rates.
+    rate: requests/s, below the saturation rate of every length.
     """
     seats = min(t.seats for t in times)
     n = np.arange(1.0, seats + 1)

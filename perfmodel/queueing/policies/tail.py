@@ -1,4 +1,4 @@
-"""Drafts only in the tail of a batch: one length while few enough requests run."""
+"""Drafts only while few requests run, always with the same length."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,10 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 
 class Tail(LengthPolicy):
-    """No draft until few enough requests run that a length gains at every smaller batch; then that length.
+    """The server drafts at or below one running batch, and not above it. At each of these batches the
+    length must be faster than the baseline.
 
-    The chosen length saves most of the logarithm of the time, over the batches of a drain.
+    The chosen length has the largest sum of the logarithms of its speedups over these batches.
     """
 
     help = "one length while few requests run"

@@ -1,4 +1,6 @@
-"""The division of a device's memory if no engine is known: a share of it is for weights and caches."""
+"""How the memory of a device is divided if no engine is known: a fixed share of it is for weights and
+caches.
+"""
 
 from typing import ClassVar, Literal
 
@@ -18,8 +20,9 @@ DEFAULT_MEMORY_FRACTION = 0.92
 
 
 class ServerSettings(Immutable):
-    """Limits with which a server starts; None means the default of the engine. version: empty for the newest.
-    devices: number of devices that share the layers and run in turn; their memory is added up.
+    """Limits with which a server starts; None means the default of the engine. version: empty for the
+    newest. devices: number of devices that each hold some of the layers and run one after another; their
+    memory is added up.
     """
 
     version: str = ""
@@ -40,10 +43,10 @@ class ServerSettings(Immutable):
 
 
 class Account(Immutable):
-    """The memory of one device of a server: how much remains for weights and caches, and how much of the
-    caches a sequence takes.
+    """The memory of one device of a server: how much there is for weights and caches, and how much cache
+    memory a sequence takes.
 
-    All methods take the share of the target on this device (`shard`). Sizes are bytes.
+    shard: the share of the target on this device. All sizes are in bytes.
     """
 
     server: ServerSettings = ServerSettings()
@@ -55,7 +58,7 @@ class Account(Immutable):
         return self.server.max_num_batched_tokens
 
     def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
-        """The engine's default share of the device."""
+        """The engine's default for the share of device memory that weights and caches get."""
         return DEFAULT_MEMORY_FRACTION
 
     def available_bytes(self, gpu: GPUSpec, shard: Shard, fraction: float | None, drafts: Drafts) -> float:
@@ -69,7 +72,7 @@ class Account(Immutable):
 
     def seat_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
         """Memory that a server takes for each seat in addition to the caches, if the number of seats is
-        not stated. The server is then started with as many seats as requests run.
+        not stated. It is then assumed that the server is started with as many seats as requests run.
         """
         return 0.0
 
@@ -87,7 +90,7 @@ class Account(Immutable):
         return True
 
     def cache_share(self, shard: Shard) -> float:
-        """Share of the caches that is not reserved for recurrent states."""
+        """Share of the cache memory that is not reserved for recurrent states."""
         return 1.0
 
     def sequences(self, pool: Floats, cached: Floats, state: Floats, copies: Floats) -> Floats:
@@ -105,7 +108,8 @@ class Account(Immutable):
         return shard.stored_kv_bytes(tokens, states)
 
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
-        """Cache of one sequence of `length` tokens with its draft, as the engine counts it at the start.
+        """Cache of one sequence of the largest length (`length`), with its draft, as the engine counts it
+        when it starts.
 
         draft_token_bytes: bytes per token of the draft's own cache. drafted: drafted tokens per iteration.
         """

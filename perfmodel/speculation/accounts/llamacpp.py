@@ -1,4 +1,6 @@
-"""llama.cpp: the device less the compute buffer and a margin. The token embedding is on the host."""
+"""llama.cpp's account: all memory of the device except the compute buffer and a margin. The token
+embedding is in host memory.
+"""
 
 from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec
@@ -8,7 +10,7 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 
 
 class LlamaCppAccount(Account):
-    """One server; a micro-batch of logits in fp32 is the largest part of its compute buffer."""
+    """The largest part of the compute buffer is the fp32 logits of one micro-batch."""
 
     complete = True
 

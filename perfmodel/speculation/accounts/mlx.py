@@ -8,7 +8,7 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 
 
 class MLXAccount(Account):
-    """One process. mlx_lm wires the whole recommended working set while it generates."""
+    """One process. While mlx_lm generates, it pins the whole working set that macOS recommends."""
 
     def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
         return 1.0

@@ -14,7 +14,9 @@ MODULES = {
 
 
 def account_of(engine: str | None, server: ServerSettings) -> Account:
-    """The account of an engine by its word; a share of the device for an engine without an account."""
+    """The account of an engine, given its word of ``--engine``. Other engines get the base class, a fixed
+    share of the device.
+    """
     module = MODULES.get(engine or "")
     if module is None:
         return Account(server)

@@ -17,7 +17,7 @@ DIGITS = 3
 
 
 class SGLangAccount(Account):
-    """The default share leaves room for the largest prefill and for CUDA graphs."""
+    """The default share leaves memory for the largest prefill and for CUDA graphs."""
 
     complete = True
 

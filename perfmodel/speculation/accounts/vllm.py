@@ -26,7 +26,7 @@ v1/core/kv_cache_utils.py); beyond this ratio, all groups have the size of the s
 
 
 class VLLMAccount(Account):
-    """V0 and V1; `Activation` of the version tells them apart. facts: the numbers of the account."""
+    """The account of both V0 and V1, whose `Activation` numbers differ. facts: the numbers of the account."""
 
     complete = True
 
@@ -41,7 +41,9 @@ class VLLMAccount(Account):
         return share * gpu.memory_bytes - taken - self.graph_bytes(gpu, shard, drafts)
 
     def activation_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
-        """The peak of the profile run: pass, logits and sampler of the stated seats, vision tower."""
+        """Peak memory of activations in the profile run: the pass, the logits and the sampler for the
+        stated seats, and the vision tower.
+        """
         logits = (self.server.max_num_seqs or 0) * self._sampled_bytes(gpu, shard)
         tokens = self.pass_tokens(gpu, shard)
         vision = self.facts.vision
@@ -50,7 +52,7 @@ class VLLMAccount(Account):
         return tokens * self._token_bytes(shard) + logits + tower
 
     def seat_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
-        """Logits and sampler of one seat."""
+        """Memory of the logits and the sampler for one seat; 0 if the number of seats is stated."""
         return self._sampled_bytes(gpu, shard) if self.server.max_num_seqs is None else 0.0
 
     def _sampled_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
@@ -60,7 +62,7 @@ class VLLMAccount(Account):
         return shard.model.vocab_size * (logit_bytes or 0.0)
 
     def outside_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
-        """Memory outside PyTorch: the context of the device, messages, the workspace of MLA."""
+        """Memory outside PyTorch: the device context, communication buffers, and the workspace of MLA."""
         more = self.facts.outside
         size = self._activation.outside_gib
         if shard.tensor_parallel > 1:
@@ -74,7 +76,7 @@ class VLLMAccount(Account):
         return size * GIB
 
     def graph_bytes(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
-        """CUDA graphs, from the version on that counts them."""
+        """Memory of CUDA graphs; 0 for versions that do not count it."""
         facts = self.facts.graphs
         model = shard.model
         if gpu.vendor != "NVIDIA" or not self._from(facts.since):
@@ -90,7 +92,7 @@ class VLLMAccount(Account):
         return size * factor * GIB
 
     def seats(self, gpu: GPUSpec) -> int:
-        """Requests that run at once."""
+        """Largest number of requests that run at once."""
         seats = serving_engines()["vllm"].seats
         if self.server.max_num_seqs is not None or seats is None:
             return self.server.max_num_seqs or 0
@@ -109,7 +111,7 @@ class VLLMAccount(Account):
         return facts.usual
 
     def pass_tokens(self, gpu: GPUSpec, shard: Shard) -> int:
-        """Tokens of the profile run's pass."""
+        """Tokens of the pass in the profile run."""
         facts = self._activation
         length = self.length(shard)
         if facts.chunked_above is None:
@@ -135,7 +137,9 @@ class VLLMAccount(Account):
         return shard.expert_bytes * (ratio - 1.0)
 
     def stored_bytes(self, shard: Shard, tokens: Floats, states: Floats) -> Floats:
-        """See `Account.stored_bytes`. Without groups by kind of layer, sliding layers keep all tokens."""
+        """See `Account.stored_bytes`. In versions that do not group layers by kind, sliding layers keep
+        all tokens.
+        """
         stored = shard.stored_kv_bytes(tokens, states)
         sliding = _sliding(shard)
         if not sliding or self._frees_windows(shard):
@@ -147,8 +151,9 @@ class VLLMAccount(Account):
         return sum(beyond, start=stored)
 
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
-        """See `Account.sequence_bytes`. Layers of one kind form groups of equal size, the last one padded; a
-        sliding layer holds no more than its window (vLLM, v1/core/kv_cache_utils.py).
+        """See `Account.sequence_bytes`. vLLM divides the layers of each kind into groups of equal size and
+        pads the last group. A sliding layer holds no more than its window and one pass
+        (v1/core/kv_cache_utils.py).
         """
         if shard.states is not None and shard.attentions:
             return self._blocks_bytes(shard, draft_token_bytes, drafted)
@@ -222,11 +227,11 @@ def _sliding(shard: Shard) -> list[Attention]:
 
 
 def block_tokens(shard: Shard, drafted: int, block: int) -> int:
-    """Tokens of a block of a model with recurrent layers: whole blocks whose page in an attention layer holds
-    one state.
+    """Tokens per block of a model with recurrent layers: the smallest multiple of `block` in whose
+    attention page one recurrent state fits.
 
-    The state is that of one layer and sequence on one device, with an input of the convolution for each
-    drafted token (vLLM 0.32, platforms/interface.py).
+    The state is that of one layer and sequence on one device. It includes one input of the convolution for
+    each drafted token (vLLM 0.32, platforms/interface.py).
     """
     assert shard.states is not None
     state = (shard.states.bytes_per_sequence + drafted * shard.states.bytes_per_input) / shard.states.layers
