@@ -1,6 +1,6 @@
 """Reads files: devices, models, calibrations, published rows, number formats and units.
 
-The classes that costs, drafts and answers use most are imported from here, all other names from their
+Import the classes that costs, drafts and answers use most from here, and all other names from their
 modules.
 """
 

@@ -20,8 +20,8 @@ Tokens = Annotated[float, Meta(gt=0, le=FINITE)]
 
 
 class StandardError(Frozen):
-    """Standard errors of figures over several documents, each of which is a cluster; null for a position that
-    was never reached.
+    """Standard errors of an acceptance that was measured on several documents, each of which is one
+    cluster. positions: null for a position that was never reached.
     """
 
     documents: Annotated[int, Meta(ge=2)]
@@ -41,9 +41,9 @@ class ConfidenceBin(Frozen):
 class AcceptanceEntry(Frozen):
     """One row of an acceptance file.
 
-    context_range_tokens: the contexts that a server served while it counted; without it, the row holds
-    only at `context_tokens`. confidence: drafts of one length, grouped by the confidence that the head
-    reported.
+    context_range_tokens: range of the contexts on which the server counted acceptance; without it, the row
+    applies only at `context_tokens`. confidence: drafts of one length, grouped by the confidence that the
+    head reported.
     """
 
     target: Annotated[str, Meta(min_length=1)]

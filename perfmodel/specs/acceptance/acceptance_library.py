@@ -1,8 +1,8 @@
 """Published acceptance by target, draft and task. It is the default if the user gives no acceptance.
 
 ``results/published/acceptance.csv`` summarises published results: one row for each target, head, task and
-thinking mode, with the mean over its data sets. Prompts had a few hundred to a few thousand tokens. If no
-head is named, the first head of a target and a kind is used.
+thinking mode, with the mean over its data sets. Prompts had a few hundred to a few thousand tokens. If a
+question names no head, the first head for its target and kind of draft is used.
 """
 
 import math
@@ -37,11 +37,12 @@ def doublings_beyond(source: str, context: float) -> float:
 
 
 class LibraryEntry(Immutable):
-    """The rows of one head that answer a question: those of the task, else those of mixed text, else all
-    rows.
+    """The rows of one head that are used for a question: the rows of its task, otherwise those of mixed
+    text, otherwise all rows of the head.
 
-    longer: a row that replaces these rows at longer drafts. Its tokens beyond the first are scaled to agree
-    at the longest length of these rows, if it has that length.
+    longer: a row with longer drafts, which is used beyond the longest draft length of `rows`. Its accepted
+    tokens (tokens per iteration minus 1) are scaled to agree with `rows` at that length, if it has that
+    length.
     """
 
     rows: tuple[LibraryRow, ...]
@@ -55,8 +56,8 @@ class LibraryEntry(Immutable):
 
     @property
     def printed(self) -> dict[int, float]:
-        """Mean of the rows at each draft length that all rows have. If there is no such length, the row with
-        the most lengths.
+        """Mean of the rows at each draft length that all rows have. If there is no such length, the
+        lengths of the row with the most lengths are used.
         """
         each = [row.tokens for row in self.rows]
         longest = max(each, key=lambda row: len(row))
@@ -81,7 +82,7 @@ class LibraryEntry(Immutable):
 
     @property
     def source(self) -> str:
-        """The head, text and place of the figures, as part of a sentence."""
+        """The head, the text and the places of publication, as words for a sentence."""
         texts = dict.fromkeys(row.text for row in self.rows)
         places = dict.fromkeys(place for row in self.rows for place in row.source.split("; "))
         head = f"{self.head}, " if self.head else ""
@@ -93,7 +94,8 @@ class LibraryEntry(Immutable):
 
 
 class AcceptanceLibrary:
-    """Rows of published results. The preferred head of a target and a kind comes first.
+    """Rows of published results. Of several heads for one target and kind of draft, the preferred head
+    comes first.
 
     enough_ratios: see `TypicalAcceptance`.
     """
@@ -103,7 +105,7 @@ class AcceptanceLibrary:
         self.typical = TypicalAcceptance(self.rows, enough_ratios)
 
     def drafts_of(self, target: str) -> tuple[str, ...]:
-        """The drafts with results for a target, which is named by `short_name`."""
+        """The drafts with results for a target. target: a name that `short_name` returns."""
         names = (target, undated(target))
         return tuple(dict.fromkeys(row.draft for row in self.rows if row.target in names))
 
@@ -112,9 +114,10 @@ class AcceptanceLibrary:
     ) -> LibraryEntry | None:
         """Results of a draft on a target; None without any.
 
-        Both are named by `short_name`, or the draft by its kind. task: None means `DEFAULT_TASK`, and the
-        spread between tasks then counts in full; otherwise the spread between data sets counts. head:
-        repository of the head that the user named. The results of this head are used, if there are any.
+        target, draft: names that `short_name` returns; the draft may also be a kind of draft. task: None
+        means the tasks in `USUAL`. The spread is that between the data sets of `task`, or that between
+        tasks if there are no results for it. head: repository of the head that the user named. The results
+        of this head are used, if there are any.
         """
         known = self._of_draft(target, draft, head)
         if not known:

@@ -1,7 +1,7 @@
 """Measured acceptance rates, published or from a user's file, looked up by target, draft, KV method and
 budget.
 
-Plain data only; `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
+This module has only data. `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
 """
 
 import itertools
@@ -31,9 +31,10 @@ class AcceptanceRow:
     ... a_gamma).
 
     Exactly one of `alpha` and `positions` is set. `kv_budget_tokens` is None if the draft reads the whole
-    cache. counted_at: contexts that a server served while it counted; None means `context_tokens` alone.
-    spread: standard deviation of ln(tokens per iteration), for a context outside these. bins: shares of
-    drafts by confidence, with their conditional acceptance by position; `positions` is their mean.
+    cache. counted_at: range of the contexts on which a server counted acceptance; None means
+    `context_tokens` alone. spread: standard deviation of ln(tokens per iteration) at a context outside
+    this range. bins: shares of drafts by confidence, with their conditional acceptance by position;
+    `positions` is their mean.
     """
 
     source: str
@@ -85,7 +86,7 @@ def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[fl
 
 
 class UnknownAcceptance(InputError):
-    """No measurement of exactly this draft, or none at this context.
+    """Raised if there is no measurement of exactly this draft, or none at this context.
 
     flag: the argument to change. why: the missing measurement. remedy: the arguments that replace it.
     known: the existing measurements. All four are parts of the message.
@@ -112,10 +113,10 @@ def find_acceptance(
     """The row measured on exactly this target, draft, method and budget, at this context.
 
     Between two measured contexts the conditional rates are interpolated linearly in log(context), which
-    `source` mentions. A server's counters hold at all contexts that it served, and at other contexts with
-    a spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the name of the target in
-    messages, if it is an alias. Raises UnknownAcceptance if nothing matches, and outside the measured
-    contexts of other rows: no row is extrapolated.
+    `source` mentions. Counters of a server apply at all contexts on which it counted, and at other
+    contexts with a spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the name of
+    the target in messages, if it is an alias. Raises UnknownAcceptance if nothing matches. Also raises it
+    outside the measured contexts of rows without counters, because these are not extrapolated.
     """
     subject = (target, draft, kv_name, kv_budget)
     if rows is None:

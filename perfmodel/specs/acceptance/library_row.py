@@ -84,5 +84,7 @@ def _repository(name: str) -> str:
 
 
 def undated(target: str) -> str:
-    """The key without a release month, as in DeepSeek-R1-0528; the library has the plain name."""
+    """The key without a release month: ``deepseek-r1`` for ``deepseek-r1-0528``. The library has only the
+    plain name.
+    """
     return _RELEASE_MONTH.sub("", target)

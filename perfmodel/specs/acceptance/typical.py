@@ -26,7 +26,7 @@ class TypicalAcceptance:
         self._decays = dict[str, float]()
 
     def decay(self, draft: str = "") -> float:
-        """Median of a ratio: conditional acceptance at position 2 or 3 over that at the position before.
+        """Median ratio of the conditional acceptance at position 2 or 3 to that at the position before.
 
         The median is of one kind of draft, or of all heads if too few results of that kind exist.
         """
@@ -49,8 +49,8 @@ class TypicalAcceptance:
 
     @cached_property
     def spread_of_tasks(self) -> float:
-        """Median over heads: standard deviation of ln tokens per iteration, at the longest draft, between
-        tasks.
+        """Standard deviation of ln(tokens per iteration) between tasks, at the longest draft: the median
+        over heads.
         """
         heads: dict[tuple[str, str, str], dict[str, float]] = {}
         for row in self._rows:
@@ -59,8 +59,8 @@ class TypicalAcceptance:
         return median([deviation([*tasks.values()]) for tasks in heads.values() if len(tasks) >= LEAST_TASKS])
 
     def between_tasks(self, rows: Iterable[LibraryRow], length: int) -> float:
-        """Standard deviation of ln tokens per iteration over the tasks of one head, at one draft length.
-        The typical spread counts like one additional task.
+        """Standard deviation of ln(tokens per iteration) between the tasks of one head, at one draft
+        length. `spread_of_tasks` counts like one additional task.
         """
         by_task = {row.task: math.log(row.tokens[length]) for row in rows if length in row.tokens}
         logs = list(by_task.values())
@@ -93,14 +93,16 @@ def _first_rate(row: LibraryRow) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of both. `statistics` and `np.median` would load many other modules."""
+    """The middle value, or the mean of the two middle values. The functions of `statistics` and numpy are
+    not used, because they load many other modules.
+    """
     ordered = sorted(values)
     middle = len(ordered) // 2
     return (ordered[middle] + ordered[~middle]) / 2
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean, with one rounding of the sum."""
+    """The arithmetic mean. The sum is rounded only once."""
     return math.fsum(values) / len(values)
 
 

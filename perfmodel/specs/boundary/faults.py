@@ -34,7 +34,8 @@ _WORDS = {
 def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
     """The keys that lead to the first fault of a refused value, and what is allowed there.
 
-    Unknown keys come first, because an unknown key is often a misspelling of one that is missing.
+    Unknown keys are reported before missing keys, because an unknown key is often a misspelling of a
+    missing one.
     """
     inside = _without_limits(type_)
     allowed: dict[str, Any] = {}
@@ -59,7 +60,7 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
 
 
 def required(spec: Any) -> tuple[str, ...]:
-    """The keys that a mapping of a kind must have; none for a type that is not a structure."""
+    """The keys that a mapping must have to be read as `spec`; none if `spec` is not a structure."""
     if not (isinstance(spec, type) and issubclass(spec, Struct)):
         return ()
     return tuple(key for key in annotations(spec) if key not in defaults(spec))

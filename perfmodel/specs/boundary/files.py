@@ -1,6 +1,7 @@
-"""Reads YAML and JSON; all files enter the engine here.
+"""Reads and checks YAML and JSON files.
 
-A name refers to a bundled file (or alias). Anything with a path separator or a file suffix is a path.
+An argument with a path separator or a file suffix is a path. Any other name is that of a bundled file, or
+an alias of it.
 """
 
 import json
@@ -45,8 +46,8 @@ def load_bundled(spec: type[Spec], folder: str, name: str) -> Spec:
 
 
 def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
-    """Reads one YAML or JSON file that must hold a mapping. `infinity` allows that number in JSON, as Python
-    writes it.
+    """Reads one YAML or JSON file that must hold a mapping. infinity: whether JSON may contain
+    ``Infinity``, which Python writes for this number.
 
     Raises InputError naming the file if it is missing, too large, not text, malformed or not a mapping.
     """
@@ -114,7 +115,8 @@ def _line_of(text: str, pattern: str) -> str:
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     """Checks a mapping. The first fault becomes one line with the file, the key, the allowed values and
-    the given value. If the mapping has none of the required keys, it is of another kind and is not quoted.
+    the given value. If the mapping has none of the required keys, it is a file of another kind, and
+    nothing of it is quoted.
     """
     try:
         return convert(data, spec, str_keys=True)
@@ -131,8 +133,8 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
 
 
 def newest(path: Path, pattern: str) -> Path:
-    """The newest file of a folder that matches a pattern (names begin with the time); any other path
-    unchanged.
+    """The newest file in a folder whose name matches a pattern; names begin with the time. A path that is
+    not a folder is returned unchanged.
     """
     if is_folder(path):
         return max(path.glob(pattern), default=path)

@@ -27,7 +27,7 @@ class _GivenByName(StructMeta):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=True):
-    """A mapping of a file with known keys only, which never changes.
+    """An immutable record of a mapping in a file. Unknown keys are refused.
 
     `__post_init__` of a subclass refuses (ValueError) contradictory fields. Types and limits are checked when
     a mapping is read (`files.parse`, `of_mapping`), not when code makes one.

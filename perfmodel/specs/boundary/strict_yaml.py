@@ -1,4 +1,5 @@
-"""YAML with plain keys, each once, no aliases, no tags and limited depth. Scalars follow YAML 1.2.
+"""Reads a subset of YAML: plain keys without repetitions, no aliases, no tags, and limited depth. Scalars
+follow YAML 1.2.
 
 One loop builds the values from libyaml's events, in less than half of the time of PyYAML's nodes and
 constructors. A date remains text, which a typed field reads.

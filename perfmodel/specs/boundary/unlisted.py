@@ -1,4 +1,6 @@
-"""The nearest questions for names that people use but no file lists, from ``hardware/unlisted.yaml``."""
+"""Names that people use but that no file lists, each with the nearest question that can be answered. They
+come from ``hardware/unlisted.yaml``.
+"""
 
 import re
 from functools import cache
@@ -14,7 +16,9 @@ Beginnings = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
 class Unlisted(Frozen):
-    """names: beginnings of names, in small letters and digits. instead: the nearest question, as a clause."""
+    """names: beginnings of names, in lower-case letters and digits. instead: the nearest question, in
+    words.
+    """
 
     names: Beginnings
     instead: Text
@@ -41,7 +45,7 @@ def unlisted_names() -> UnlistedNames:
 
 
 def refuse_unlisted(flag: str, name: str, known: tuple[Unlisted, ...]) -> None:
-    """Raises InputError with the nearest question if a name is one of these."""
+    """Raises InputError with the nearest question if `name` begins with one of the `known` names."""
     for each in known:
         if each.has(name):
             raise InputError(f"{flag}: {shortened(name)!r} is not modelled: {each.instead}")

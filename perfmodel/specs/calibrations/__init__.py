@@ -1,1 +1,1 @@
-"""Calibrations: fitted constants, and which calibration answers a question."""
+"""Calibrations: fitted constants, and the choice of a calibration for a question."""

@@ -1,6 +1,4 @@
-"""Finds the calibration that answers a question: that of an engine on the device, or on the nearest
-device.
-"""
+"""Finds the calibration for a question: that of an engine on the device, or on the most similar device."""
 
 import math
 from functools import cache
@@ -41,11 +39,11 @@ def calibration_of(
 ) -> Calibration:
     """The calibration of a question: the named one, or that of an engine on the device.
 
-    Without `calibration` and `engine` it is the one that a CPU's device file names, or that a device file
-    names by path; otherwise that of `usual_engine`. gguf: whether the weights are a GGUF file, which only
-    `LLAMACPP` runs, as only it runs different devices in turn. mlx: whether the weights are a checkpoint of
-    MLX. Raises InputError for an unknown engine, an engine without a calibration of such a device, or
-    an engine other than that of the named calibration.
+    If neither `calibration` nor `engine` is given, a CPU gets the calibration that its device file names.
+    Another device gets the one that its file names by path, or else that of `usual_engine`. gguf: whether
+    the weights are a GGUF file, which only `LLAMACPP` runs. mlx: whether the weights are a checkpoint of
+    MLX. Raises InputError for an unknown engine, an engine without a calibration of such a device, or an
+    engine other than that of the named calibration.
     """
     if calibration is not None:
         return _named(calibration, engine, gpu)
@@ -117,8 +115,8 @@ def distance(one: GPUSpec, other: GPUSpec) -> Distance:
 
 
 def load_device(name: str) -> GPUSpec:
-    """A device by name, alias or path of a YAML file; `calibration` is the one that a question uses without
-    an engine and a calibration. Raises InputError for an unknown name.
+    """A device by name, alias or path of a YAML file; Its `calibration` is that for questions that name
+    neither an engine nor a calibration. Raises InputError for an unknown name.
     """
     gpu = load_gpu(name)
     if looks_like_path(gpu.calibration):
@@ -127,8 +125,8 @@ def load_device(name: str) -> GPUSpec:
 
 
 def on_board(calibration: Calibration, gpu: GPUSpec) -> Calibration:
-    """A calibration of a serving engine with the known corrections for a board or for another
-    architecture.
+    """The calibration with the known corrections for a board or for another architecture, if it is that of
+    a serving engine.
     """
     source = engines()
     lender = calibration.constants_of or calibration.stack

@@ -32,7 +32,7 @@ from perfmodel.specs.engines.engines import engines, release
 
 
 class Calibration(EngineConstants):
-    """The distance of a device and stack from the ideal roofline, read from
+    """How far a device and its software stack are from the ideal roofline, read from
     ``hardware/calibrations/<gpu>.<stack>.yaml``.
 
     `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants that others
@@ -41,13 +41,13 @@ class Calibration(EngineConstants):
     in the answer, not in the file.
 
     observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error:
-    error of the speedup on a device other than the calibration's. step_error: `observed_error` for steps
-    of one kind, if the kinds differ. version: version of a serving engine. constants_of: the engine whose
-    constants another one borrows; empty for an engine with its own. errors: the errors of an engine's
-    predictions, by the held-out part. measured: the range that an engine served while its own rows were
-    timed. versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
-    `engines.FittedEngine` and `engines.Engines`. measured_models, speculating_models: models with steps,
-    or iterations, of this engine on this device.
+    error for a device other than the calibration's. step_error: `observed_error` for steps of one kind, if
+    the kinds differ. version: version of a serving engine. constants_of: the engine whose constants
+    another one borrows; empty for an engine with its own. errors: errors of an engine's predictions, by
+    the part of the measurements that was held out. measured: ranges of the measurements of a user's own
+    engine. versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width:
+    see `engines.FittedEngine` and `engines.Engines`. measured_models, speculating_models: models whose
+    steps, or whose iterations, were measured with this engine on this device.
     """
 
     name: str
@@ -243,7 +243,7 @@ class Calibration(EngineConstants):
         return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, ONE, None)}
 
     def relation(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Relation:
-        """The relation of the measured rows to a model on a device: see `fits.Relation`."""
+        """The relation of the measured rows to a model on a device (`fit_errors.Relation`)."""
         if self.constants_of and self.gpu is not None:
             return _of_another_device(self.gpu, gpu)
         is_step = quantity == "target_s"
@@ -337,5 +337,5 @@ def _of_another_device(kernels_gpu: str, gpu: GPUSpec) -> Relation:
 
 
 def beyond(value: Floats, most: Floats) -> Floats:
-    """Distance, in e-folds, of a value above the largest fitted one."""
+    """ln(value / largest fitted value) for a value above the largest fitted one; otherwise 0."""
     return np.log(np.maximum(np.divide(value, np.maximum(most, 1.0)), 1.0))

@@ -1,8 +1,8 @@
 """A calibration constant: its value with error and source, and the declaration of its meaning.
 
-The annotation of a field in `perfmodel.specs.calibrations.calibration.Calibration` declares a constant with
-`Declared`. An optional constant has a default, such as `ABSENT`. Validation, the bounds of fits,
-sensitivity's fixed costs, the stack factors and the table in docs/calibrations.md follow from the
+The annotation of a field in `perfmodel.specs.calibrations.calibration.Calibration` declares a constant
+with `Declared`. An optional constant has a default, such as `ABSENT`. Validation, the bounds of fits, the
+fixed costs of `sensitivity`, the stack factors and the table in docs/calibrations.md follow from the
 declaration. Only the formula that uses it (costs/kinds/, or costs/roofline.py for a whole pass) names it
 again.
 """
@@ -68,7 +68,7 @@ Knots = tuple[tuple[float, float], ...]
 
 
 def check_curves(curves: Mapping[Any, Knots]) -> None:
-    """Refuse (ValueError) knots that do not rise, or that have no logarithm."""
+    """Raises ValueError for knots whose first numbers do not rise, and for numbers that are not above 0."""
     for name, knots in curves.items():
         places = [place for place, _ in knots]
         rising = len(knots) >= 2 and places == sorted(set(places))
@@ -95,10 +95,10 @@ MAX_DEVICES = 65536
 
 
 class AllReduce(Frozen):
-    """All-reduce time: for each number of devices a curve of (message bytes, seconds), for servers with one
-    kind of link.
+    """Times of an all-reduce on servers with one kind of link: for each number of devices, a curve of
+    (message bytes, seconds).
 
-    box_log_rms: standard deviation of the logarithm between servers of this kind.
+    box_log_rms: standard deviation of the logarithm of the time between servers of this kind.
     """
 
     knots: dict[int, Knots]
@@ -118,7 +118,8 @@ class AllReduce(Frozen):
     def seconds(self, devices: int, message_bytes: Floats, faster: float = 1.0) -> Floats:
         """Time of one all-reduce; beyond the last knot it grows in proportion to the message.
 
-        faster: rate of the links relative to the measured servers. The shortest message takes the same time.
+        faster: rate of the links divided by that of the measured servers. It does not change the time of
+        the shortest message.
         """
         knots = self.knots[devices]
         measured = interpolated(knots, message_bytes) * np.maximum(message_bytes / knots[-1][0], 1.0)
@@ -127,8 +128,8 @@ class AllReduce(Frozen):
 
 
 class Scope(Immutable):
-    """The search range of a fit: from `start`, between `low` and `high`, in units of `scale`, in which steps
-    are of order 1.
+    """The search of a fit for a constant: it begins at `start` and stays between `low` and `high`. scale:
+    the unit in which steps of the search are of order 1.
     """
 
     start: float
@@ -142,8 +143,8 @@ class Declared(Immutable):
 
     work: the work that causes the cost. term: the term to which its time is added (None: it determines the
     overlap of terms). unit: also sets the possible values (`_BOUNDS`). meaning: one line for the
-    documentation. search: given for constants that a recipe of validate/fit may fit. A declaration also
-    applies to a curve or a table, which has ``numbers()``.
+    documentation. search: the search of a fit; None for a constant that no recipe of validate/fit fits. A
+    curve or a table with a method ``numbers()`` is declared in the same way.
     """
 
     work: Work

@@ -31,8 +31,8 @@ class Curves(Frozen):
 
 
 class ExpertKernel(Frozen):
-    """Routed experts of one layer in one format: a fixed time, and shares of the bandwidth and of the
-    format's peak.
+    """Constants of the routed experts of one layer in one format: a fixed time, and shares of the
+    bandwidth and of the format's peak.
 
     routed_passes: how many times the kernels read or write the 16-bit hidden vectors of all tokens, once for
     each expert of a token.

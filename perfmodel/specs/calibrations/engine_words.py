@@ -73,8 +73,8 @@ def usual_engine(gpu: GPUSpec, gguf: bool, mlx: bool) -> str:
 
 
 def engine_of(calibration: Calibration) -> str | None:
-    """Word of the engine of a calibration, whose stack starts with its word or its title
-    (``llama.cpp-b10624``); None if it belongs to no engine (literature, ideal).
+    """Word of the engine of a calibration; None if it belongs to no engine (literature, ideal). The stack
+    of a calibration starts with the word or the title of its engine (``llama.cpp-b10624``).
     """
     first = re.split("[- ]", calibration.stack)[0]
     by_title = {title.lower(): word for word, title in ENGINES.items()}
@@ -84,5 +84,7 @@ def engine_of(calibration: Calibration) -> str | None:
 
 
 def serving_engine_of(calibration: Calibration) -> ServingEngine | None:
-    """What is known of the serving engine of a calibration; None for a research stack or for kernels."""
+    """The facts of the serving engine of a calibration; None if it is that of a research stack or of no
+    engine.
+    """
     return serving_engines().get(engine_of(calibration) or "")

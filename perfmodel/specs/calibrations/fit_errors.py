@@ -29,8 +29,9 @@ a ratio: all rows of the engine); or all devices of its maker.
 class StatedFit(Frozen):
     """The correlation of a calibration's fitted constants.
 
-    parameters: names of the fitted constants. correlation: lower triangle of their estimates with the
-    diagonal, row by row. With the constants' own `stderr` it gives the covariance.
+    parameters: names of the fitted constants. correlation: lower triangle of the correlation matrix of
+    their estimates, with the diagonal, row by row. The covariance follows from it and the `stderr` of each
+    constant.
     """
 
     parameters: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -61,10 +62,9 @@ def square(rows: tuple[tuple[float, ...], ...]) -> Array:
 
 
 class MeasuredRange(Frozen):
-    """The range that an engine served while the rows of its calibration were timed. batch, context, gamma:
-    (least, most).
+    """The ranges of the measurements of a user's own engine. batch, context, gamma: (least, most).
 
-    A question outside the range, or about another model or draft, gets a warning and a wider interval.
+    A question outside these ranges, or about another model or draft, gets a warning and a wider interval.
     """
 
     model: str
@@ -76,10 +76,10 @@ class MeasuredRange(Frozen):
 
 
 class Scatter(Frozen):
-    """An observed error: root mean square of the logarithms of predicted over measured, and the rows behind
-    it.
+    """An observed error. log_rms: root mean square of ln(predicted / measured) over the rows.
 
-    log_within: half-width that contained 90 % of those logarithms; by default that of a normal distribution.
+    log_within: half-width of an interval that contained 90 % of these logarithms; by default that of a
+    normal distribution. rows: number of measurements.
     """
 
     log_rms: LogError

@@ -20,8 +20,8 @@ OF_ALL_ENGINES = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context",
 
 
 def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
-    """Adds to a file of kind ``kernels`` the constants of its engine, or of the engine from which its
-    engine borrows constants; other files are unchanged.
+    """Adds the constants of its engine to a calibration of kind ``kernels``. If its engine borrows
+    constants, those of the lending engine are added. Other calibrations are returned unchanged.
 
     version: version of the engine; by default the newest fitted one. An engine that borrows constants
     takes those of the lender's newest version. Raises InputError for a serving engine without either.
@@ -89,8 +89,8 @@ def over_host() -> AllReduce:
 def load_bundled(name: str, version: str | None = None, engine: str | None = None) -> Calibration:
     """A bundled calibration by its exact name.
 
-    version: version of its engine; by default the newest fitted one. engine: a serving engine that is
-    priced with these kernels.
+    version: version of its engine; by default the newest fitted one. engine: the serving engine that is
+    predicted with these kernels; by default that of the file.
     """
     kernels = read_kernels(name)
     if engine is not None and kernels.kind == "kernels":

@@ -52,7 +52,7 @@ class WorkingSetShare(Frozen):
 
 class WorkingSet(Frozen):
     """Share of a shared memory that the system lets the GPU use by default, by the size of the memory. The
-    sizes rise, the first is 0.
+    sizes rise, and the first is 0.
     """
 
     shares: Annotated[tuple[WorkingSetShare, ...], Meta(min_length=1)]
@@ -77,12 +77,12 @@ class GPUSpec(Frozen):
 
     Peaks are dense and count a multiply-add as two FLOPs. A precision that is not listed has no peak. Only
     a CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
-    missing one is refused. peer_access: true if devices without a link access each other's memory over
-    PCIe; otherwise messages go through host memory. reported_memory: what CUDA or HIP reports as the
-    total, which engines divide. memory_type: type of the board's memory. With GDDR, the kernels of another
-    device are corrected; a device with LPDDR is sold with several sizes. box_devices: largest number of
-    devices in one machine. working_set: None if the GPU can use all its memory. in_turn: the devices, if
-    several run in turn.
+    missing number is refused. peer_access: true if devices without a link access each other's memory over
+    PCIe; otherwise messages go through host memory. reported_memory: the total memory that CUDA or HIP
+    reports; engines divide this total. memory_type: type of the board's memory. With GDDR, the kernels of
+    another device are corrected; a device with LPDDR is sold with several sizes. box_devices: largest
+    number of devices in one machine. working_set: None if the GPU can use all its memory. in_turn: the
+    devices, if several run in turn.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -153,8 +153,8 @@ class GPUSpec(Frozen):
 
     @property
     def stated_memory(self) -> Quantity:
-        """Memory capacity: in GB (10^9 bytes) as the data sheet states it, in GiB where the chips hold that
-        much. Raises InputError if it is missing.
+        """Memory capacity as the data sheet states it: in GB (10^9 bytes), or in GiB if the chips hold
+        that much. Raises InputError if it is missing.
         """
         if not self.memory:
             raise InputError(f"--hardware: {self.name} has no memory size; put it in a file of your own")
@@ -170,7 +170,9 @@ class GPUSpec(Frozen):
 
     @property
     def memory_bytes(self) -> float:
-        """The memory that the GPU may use, in bytes: what it reports, else the part of `stated_memory`."""
+        """The memory that the GPU may use, in bytes: the total that it reports, otherwise the share of
+        `stated_memory` that the system allows.
+        """
         if self.reported_memory is not None:
             return self.reported_memory.si
         size = self.stated_memory.si
@@ -191,8 +193,8 @@ class GPUSpec(Frozen):
 
 
 def modelled_power_limit(gpu: GPUSpec, limit_w: float | None) -> float | None:
-    """The limit, or None for a device whose power was not measured. Refuses (InputError) a limit outside the
-    measured ones.
+    """The limit, or None for a device whose power was not measured. Raises InputError for a limit outside
+    the measured range.
     """
     known = gpu.power_draw
     if limit_w is None or known is None:

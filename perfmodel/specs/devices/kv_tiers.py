@@ -9,8 +9,8 @@ from perfmodel.specs.devices.gpu import GPUSpec
 
 
 class Tier(Frozen):
-    """rate: the rate at which one device reads it. needs: beginnings of the names of the devices that have
-    it; empty if all devices have it.
+    """One tier. rate: the rate at which one device reads from it. needs: beginnings of the names of the
+    devices that have this tier; empty if all devices have it.
     """
 
     rate: Quantity

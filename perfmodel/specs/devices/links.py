@@ -1,5 +1,5 @@
-"""Links beyond a box of eight devices, from ``hardware/links/<name>.yaml``: measured times of collectives by
-library.
+"""Links between nodes of eight devices, from ``hardware/links/<name>.yaml``: measured times of collectives
+by library.
 """
 
 from functools import cache
@@ -24,7 +24,9 @@ Knots = Annotated[tuple[tuple[float, Microseconds], ...], Meta(min_length=1)]
 
 
 class ByRanks(Frozen):
-    """Microseconds of one direction of an exchange. us: ranks -> tokens of a rank and their time."""
+    """Microseconds of one direction of an exchange. us: number of ranks -> pairs of tokens per rank and
+    microseconds.
+    """
 
     us: dict[int, Knots]
 
@@ -32,11 +34,11 @@ class ByRanks(Frozen):
 class Exchange(Frozen):
     """Dispatch of tokens to the ranks of their experts, and the combination of the results.
 
-    hidden, experts_per_token: those of the measurement. payloads: compute format -> size of a dispatched
-    token relative to the table's. within_box: engines that dispatch with data-parallel attention in a box
-    too. words: engine -> its word for the library in the flag that chooses one. assumed_below: below this
-    number of tokens of a rank, the times are only a bound. log_rms: standard deviation of the logarithm of
-    a time.
+    hidden, experts_per_token: sizes of the measured model. payloads: compute format -> size of a
+    dispatched token divided by that of the measurement. within_box: engines that, with data-parallel
+    attention, also dispatch within one node. words: engine -> its word for the library in the flag that
+    chooses one. assumed_below: below this number of tokens of a rank, the times are only a bound. log_rms:
+    standard deviation of the logarithm of a time.
     """
 
     library: Text
@@ -77,10 +79,10 @@ class PoolTransfer(Frozen):
 
 
 class LinkSpec(Frozen):
-    """One file. devices: names of the devices whose boxes it joins; vendors: used instead if no devices
-    are named.
+    """One link. devices: names of the devices whose nodes it joins. vendors: vendors whose devices it
+    joins, if no devices are named.
 
-    A missing table refuses the questions that need it.
+    Questions that need a missing table are refused.
     """
 
     name: str
@@ -95,19 +97,19 @@ class LinkSpec(Frozen):
     notes: str = ""
 
     def joins(self, gpu: GPUSpec) -> bool:
-        """Whether the link joins boxes of this device."""
+        """Whether the link joins nodes with this device."""
         return gpu.name in self.devices or gpu.vendor in self.vendors
 
 
 def dispatches_in_box(gpu: GPUSpec, engine: str) -> bool:
-    """Whether an engine dispatches tokens to the ranks of their experts within a box of these devices."""
+    """Whether an engine dispatches tokens to the ranks of their experts within one node of these devices."""
     tables = [link.exchange for link in all_links() if gpu.name in link.devices]
     return any(table is not None and engine in table.within_box for table in tables)
 
 
 @cache
 def all_links() -> tuple[LinkSpec, ...]:
-    """The bundled files. Those of named devices come first."""
+    """The links of all bundled files. Those with named devices come first."""
     read = [files.load_bundled(LinkSpec, "links", name) for name in files.bundled_names("links")]
     return tuple(sorted(read, key=lambda link: not link.devices))
 
@@ -124,7 +126,7 @@ def _link_of(gpu: GPUSpec) -> LinkSpec | None:
 
 
 def link_of(gpu: GPUSpec, flag: str = "--nodes") -> LinkSpec:
-    """The link between boxes of a device. Raises InputError if there is no table of such a link."""
+    """The link between nodes with this device. Raises InputError if there is no table of such a link."""
     link = _link_of(gpu)
     if link is not None:
         return link

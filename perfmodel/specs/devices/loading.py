@@ -48,9 +48,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     """A device by bundled name, alias (the name that ``nvidia-smi`` prints is one) or path; for a folder its
     newest file.
 
-    ``l40s:pcie5`` is the device in a server of that PCIe generation (`_in_box`), ``m3-ultra:96gb`` one with
-    that much memory (`_with_memory`). ``rtx-3090+rtx-4090`` is both in turn (`in_turn`). Raises InputError
-    with the nearest names.
+    ``l40s:pcie5`` is the device in a server of that PCIe generation (`_in_box`). ``m3-ultra:96gb`` is a
+    device with that much memory (`_with_memory`). ``rtx-3090+rtx-4090`` is both devices, which run one
+    after the other (`in_turn`). Raises InputError with the nearest names.
     """
     text = re.sub("(?i) w/ ", " ", parse_text(name, flag))
     if "+" in text and files.spelling(text.strip()) not in aliases():

@@ -28,12 +28,13 @@ def pasted_name(
     spellings: Sequence[tuple[str, str]],
     load: Callable[[str], Any],
 ) -> str | None:
-    """The bundled device one of whose spellings has all its words in a name, in any order, if all other words
-    are in its other spellings; None if no single one is meant.
+    """The bundled device that a name means; None if it does not mean exactly one. At least one spelling of
+    the device must have all its words in the name, in any order. All other words of the name must occur in
+    other spellings of the device.
 
-    One of the words may state the memory. For a box with LPDDR, which is sold in several sizes,
-    ``DEVICE:96gb`` is then returned. find: returns the bundled name of a device from a name and its flag; it
-    is called if the name states several devices. spellings: names with their devices. load: returns the
+    One of the words may state the memory. For a machine with LPDDR, which is sold in several sizes,
+    ``DEVICE:96gb`` is then returned. find: returns the bundled name of a device from a name and its flag;
+    it is called if the name states several devices. spellings: names with their devices. load: returns the
     `GPUSpec` of a name. Raises InputError for several devices, with the flag that asks for them, and for
     another memory.
     """

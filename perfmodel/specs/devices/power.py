@@ -26,9 +26,9 @@ class PowerDraw(Frozen):
     """The power that a device draws, fitted to runs of one model at batch 1 and several power limits.
 
     limit_w: the power limit in the device's other measurements. lowest_limit_w: the lowest limit that was
-    measured. static_w: power at any clock. joules_per_byte, joules_per_flop: energy at the clock of
-    `limit_w`, which falls with the square of the clock. memory_share: share of the memory bandwidth at
-    which bytes are loaded at any clock; the rest of an iteration slows with the clock.
+    measured. static_w: power that does not depend on the clock. joules_per_byte, joules_per_flop: energy
+    at the clock of `limit_w`, which falls with the square of the clock. memory_share: share of the memory
+    bandwidth at which bytes are loaded at any clock; the rest of an iteration slows with the clock.
     """
 
     limit_w: Watts

@@ -2,8 +2,9 @@
 ``hardware/engines/<word>.yaml``.
 
 Some kernels cut the cache of a sequence into pieces only for one query token. A verification then runs on
-no more multiprocessors than it has sequences times KV heads. This is the cause of the theory's KV re-read.
-Some passes do not run as a full CUDA graph: the host launches the attention of every layer.
+no more multiprocessors than it has sequences times KV heads. This is one cause of the KV re-read
+(docs/glossary.md). Some passes do not run as a full CUDA graph: the host launches the attention of every
+layer.
 """
 
 from typing import Annotated
@@ -22,16 +23,16 @@ class Backend(Frozen):
 
     one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
     token and for several; None if there are as many as fill the device. latent_rereads: whether each query
-    token reads a latent cache again. latent_only: whether it reads only latent caches. portable: whether it
-    runs on every NVIDIA GPU. no_sinks_on: architectures, by their first words, on which it has no heads with
-    sinks. graphs_one: whether full CUDA graphs hold passes of one query token only. tile_rows: query heads
-    of a KV head, times query tokens, that one program multiplies for heads of up to 128 values; each further
-    tile of such rows reads the cache again; None if no tile does. padded_rows: rows that one program
-    multiplies for a query head, however few query tokens it has; None if programs are as small as their
-    tokens, or load for longer than they compute. padded_peak_on: the share of the 16-bit peak that these
+    token reads a latent cache again. latent_only: whether it reads only latent caches. portable: whether
+    it runs on every NVIDIA GPU. no_sinks_on: architectures, by their first words, on which it does not run
+    heads with attention sinks. graphs_one: whether full CUDA graphs hold passes of one query token only.
+    tile_rows: rows of one tile (query heads of a KV head, times query tokens), for heads of up to 128
+    values. Each further tile reads the cache again; None if no tile does. padded_rows: rows that one
+    program multiplies for a query head, even if it has fewer query tokens; None if rows are not padded, or
+    if programs load for longer than they compute. padded_peak_on: the share of the 16-bit peak that these
     programs reach, by the first words of an architecture; 1 elsewhere. word: its name in the engine's own
-    --attention-backend; None if it has no name there. environment: the variable of the server's environment
-    without which the engine does not choose it, with its value; empty if none is needed.
+    --attention-backend; None if it has no name there. environment: the variable of the server's
+    environment without which the engine does not choose it, with its value; empty if none is needed.
     """
 
     one: Pieces | None = None
@@ -90,7 +91,7 @@ class DefaultBackend(Span):
     backend: str
 
     def fits(self, architecture: str, head: Head, narrow: bool, version: str) -> bool:
-        """Whether it decides for such heads and cache on this architecture in this version."""
+        """Whether this choice applies to such heads and such a cache on this architecture in this version."""
         if self.head is None:
             of_head = head != "latent"
         else:
@@ -106,8 +107,8 @@ class DefaultBackend(Span):
 class EngineAttention(Frozen):
     """The attention of one engine. The first matching entry of `defaults` counts.
 
-    host_launches: versions in which the host launches attention in every pass. piecewise_drafts: whether no
-    full CUDA graph holds a draft's pass, nor verifications of varying lengths.
+    host_launches: versions in which the host launches attention in every pass. piecewise_drafts: whether
+    neither a draft's pass nor a verification of varying length runs as a full CUDA graph.
     """
 
     backends: dict[str, Backend]
@@ -137,9 +138,9 @@ class EngineAttention(Frozen):
         return [name for name, own_word in worded if own_word.upper() == word]
 
     def choices(self, architecture: str, vendor: str, head: Head, version: str = "") -> list[str]:
-        """The backends that a user may choose on such a device for such heads. Of backends that share one
-        word of the engine, only one is listed, because the engine decides between them. A backend without a
-        word of the engine cannot be chosen by a user: only the engine's defaults use it.
+        """The backends that a user may choose on such a device for such heads. If several backends share
+        one word of the engine, only one of them is listed, because the engine decides between them. A
+        backend without a word of the engine cannot be chosen by a user: only the engine's defaults use it.
         """
         by_itself = {self.default(architecture, head, narrow, version) for narrow in (False, True)}
         known = [d for d in self.defaults if architecture.startswith(d.architecture)]

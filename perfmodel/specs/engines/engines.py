@@ -1,10 +1,11 @@
 """Costs of serving engines outside their kernels, from ``hardware/fitted/engines.yaml``.
 
 A calibration of kind ``kernels`` has the public kernel tables of one device under one engine. The engine's
-own constants are declared once for all devices: for every engine, by GPU architecture, by engine, and by
-engine and architecture; later ones take precedence. Corrections for a single board are listed by its name,
-next to the architectures. Each entry states a constant of the calibration, or multiplies the value from the
-kernels. Changes between versions of an engine are factors from a version on.
+own constants are declared once for all devices: for all engines, for a GPU architecture, for an engine,
+and for an engine on an architecture. A later scope in this list takes precedence. Corrections for a single
+board are listed by its name, next to the architectures. Each entry states a constant of the calibration,
+or multiplies the value from the kernels. Changes between versions of an engine are factors from a version
+on.
 """
 
 import datetime
@@ -49,7 +50,7 @@ class Stated(Frozen):
     source: Text
 
     def on(self, base: Constant) -> Constant:
-        """The constant after this step, from the constant before it."""
+        """The constant after this entry is applied to `base`."""
         scale = base.value if self.times else 1.0
         return Constant(value=scale * self.value, stderr=scale * self.stderr, source=self.source)
 
@@ -58,12 +59,14 @@ Constants = dict[str, Stated]
 
 
 class FittedEngine(Frozen):
-    """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
+    """The fitted constants of one engine. measured, speculating: device -> models whose steps, or whose
+    iterations, were fitted.
 
     versions: versions of the rows, the newest last. drifts: version -> factors on constants from that
-    version on, until a later one states the same constant; ``VERSION/ARCHITECTURE`` holds for that
+    version on, until a later version states the same constant; ``VERSION/ARCHITECTURE`` holds for that
     architecture only. drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the
-    most tokens verified at once among the iterations. errors: those of predictions, by the held-out part.
+    most tokens verified at once among the iterations. errors: errors of predictions, by the part of the
+    measurements that was held out.
     """
 
     versions: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -79,14 +82,14 @@ class FittedEngine(Frozen):
 
 
 class Engines(Frozen):
-    """``hardware/fitted/engines.yaml``. Parameters of `fit` (those of an iteration) are places in the file:
-    ``all.drafted_token_s``.
+    """``hardware/fitted/engines.yaml``. The parameters of `fit` are the constants of iterations, named by
+    their places in the file, such as ``all.drafted_token_s``.
 
-    acceptance: error of tokens per iteration with held-out positions, for each e-fold of drafted tokens
-    beyond the measured length. unseen_draft: error of ratios with all rows of a kind of draft held out.
-    unseen_context: error of ratios with long contexts held out, per e-fold beyond the longest fitted one.
-    unseen_width: error of ratios with wide verifications held out, per e-fold beyond the widest fitted
-    one.
+    acceptance: error of tokens per iteration at held-out draft lengths, per unit of ln((gamma + 1) /
+    (measured gamma + 1)). unseen_draft: error of the ratio of an iteration to a step if all rows of the
+    kind of draft are held out. unseen_context: the same if long contexts are held out, per unit of
+    ln(context / longest fitted context). unseen_width: the same if wide verifications are held out, per
+    unit of ln(verified tokens / most fitted).
     """
 
     fitted_on: tuple[str, ...]
@@ -132,8 +135,9 @@ class Engines(Frozen):
         return stated
 
     def of_device(self, engine: str, version: str, other: tuple[str, ...], board: str) -> list[Constants]:
-        """Corrections of an engine's constants, in order: for an architecture `other` than the kernels', for
-        a board, and for drifts of the other architecture only. `times` multiplies.
+        """Corrections of an engine's constants, in the order in which they apply: for the scopes `other`,
+        such as an architecture other than that of the kernels; for a board; and for drifts that are stated
+        for one of these scopes only. An entry with `times` multiplies the constant.
         """
         layers = (
             constants.get(s, {})
@@ -198,7 +202,9 @@ def since(table: dict[str, Fact], version: str) -> Fact:
 
 
 def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:
-    """The part of the covariance of these places, under the names of the constants."""
+    """The part of a fit about the constants at these places, with the names of the constants as
+    parameters.
+    """
     members = [
         (i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place
     ]

@@ -28,14 +28,14 @@ class BatchedTokens(Frozen):
 
 
 class Activation(Frozen):
-    """The peak of the profile run.
+    """Peak memory of activations in vLLM's profile run.
 
-    inner, hidden: values of 2 bytes for each token, in intermediate and in hidden sizes. logit_bytes:
-    bytes of the sampler for each sequence and vocabulary entry. flashinfer_logit_bytes: the same for
-    FlashInfer's sampler on NVIDIA devices. chunked_above: the pass is as long as the longest sequence, up
-    to this length; beyond it, on NVIDIA devices, it has `chunked_tokens`. None: the pass has as many
-    tokens as the token budget. windows: whether sliding layers keep only their window. outside_gib: memory
-    outside PyTorch.
+    inner, hidden: number of 2-byte values per token, divided by the intermediate size and by the hidden
+    size. logit_bytes: bytes of the sampler for each sequence and vocabulary entry. flashinfer_logit_bytes:
+    the same for FlashInfer's sampler on NVIDIA devices. chunked_above: the pass is as long as the longest
+    sequence, up to this length; beyond it, on NVIDIA devices, it has `chunked_tokens`. None: the pass has
+    as many tokens as the token budget. windows: whether sliding layers keep only their window.
+    outside_gib: memory outside PyTorch.
     """
 
     inner: Size
@@ -74,8 +74,8 @@ class Vision(Frozen):
 
 
 class Graphs(Frozen):
-    """Memory of CUDA graphs that counts from a version on, by layers of the model. draft_factor: factor
-    with a draft.
+    """Memory of CUDA graphs, by the kind of layers in the model. since: first version that subtracts it.
+    draft_factor: factor on it with a draft.
     """
 
     since: str
@@ -106,9 +106,9 @@ class ChunkedAttention(Frozen):
 
 
 class VLLMMemory(Frozen):
-    """``hardware/memory/vllm.yaml``. Tables are by version. state_copies: recurrent states of a sequence
-    without a draft. uneven_windows_since: first version whose sliding layers keep only their window where
-    their heads have another size.
+    """``hardware/memory/vllm.yaml``. Tables are by version. state_copies: number of recurrent states per
+    sequence without a draft. uneven_windows_since: first version whose sliding layers keep only their
+    window even if their heads have another size than those of other layers.
     """
 
     source: Text
@@ -126,7 +126,9 @@ class VLLMMemory(Frozen):
 
 
 class SizeDefaults(Frozen):
-    """Defaults of SGLang on devices below a size. graph_batch_many: graph_batch on many devices."""
+    """Defaults of SGLang on devices with less than `below_gib` of memory. graph_batch_many: replaces
+    graph_batch on many devices.
+    """
 
     below_gib: Size
     prefill_tokens: Positive
@@ -135,10 +137,10 @@ class SizeDefaults(Frozen):
 
 
 class SGLangMemory(Frozen):
-    """``hardware/memory/sglang.yaml``. state_share: memory of recurrent states over that of KV caches.
-    state_slots: first version -> states of a running request, including those of its prefixes and of a
-    pass in preparation. sliding_share: tokens of the pool of sliding layers over those of the others.
-    vision_factor: factor on the default share for models with a vision tower.
+    """``hardware/memory/sglang.yaml``. state_share: memory of recurrent states divided by that of KV
+    caches. state_slots: first version -> states of a running request, including those of its prefixes and
+    of a pass in preparation. sliding_share: tokens in the pool of sliding layers divided by those in the
+    pool of other layers. vision_factor: factor on the default share for models with a vision tower.
     """
 
     source: Text

@@ -29,7 +29,7 @@ class WithoutPromptGraphs(Span):
     drafts: bool = False
 
     def fits(self, model: ModelSpec, gpu: GPUSpec, version: str, drafts: bool) -> bool:
-        """Whether a server is one of these."""
+        """Whether a server with these properties has no such graphs."""
         return (
             self.holds(version)
             and (not self.architectures or model.model_type in self.architectures)

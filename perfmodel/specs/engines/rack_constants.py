@@ -19,8 +19,9 @@ class Factor(Frozen):
 
 
 class Imbalance(Frozen):
-    """balanced: tokens of the fullest rank over the mean, with experts placed by load. spread: relative
-    standard deviation of the experts' tokens, which makes the imbalance of experts placed in order.
+    """balanced: tokens of the rank with the most, divided by the mean over ranks, if experts are placed by
+    load. spread: relative standard deviation of tokens between experts; the imbalance of experts that are
+    placed in order follows from it.
     """
 
     balanced: Annotated[float, Meta(ge=1, le=16)]
@@ -29,8 +30,9 @@ class Imbalance(Frozen):
 
 
 class RackConstants(Frozen):
-    """The file. waiting: see `Fabric`. overlap: engine -> share of the shorter of computing and communicating
-    that two micro-batches hide. step_log_rms, speedup_log_rms: errors of rows whose source was left out.
+    """The file. waiting: see `Fabric`. overlap: engine -> share of the shorter of computing and
+    communicating that two micro-batches hide. step_log_rms, speedup_log_rms: errors for measurements whose
+    source was left out of the fit.
     """
 
     fitted_on: tuple[str, ...]

@@ -18,7 +18,8 @@ Factor = Annotated[float, Meta(gt=0, le=64)]
 
 class OwnKernel(Frozen):
     """A kernel of a fork that replaces kernels of another engine (`over`) for `first` to `last` rows, on
-    these architectures, in tiles of `tile` rows. share: its arithmetic per second over that of ``qmm``.
+    these architectures, in tiles of `tile` rows. share: its arithmetic per second divided by that of
+    ``qmm``.
     """
 
     over: str
@@ -38,7 +39,7 @@ class RowKernels(Frozen):
     """The kernels of one engine for few rows.
 
     wide: architectures that have ``qmv_wide`` for weights in groups of integers. linear: words in the
-    titles of devices on which ``qmv_wide`` gains nothing. tile_from: architecture, or such a word, ->
+    titles of devices on which ``qmv_wide`` saves no time. tile_from: architecture, or such a word, ->
     number of rows from which ``qmm`` runs. tile: rows of its tile. row: measured time of each further row
     of ``qmv``, relative to the first row. dense_tile: rows of the tile of 16-bit weights, where they have
     no kernel for few rows: in old releases and on `linear` devices. alone: up to this number of rows, each
@@ -55,14 +56,14 @@ class RowKernels(Frozen):
     source: Text
 
     def is_wide(self, gpu: GPUSpec) -> bool:
-        """Whether a device has ``qmv_wide`` for affine weights and gains by it."""
+        """Whether a device has ``qmv_wide`` for affine weights and is faster with it."""
         return gpu.architecture in self.wide and not self.is_linear(gpu)
 
     def is_linear(self, gpu: GPUSpec) -> bool:
-        """Whether kernels for few rows gain nothing on a device."""
+        """Whether kernels for few rows save no time on a device."""
         return any(word in gpu.title.split() for word in self.linear)
 
     def first_tiled(self, gpu: GPUSpec) -> int:
-        """Rows from which ``qmm`` runs."""
+        """Number of rows from which ``qmm`` runs."""
         words = (*gpu.title.split(), gpu.architecture)
         return next(self.tile_from[word] for word in words if word in self.tile_from)
