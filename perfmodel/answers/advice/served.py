@@ -1,4 +1,4 @@
-"""Servers of one candidate under a load, as `traffic` predicts them, and how many of them the load needs."""
+"""Predicts servers of one candidate under a load, as `traffic` does, and how many of them the load needs."""
 
 import math
 from collections.abc import Sequence
@@ -34,13 +34,13 @@ GRANULE = 8
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A layout that serves the load with one draft, or without a draft.
+    """The prediction for the servers of one candidate, with one draft or without a draft, under the load.
 
-    candidate: its layout has all servers. asked: the question to `traffic` about one server with its share
-    of the load. row: the answer to it. speedup: the TPOT of the same server without a draft over that with
-    it. seats: largest number of requests that one server can run at once. needed_gpus: GPUs of such servers
-    that the load needs; None if no number suffices. pays: whether `traffic` advises this draft (or no
-    draft, for a baseline).
+    candidate: its layout includes all servers. asked: the question to `traffic` about one server with its
+    share of the load. row: the prediction for the chosen draft length. speedup: the TPOT of this server
+    without a draft divided by its TPOT with the draft. seats: the largest number of requests that one
+    server can run at once. needed_gpus: number of GPUs, in such servers, that the load needs; None if no
+    number is enough. pays: whether `traffic` recommends this draft (for a baseline: no draft).
     """
 
     candidate: Candidate
@@ -53,7 +53,7 @@ class Served:
 
     @property
     def tpot_s(self) -> float:
-        """Mean time per output token of a request."""
+        """Mean time per output token of a request, in seconds."""
         return self.row.tpot_s.mean
 
     @property
@@ -68,7 +68,9 @@ class Served:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The notes of `traffic` about the question, with the seats of the printed line, and the row."""
+        """The warnings of `traffic` about the question and about the predicted row. The question has as
+        many seats as the printed command line.
+        """
         asked = replace(self.asked, closed_form=True)
         if not asked.max_concurrency:
             asked = replace(asked, max_num_seqs=self.started_seats)
@@ -77,7 +79,7 @@ class Served:
 
     @property
     def suffices(self) -> bool:
-        """Whether no server is saturated and the latency limits are met."""
+        """Whether the servers are not saturated and enough requests meet the latency limits."""
         share = self.row.slo_share
         return self.row.ttft_s is not None and (share is None or share >= SHARE_WANTED)
 
@@ -88,8 +90,9 @@ class Served:
 
     @property
     def started_seats(self) -> int:
-        """The seats with which an operator starts one server: those of its clients or, for a rate, room for
-        twice the mean number of running requests, and for the spread of a small number.
+        """The number of seats in the command line of one server. For clients it is `seats`. For a request
+        rate it is about twice the mean number of running requests, or more if that number is small and
+        therefore varies much.
         """
         if self.asked.max_concurrency:
             return self.seats
@@ -99,7 +102,9 @@ class Served:
 
     @property
     def point(self) -> PricedPoint:
-        """The point at the mean number of running requests."""
+        """The candidate with this draft length at the mean number of running requests, with the TPOT under
+        the load.
+        """
         row = self.row
         batch = max(1, round(row.running_mean))
         return PricedPoint(
@@ -113,7 +118,7 @@ class Served:
         )
 
     def at_its_batch(self, question: AdviseQuery) -> PricedPoint:
-        """The point with the time per token of `whatif`, which includes no prompts."""
+        """The same point with the TPOT of `whatif`, which includes no prefill of other requests."""
         point = self.point
         s = self.candidate.scenario
         workload = Workload.of(float(point.batch), float(question.context), point.gamma)
@@ -122,8 +127,8 @@ class Served:
 
 
 def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
-    """The load on servers of one candidate by the closed form alone; None if the candidate drafts nothing
-    there, or no number of servers suffices.
+    """Predicts the servers of one candidate by the closed form. None if no number of servers is enough, or
+    if the best draft length of a candidate with a draft is 0.
     """
     if question.gpus is not None:
         return on_servers(question, candidate, drafts, candidate.layout.replicas)
@@ -140,8 +145,8 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
 def on_servers(
     question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, replays: bool = False
 ) -> Served | None:
-    """The load on a number of servers; None if nothing is drafted there. replays: whether replays are used
-    where the closed form does not hold.
+    """Predicts `replicas` servers under the load. None if the best draft length of a candidate with a
+    draft is 0. replays: whether to use a replay if the closed form does not hold.
     """
     asked = question_of(question, candidate, drafts, **share_of_load(question, replicas))
     found = compared(asked, replays=replays)
@@ -150,8 +155,8 @@ def on_servers(
 
 
 def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
-    """The servers by the answer of `traffic`, with replays where the closed form does not hold; None if
-    the draft does not pay there, or no number of servers suffices.
+    """Predicts the servers of an estimate again, with a replay if the closed form does not hold. None if
+    the draft does not pay or no number of servers is enough.
     """
     candidate = estimate.candidate
     drafts = estimate.row.gamma != 0
@@ -165,8 +170,8 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
 
 
 def confirmed(question: AdviseQuery, served: Served) -> Served | None:
-    """The servers by the answer of `traffic`, if so far they were computed with the closed form at a load
-    for which it does not hold; None if they do not suffice.
+    """The same servers, predicted by a replay if the closed form was used so far and does not hold at this
+    load. None if they are saturated or exceed the limits.
     """
     found: Served | None = served
     if served.row.doubts and served.row.made_by is not MadeBy.REPLAY:

@@ -1,4 +1,4 @@
-"""One configuration of an answer of `advise` under a load."""
+"""Makes a configuration of the answer of `advise` under a load."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from perfmodel.answers.advice.served import Served
 
 
 def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
-    """The configuration with the rates of `traffic`."""
+    """The configuration of the servers, with the throughput and latencies that `traffic` predicts."""
     row = served.row
     layout = served.candidate.layout
     total = layout.replicas * row.output_tokens_per_s

@@ -1,4 +1,4 @@
-"""The target and the draft as an engine serves them: names, formats and files of what was priced."""
+"""The names, formats and files with which an engine serves the predicted target and draft."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,10 +35,10 @@ UNQUANTISED_BYTES = 2.0
 
 
 def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:
-    """The target of a question to `advise` or `schedule`, and the path where the engine finds its draft.
+    """The target of a question to `advise` or `schedule`, and the path or repository of its draft.
 
-    named: the draft as the user named it; None without a draft. Raises InputError for a path that no line can
-    show.
+    named: the draft as the user named it; None without a draft. Raises InputError for a path with
+    characters that cannot be printed.
     """
     for flag in ("model_path", "draft_path"):
         path = getattr(question, flag, None) or ""
@@ -65,7 +65,9 @@ def _unnamed(served: ServedTarget) -> ServedTarget:
 
 
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
-    """The target of a question. The checkpoint's own formats need no flag."""
+    """The target of a question, for command lines. A number format is stated only if it differs from that
+    of the checkpoint.
+    """
     checkpoint_format = scenario.target.weights
     other_format = question.weights not in (None, checkpoint_format, main_format(checkpoint_format))
     weights = stored_weights(scenario)
@@ -113,8 +115,9 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
 
 
 def longest_of(question: CommonOptions, scenario: Scenario) -> Callable[[int, int, int], int]:
-    """The longest sequence that a server accepts, by context, sequences and drafted tokens. Under a load
-    it has room for requests that are longer than the mean, else for an output.
+    """A function of context, number of sequences and drafted tokens that gives the longest sequence that a
+    server should accept. Without a load, it is the context and an output; with a load, it allows for
+    requests longer than the mean.
     """
     limits = (scenario, question.memory_fraction, question.max_model_len)
     input_len, output_len = (getattr(question, name, None) for name in ("input_len", "output_len"))
@@ -219,8 +222,8 @@ def _holds_unquantised(scenario: Scenario) -> bool:
 
 
 def draft_source(question: Any, scenario: Scenario, named: str) -> str | None:
-    """The Hugging Face id of the draft for an engine: of the head that the question names, of the draft's
-    model, or of the published head.
+    """The Hugging Face id of the draft: of the head that the question names, of the draft model, or of a
+    published head. None if none is known.
 
     named: the draft as the user named it.
     """

@@ -1,4 +1,4 @@
-"""How many servers of one layout a load needs, and the share of the load that each of them gets."""
+"""Finds how many servers of one layout a load needs, and the share of the load that each server gets."""
 
 import math
 from bisect import bisect_left
@@ -28,7 +28,9 @@ QUEUE = 1.1
 
 
 def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
-    """The question to `traffic` about one server of a candidate. Its command states the seats."""
+    """The question to `traffic` about one server of a candidate under `load`. It states the number of
+    seats, as the printed command does.
+    """
     return _of_candidate(question, candidate, drafts, **load).planned
 
 
@@ -45,8 +47,8 @@ def _of_candidate(question: AdviseQuery, candidate: Candidate, drafts: bool, **l
 
 
 def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
-    """The load of one of several servers. A rate below the smallest that `traffic` accepts is raised to
-    it.
+    """The load of one of `replicas` equal servers, as arguments of `traffic`. A request rate below the
+    smallest that `traffic` accepts is raised to it.
     """
     if question.request_rate is not None:
         return {"request_rate": max(question.request_rate / replicas, RATES[0])}
@@ -54,7 +56,9 @@ def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
 
 
 def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
-    """The fewest servers that serve the load within the limits by the closed form; None if no number does."""
+    """The fewest servers that serve the load within the limits, by the closed form; None if no number is
+    enough.
+    """
     if question.request_rate is not None:
         whole = _replicas_for(question, candidate, drafts, question.request_rate)
         if whole is not None or not drafts:
@@ -100,8 +104,9 @@ def _replicas_that_draft(question: AdviseQuery, candidate: Candidate) -> int | N
 
 
 def replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
-    """The fewest servers that serve all clients within the limits, searched around an estimate. If a server
-    meets the limits with some clients, it also meets them with fewer.
+    """The fewest servers that serve all clients within the limits, by replays; None if no tried number
+    does. near: an estimate of this number, where the search starts. The search assumes that a server that
+    meets the limits also meets them with fewer clients.
     """
     shares = _shares(question)
 
@@ -129,7 +134,7 @@ def _share(question: AdviseQuery, servers: int) -> int:
 
 
 def clients_each(question: AdviseQuery, shares: list[int]) -> dict[str, Any]:
-    """The load of servers with these numbers of clients."""
+    """The load of servers with these numbers of clients each, as arguments of `traffic`."""
     assert question.output_len is not None
     return {"max_concurrency": shares, "output_std": OUT_OF_STEP * question.output_len}
 
@@ -147,13 +152,13 @@ def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow]
 
 
 def fitting_seats(question: AdviseQuery, candidate: Candidate, row: TrafficRow) -> int:
-    """The requests that fit in the memory of one server at once."""
+    """The largest number of requests that the memory of one server holds at once."""
     return int(room(candidate.scenario, 1.0, float(row.gamma), question).max_batch)
 
 
 def queues(row: TrafficRow, seats: int) -> bool:
-    """Whether requests wait for a seat: by Little's law, more requests are at the server than it has
-    seats.
+    """Whether requests wait for a seat: the mean number of requests at the server (by Little's law) is
+    more than `QUEUE` times its seats.
     """
     at_once = float(row.concurrency or 0)
     if not row.concurrency and row.e2e_s is not None:
@@ -162,8 +167,8 @@ def queues(row: TrafficRow, seats: int) -> bool:
 
 
 def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int) -> int:
-    """The fewest servers that serve a rate without a queue, searched upwards from the given number; the given
-    number if none do.
+    """The fewest servers that serve the request rate without a queue for seats, searched upwards from
+    `replicas`. If no tried number does, `replicas`.
     """
     assert question.request_rate is not None
     rate = question.request_rate

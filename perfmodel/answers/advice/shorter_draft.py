@@ -1,4 +1,6 @@
-"""A shorter draft that is nearly as fast as the chosen one, and loses less if fewer tokens are accepted."""
+"""Finds a shorter draft that is nearly as fast as the chosen one. If fewer tokens are accepted than
+expected, the shorter draft wastes less time.
+"""
 
 from dataclasses import dataclass
 
@@ -16,8 +18,8 @@ LEAST_SHORTER = 2
 
 @dataclass(frozen=True, slots=True)
 class ShorterDraft:
-    """The shortest draft with nearly the speedup of the chosen length at its batch, and the share of this
-    speedup that it keeps.
+    """A shorter draft length that is nearly as fast as the chosen one. share: its speedup divided by the
+    speedup of the chosen length, at the same batch.
     """
 
     gamma: int
@@ -25,8 +27,8 @@ class ShorterDraft:
 
 
 def shorter_draft(query: AdviseQuery, point: PricedPoint | None) -> ShorterDraft | None:
-    """The shorter draft of a point with a draft; None if no shorter draft is nearly as fast, or without a
-    draft.
+    """The smallest draft length that keeps the share `NEARLY` of the speedup of a point. None if it is not
+    at least `LEAST_SHORTER` tokens shorter, or if the point has no draft.
     """
     if point is None or point.gamma <= LEAST_SHORTER:
         return None

@@ -1,4 +1,4 @@
-"""Smaller weight formats: FP8, and known 4-bit checkpoints."""
+"""Finds smaller weight formats for a question: FP8, and known 4-bit checkpoints."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,15 +21,16 @@ LESS = 0.75
 
 
 def may_be_smaller(query: AdviseQuery) -> bool:
-    """Whether the engine can quantise the 16-bit checkpoint to FP8, and the question names no weight
-    format.
+    """Whether to try FP8 weights: the checkpoint is not quantised, the engine can quantise it on load, and
+    the question states no weight format.
     """
     return _leaves_weights_open(query) and load_model(query.model).weights in UNQUANTISED
 
 
 def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
-    """The argument that names the known 4-bit checkpoint which the device computes best. Empty if there is no
-    such checkpoint, if the model's own checkpoint has 4 bits, or if the question names a format.
+    """The argument that names a known 4-bit checkpoint, in the format that is fastest on the device. Empty
+    if there is none, if the checkpoint of the model already has 4 bits, or if the question states a
+    format.
     """
     if not _leaves_weights_open(query):
         return
@@ -38,8 +39,9 @@ def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
 
 
 def in_smaller_formats(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
-    """The flag and the question with each smaller format of weights that has a checkpoint, FP8 first, whether
-    or not the question names a format. None on engines that convert checkpoints.
+    """Pairs of a flag and the question with this flag, for each smaller weight format that the engine can
+    serve, FP8 first. A format that the question states is replaced. Empty for engines that convert
+    checkpoints first, such as llama.cpp.
     """
     if not _serves_as_published(query):
         return

@@ -1,5 +1,5 @@
-"""A switch of the server with which a draft of unknown acceptance likely gains, if no draft gains in the
-given configuration.
+"""Finds an engine flag with which a draft of unknown acceptance likely gains, if no draft gains without
+such a flag.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,10 @@ from perfmodel.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class SwitchToMeasure:
-    """changes: the changed argument of the query. gain: gain of a typical draft with the switch over the
-    baseline without it. point: the server that measures the draft.
+    """A server with an engine flag and a draft whose acceptance should be measured. changes: the changed
+    arguments of the question. query: the question with these changes. gain: the gain with typical
+    acceptance, of the draft with the flag over the baseline without it. point: the configuration in which
+    to measure the draft.
     """
 
     changes: Changes
@@ -35,7 +37,7 @@ class SwitchToMeasure:
 
     @property
     def alternative(self) -> Alternative:
-        """The server that measures the draft."""
+        """The server on which to measure the draft, as an alternative."""
         text = f"{self.text[0].upper()}{self.text[1:]}; to measure it"
         return Alternative.of(text, self.query, self.point, seats_of(self.query, self.point))
 
@@ -43,8 +45,9 @@ class SwitchToMeasure:
 def switch_to_measure(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> SwitchToMeasure | None:
-    """The switch with the largest gain; switches that do not change the model's numbers come first. None
-    if a draft gains without a switch, or if no switch helps a draft that can be started.
+    """The change with the largest gain. A change that leaves the KV format as it is takes precedence over
+    one that does not. None if a draft gains without a change, or if no change is enough for any draft that
+    a command line can start.
     """
     if draft_to_measure(query, likely) is not None:
         return None

@@ -1,8 +1,8 @@
-"""Trees of drafted tokens, which `advise` compares with its chains. Their shapes are those that a server's
-flags can state.
+"""Compares trees of drafted tokens with the chains of `advise`. Only tree shapes that the flags of a
+server can state are compared.
 
-A shape is SGLang's: draft steps, candidates per step and verified tokens. Its cost is that of `tree` with the
-same shape (``--given``), so both verbs print the same times.
+A shape has SGLang's three numbers: draft steps, candidates per step and verified tokens. Its time is
+computed as by ``perfmodel tree --given``, so both commands print the same times.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,14 +36,14 @@ VERIFIED = (4, 8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class TreeDraft:
-    """The best tree of one draft, on one server of a layout. Its figures have no interval.
+    """The best tree of one draft, on one server of a layout. No interval is known for its speed.
 
     steps, candidates, verified_tokens: as SGLang's flags count them. batch, tpot_s,
-    throughput_tokens_per_s: of one server. speedup: over the baseline at the same batch and layout.
-    over_choice: the factor by which it is better than the choice of `advise` by the objective, None if
-    nothing else meets the bounds. best_at: the least and the largest batch of this server at which a tree
-    beats the draft's best chain and the baseline by more than `ALIKE`; None if there is none. flags: words
-    that start it; None if the engine's line is unknown.
+    throughput_tokens_per_s: those of one server. speedup: over the baseline at the same batch and layout.
+    over_choice: how many times better the tree is than the choice of `advise`, by the objective; None if
+    nothing else meets the bounds. best_at: the smallest and the largest batch at which a tree is faster
+    than the best chain of the draft and the baseline, by more than the share `ALIKE`; None if there is no
+    such batch. flags: the engine's flags for this tree; None if they are not known.
     """
 
     draft: str
@@ -66,14 +66,14 @@ class TreeDraft:
 
     @property
     def wins(self) -> bool:
-        """Whether the tree is better than the choice by more than `ALIKE`, or nothing else meets the
-        bounds.
+        """Whether the tree is better than the choice by more than the share `ALIKE`, or nothing else meets
+        the bounds.
         """
         return self.over_choice is None or self.over_choice > 1.0 + ALIKE
 
     @property
     def close(self) -> bool:
-        """Whether it is as good as the choice, within `ALIKE`."""
+        """Whether the tree and the choice differ by at most the share `ALIKE`."""
         return self.over_choice is not None and abs(self.over_choice - 1.0) <= ALIKE
 
 
@@ -98,10 +98,11 @@ class _PricedTrees:
 def tree_drafts(
     query: AdviseQuery, drafted: Sequence[Priced], choice: float | None
 ) -> tuple[tuple[TreeDraft, ...], tuple[TreeSkip, ...]]:
-    """The best tree of each draft with rates by rank, the best first, and the drafts without one.
+    """The best tree of each draft that has tree rates, the best first, and the drafts for which no tree is
+    possible.
 
-    drafted: the priced chains. choice: the value of the choice by the objective; None without one. Raises
-    InputError for text that is not a list of rates.
+    drafted: the predictions for the drafts as chains. choice: the value of the choice by the objective;
+    None if there is no choice. Raises InputError for text that is not a list of rates.
     """
     best_by_draft: dict[str, tuple[float, TreeDraft]] = {}
     skips: list[TreeSkip] = []
@@ -126,7 +127,9 @@ def tree_drafts(
 
 
 def shapes_to_search(steps: int) -> Iterator[ServerShape]:
-    """Every shape of at most this many steps whose drafts propose enough tokens for its verification."""
+    """Every shape with at most `steps` steps that proposes at least as many tokens as it verifies, and
+    verifies more than a chain would.
+    """
     for count in range(1, steps + 1):
         for candidates in CANDIDATES:
             for verified in VERIFIED:

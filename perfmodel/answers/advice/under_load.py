@@ -1,4 +1,6 @@
-"""`advise` under a load: how many GPUs, in which layout, with which draft, as `traffic` predicts it."""
+"""`advise` under a load: chooses the number of GPUs, the layout and the draft from the predictions of
+`traffic`.
+"""
 
 from dataclasses import replace
 
@@ -24,9 +26,9 @@ from perfmodel.specs import load_model
 
 
 def under_load(question: AdviseQuery) -> Advice:
-    """The fewest GPUs that serve the load within the limits, and of these the layout and draft with which a
-    request ends first; with a given number of GPUs, the latter alone. Raises InputError for requests
-    with more tokens than the model has positions.
+    """The answer under a load. If the number of GPUs is open, it has the fewest GPUs that serve the load
+    within the limits. On this number of GPUs, it has the layout and draft with the shortest mean time of a
+    request. Raises InputError for requests with more tokens than the model has positions.
     """
     question = _at_its_context(question)
     candidates = find_candidates(question)

@@ -1,4 +1,6 @@
-"""The changes of a question with which a server fits or meets a bound: another format, degree or device."""
+"""Finds the smallest changes of a question with which a server fits in memory or meets a bound: another
+number format, degree or device.
+"""
 
 import math
 from bisect import bisect_left
@@ -39,8 +41,8 @@ DEGREES = (2, 4, 8, 16, 24, 32)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """text: a change in the words of the command line, as in ``with --tp 2``. changes: the changed arguments
-    of a question about one server; None if it needs a value that the reader must give.
+    """A change of the question that helps. text: the change as flags, such as ``with --tp 2``. changes:
+    the changed arguments of a question about one server; None if the reader must add a value.
     """
 
     text: str
@@ -48,9 +50,9 @@ class Way:
 
 
 def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int = 1) -> tuple[Way, ...]:
-    """The smallest change of each kind with which a batch fits, a bound on its time per token holds, and
-    an answer exists: a smaller KV format, smaller weights, layers on the host, more devices, another
-    device of the same maker for the same engine.
+    """The smallest change of each kind with which `batch` sequences fit in memory and their TPOT is at
+    most `bound_s`. The kinds are: a smaller KV format, smaller weights, more of the memory, layers on the
+    host, more devices, another device of the same maker, a shorter context.
 
     largest: the baseline with the largest servers.
     """
@@ -73,7 +75,7 @@ def _smaller_weights(candidate: Candidate) -> list[str]:
 
 
 def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
-    """The smaller formats of a KV cache that the engine of a candidate has, the largest first."""
+    """The KV formats below 16 bits that the engine of a candidate has, the largest first."""
     return SMALLER_KV.get(_conversion(candidate), ())
 
 

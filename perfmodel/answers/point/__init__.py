@@ -1,1 +1,3 @@
-"""One point: does speculation pay there, why, and from which context, acceptance or batch?"""
+"""Answers about one point (one batch, context and draft length): does speculation pay there, and why? From
+which context, acceptance or batch does it pay?
+"""

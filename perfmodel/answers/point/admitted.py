@@ -1,4 +1,6 @@
-"""What a server does with more requests than its memory holds: some run at once, the others wait."""
+"""Predicts a server with more requests than its memory holds: some of them run at once, and the others
+wait.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,14 +28,15 @@ SMALLEST = "bf16"
 
 
 def serving_engine(scenario: Scenario) -> ServingEngine | None:
-    """The engine of a scenario, if its server lets requests wait for memory; else None."""
+    """The serving engine of a scenario, if it lets requests wait for memory; otherwise None."""
     engine = serving_engine_of(scenario.machine.calibration)
     return None if engine is None or engine.seats is None else engine
 
 
 def admitted(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Admitted | None:
-    """The part of a batch that runs at once if the whole does not fit; None if all or none of it runs, or
-    if the engine does not queue requests.
+    """The part of a batch that runs at once if memory does not hold the whole batch. None if memory holds
+    the whole batch or not one sequence, if there is no draft, or if the engine does not queue requests.
+    room: the memory at this batch.
     """
     engine = serving_engine(scenario)
     if room.fits or not room.max_batch or not gamma or engine is None or scenario.acceptance is None:
@@ -74,7 +77,9 @@ def _most(query: Query, scenario: Scenario, gamma: int, room: Memory[float], eng
 
 
 def of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Iterator[str]:
-    """How recurrent states limit a batch that does not fit, and how more of it would run at once."""
+    """Warnings that say how recurrent states limit a batch that does not fit in memory, and with which
+    settings more requests would run at once.
+    """
     target = scenario.target
     if room.fits or target.linear_attention is None or not scenario.target_shard.states:
         return

@@ -1,14 +1,16 @@
-"""A drafter on its own devices, before the verification or during it, compared with more replicas on as many
-devices.
+"""Compares a draft model on its own devices with more replicas on the same number of devices. The draft
+model runs before the verification or during it.
 
-While the target verifies, a drafter can prepare the next draft for the likeliest outcomes ("speculative
-speculative decoding"). With the probability `hit` that it prepared the actual outcome, an iteration takes
+While the target verifies, the draft model can already draft for the likeliest outcomes of this
+verification ("speculative speculative decoding"). If it has prepared the actual outcome with probability
+`hit`, an iteration takes
 
     hit max(gamma T_D, T_V + overhead) + (1 - hit) (gamma T_D + T_V + overhead)
 
-where T_D is a draft pass over `outcomes` tokens of each sequence, which share its cache. Messages between
-them are a few hundred bytes per iteration and are not counted. The target's devices hold no part of the
-draft. Replicas on the drafter's devices multiply the target's throughput by (n + m)/n.
+where T_D is the time of a draft pass over `outcomes` tokens of each sequence. The messages between the two
+models have a few hundred bytes per iteration, and their time is not counted. The target's devices hold no
+part of the draft. If the m devices of the draft held replicas of a target on n devices, they would
+multiply its throughput by (n + m)/n.
 """
 
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """One way to use all devices, at the gamma and the batch per replica with the highest throughput."""
+    """The speed of one way to use all devices, at the gamma and batch with the highest throughput.
+    tokens_per_s: of all devices. batch: sequences per replica.
+    """
 
     tokens_per_s: float
     tpot_s: float
@@ -34,12 +38,12 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A drafter on `draft_devices` additional devices. A field is None if not even one sequence fits in
-    memory that way.
+    """The four ways to use the devices of the target and of a separate draft model. A field is None if
+    memory does not hold one sequence in this way.
 
-    replicas: all devices as replicas without a draft. together: with the draft on the target's devices.
-    before: with a separate drafter, before the verification. while_verifying: with a separate drafter, during
-    the verification; None without a hit rate.
+    replicas: all devices hold replicas without a draft. together: all devices hold replicas, each with the
+    draft on the same devices. before: the separate draft model drafts before each verification.
+    while_verifying: it drafts during each verification; None without a hit rate.
     """
 
     draft_hardware: str
@@ -51,7 +55,9 @@ class Apart:
 
 
 def check_apart(draft: Draft) -> None:
-    """Refuse (InputError) drafts that need other data of the target than its tokens."""
+    """Raise InputError for a draft that is not a separate model, because it needs the target's hidden
+    states or cache.
+    """
     if not draft.named_model and draft.kind != "model":
         raise refuse(
             "--draft",
@@ -71,10 +77,11 @@ def drafter_apart(
     hit: float | None,
     outcomes: int,
 ) -> Apart:
-    """The uses of all devices that a question with a separate drafter compares.
+    """Compute the ways to use the devices of the target and of a separate draft model.
 
-    near: the scenario on the target's devices. far: the scenario on the drafter's devices, which gives the
-    draft's times and memory. most: the largest batch. Raises InputError as `check_apart` does.
+    near: the scenario on the target's devices. far: the scenario on the devices of the draft model, for
+    the draft's times and memory. fraction: share of device memory that the engine may use. most: the
+    largest batch to try. hit, outcomes: as in `CompareQuery`. Raises InputError as `check_apart` does.
     """
     check_apart(near.draft)
     draft_devices = far.draft.tensor_parallel

@@ -1,4 +1,4 @@
-"""Puts the answer at one point together: the prediction with intervals, verdict, memory and warnings."""
+"""Makes the answer about one point: the prediction with its intervals, verdict, memory and warnings."""
 
 import math
 from dataclasses import replace
@@ -52,7 +52,7 @@ FIGURES = (
 
 
 def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatIf:
-    """The answer of a question at the one point of a prediction."""
+    """The answer to a question whose prediction has one point."""
     batch = float(prediction.batch)
     context = float(query.context)
     gamma = int(prediction.gamma)

@@ -1,4 +1,4 @@
-"""The calibration of an answer, in words: whose measurements it rests on."""
+"""Describes the calibration of an answer, and the measurements on which it is based."""
 
 from dataclasses import dataclass
 
@@ -18,10 +18,12 @@ RESTS_ON: dict[Relation, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """The calibration of an answer: its name, stack and data, and whether it was made for this device.
+    """The calibration of an answer. name: its name. stack: the engine or research code and its version.
+    kind: ``transferred`` if it was made for another device, otherwise the kind in its file. fitted_on: the
+    data of its fit.
 
-    rests_on: the engine's measurement that is nearest to the question. None for a stack that is not a serving
-    engine.
+    rests_on: those measurements of the engine that are most similar to the question, in words; None for
+    research code.
     """
 
     name: str
@@ -32,9 +34,7 @@ class Calibrated:
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Calibrated":
-        """The calibration of a scenario. `kind` is ``transferred`` if it was made for another device, else
-        the kind in its file.
-        """
+        """Describes the calibration of a scenario."""
         calibration = scenario.machine.calibration
         return cls(
             name=calibration.name,

@@ -1,9 +1,11 @@
-"""Speculation or batching at one context: two ways to put more query tokens into a pass that mostly loads
-data.
+"""Compares speculation with batching at one context. Both put more query tokens into a pass that spends
+most of its time on loading data.
 
-One sequence that verifies m tokens reads W + S kappa bytes and yields Omega tokens. m sequences that decode
-one token each read W + m S kappa and yield m. Both share the weights among m tokens, but only speculation
-shares the cache. By bytes per token, speculation wins from the context S on where (docs/decisions.md)
+Let W be the bytes of the weights, kappa the cache bytes per token of context, and S the context. One
+sequence that verifies m tokens reads W + S kappa bytes and gains Omega tokens. m sequences that decode one
+token each read W + m S kappa bytes and gain m tokens. Both share the weights among m tokens, but only
+speculation shares the cache. Speculation reads fewer bytes per token above the context S for which
+(docs/decisions.md)
 
     S kappa / W = (m - Omega) / (m (Omega - 1)).
 """
@@ -33,7 +35,9 @@ OF_DRAFT = "the devices of the draft"
 
 @question
 class CompareQuery(Options):
-    """A question that compares m = gamma + 1 tokens of one request with m requests."""
+    """A question that compares one request that verifies m = gamma + 1 tokens with m requests that decode
+    one token each.
+    """
 
     context: arg.Context
     gamma: arg.GivenGamma
@@ -81,7 +85,9 @@ class CompareQuery(Options):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One target pass on one device of the group: its bytes, FLOPs, time and tokens."""
+    """One target pass. Bytes and FLOPs are those of one device. tokens: tokens that the pass gains, over
+    all sequences.
+    """
 
     sequences: float
     query: float
@@ -95,22 +101,24 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Speculating(Pass):
-    """A verification. draft_s: time of drafting, including the iteration's overhead."""
+    """A verification pass. draft_s: time of the draft passes plus the overhead of the iteration, in
+    seconds.
+    """
 
     draft_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class BothWays:
-    """m tokens either way: in `speculating` one sequence verifies m, in `batching` m sequences decode one
-    each.
+    """The comparison of two passes over m tokens: in `speculating` one sequence verifies m tokens, in
+    `batching` m sequences decode one token each.
 
-    kv_ratio: KV bytes of batching over those of speculation. bytes_per_pass_ratio: weight and KV bytes of a
-    pass, batching over speculation. bytes_per_token_ratio: the same per gained token, speculation over
-    batching; below 1 speculation is cheaper. seconds_per_token_ratio: time per gained token, including
-    drafting, speculation over batching. crossover_context: the context at which both move the same weight and
-    KV bytes per gained token, not counting the draft's. None if batching never loses (Omega <= 1, or windows
-    limit the cache to a smaller size).
+    kv_ratio: KV bytes of batching divided by those of speculation. bytes_per_pass_ratio: weight and KV
+    bytes of a batching pass divided by those of a verification. bytes_per_token_ratio: weight and KV bytes
+    per gained token of speculation divided by those of batching; below 1, speculation reads fewer.
+    seconds_per_token_ratio: time per gained token of speculation, including drafting, divided by that of
+    batching. crossover_context: the context at which both read the same weight and KV bytes per gained
+    token, without those of the draft. It is None if batching reads fewer at every context.
     """
 
     speculating: Speculating
@@ -124,7 +132,9 @@ class BothWays:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Answer, BothWays):
-    """Speculation or batching at one context (see `BothWays`), and a drafter on other devices."""
+    """The answer of `compare`: the figures of `BothWays`. apart: a draft model on its own devices; None if
+    the question names no such devices.
+    """
 
     query: Query
     apart: Apart | None
@@ -141,9 +151,10 @@ class Comparison(Answer, BothWays):
 
 @asks(CompareQuery)
 def compare(question: CompareQuery) -> Comparison:
-    """Which is faster: one request verifying gamma + 1 tokens, or gamma + 1 requests decoding one each?
+    """Which is faster per token: one request that verifies gamma + 1 tokens, or gamma + 1 requests that
+    decode one token each?
 
-    The answer also has the throughput of both combined, at the largest batch that fits in memory.
+    With `draft_hardware`, the answer also compares a draft model on devices of its own with more replicas.
 
     Raises InputError.
     """
@@ -208,11 +219,12 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
 
 
 def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batched: float) -> float | None:
-    """The size of one sequence's cache from which speculation moves no more bytes per token: (m W - Omega W')
-    / (m (Omega - 1)).
+    """The bytes of one sequence's cache above which speculation reads fewer bytes per token than batching:
+    (m W - Omega W') / (m (Omega - 1)). None if Omega <= 1, because batching then always reads fewer.
 
-    batched: W', the bytes of weights that a batch of m sequences moves. It may differ from W because tokens
-    of one sequence may choose the same experts.
+    weight_bytes: W, the bytes of weights that a verification reads. tokens: m. gained: Omega. batched: W',
+    the bytes of weights that a batch of m sequences reads. W' may differ from W, because tokens of one
+    sequence may choose the same experts.
     """
     if gained <= 1:
         return None

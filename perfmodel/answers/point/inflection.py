@@ -1,4 +1,6 @@
-"""The three context lengths of a question (`perfmodel.speculation.lengths`), also on the ideal roofline."""
+"""Finds three context lengths of a question (`perfmodel.speculation.lengths`): memory-bound, break-even
+and inflection.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,7 +19,9 @@ DEFAULT_CONTEXT = 32768
 
 @question
 class InflectionQuery(Options):
-    """A question about contexts. Its own context only selects the acceptance."""
+    """A question about context lengths. Its own context only selects the acceptance and, without a gamma,
+    the best draft length.
+    """
 
     batch: arg.Batch
     gamma: readers.Length = argument(
@@ -50,7 +54,9 @@ class InflectionQuery(Options):
 
 @dataclass(frozen=True, repr=False)
 class Inflection(Answer):
-    """The three lengths at one batch and gamma, for the calibration in use and for the ideal roofline."""
+    """The three context lengths at one batch and gamma, for the calibration in use and (`ideal`) for the
+    ideal calibration. A length is None if no context has the property.
+    """
 
     batch: float
     gamma: int
@@ -75,10 +81,10 @@ class Inflection(Answer):
 def inflection(question: InflectionQuery) -> Inflection:
     """Find three context lengths: memory-bound, break-even and inflection.
 
-    memory_bound_context: the context from which a step takes longer to load than to compute.
-    break_even_context: the context from which speculation is faster than the baseline.
-    inflection_context: the context from which a larger batch does not reduce the speedup. Each is given for
-    the calibration in use and for the ideal roofline. Raises InputError.
+    memory_bound_context: above this context, a step spends more time on loading than on computing.
+    break_even_context: above it, speculation is faster than the baseline. inflection_context: above it, a
+    larger batch does not reduce the speedup. Each is given for the calibration in use and for the ideal
+    calibration. Raises InputError for wrong input.
     """
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)

@@ -1,4 +1,4 @@
-"""Draft lengths of a question with their verdicts."""
+"""Finds the fastest draft length of a question, and its verdict."""
 
 from dataclasses import dataclass
 
@@ -27,9 +27,11 @@ class JudgedLength:
 
 
 def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> JudgedLength:
-    """The draft length with the largest speedup. lengths: draft lengths, shape (n,).
+    """The draft length with the largest speedup. lengths: the draft lengths to try, as an array of shape
+    (n,).
 
-    scenario: that of the query or of another version of its engine, with a known acceptance.
+    scenario: the scenario of the query, with a known acceptance; the version of its engine may be another
+    one.
     """
     batch = float(query.batch)
     context = float(query.context)
@@ -43,7 +45,9 @@ def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> Jud
 
 
 def least_loss(query: Query, scenario: Scenario) -> JudgedLength | None:
-    """The draft length that loses least, if no length gains; None if the draft has no length."""
+    """The draft length above 0 with the largest speedup, which may be below 1. None if the draft cannot
+    draft any token.
+    """
     longest = scenario.longest(query.max_gamma)
     if longest < 1:
         return None

@@ -1,4 +1,4 @@
-"""Features of a server that no answer models, by name (docs/limits.md)."""
+"""Names the features of a server that no answer models (docs/limits.md)."""
 
 NOT_MODELLED = (
     "LoRA adapters",
@@ -34,7 +34,9 @@ _INSTEAD = {
 
 
 def not_modelled(option: str) -> str | None:
-    """The feature of an option, if no answer models it, and what to do instead; None for any other option."""
+    """A sentence about the feature that an option switches on, if no answer models it, and what to do
+    instead. None for all other options. option: name of an engine's option.
+    """
     what = next((what for word, what in _WORDS.items() if word in option), None)
     if what is None:
         return None

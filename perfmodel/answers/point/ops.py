@@ -1,4 +1,4 @@
-"""The operations of one pass: FLOPs, bytes by kind, time and limiter, on one device."""
+"""Lists the operations of one pass on one device, with their FLOPs, bytes, times and limiters."""
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -18,7 +18,7 @@ STAGES = ("target", "draft", "verify")
 
 @question
 class OpsQuery(Query):
-    """A question and one of its passes."""
+    """A question to `whatif` and one of its passes."""
 
     _: KW_ONLY
     stage: str = argument(
@@ -36,8 +36,9 @@ class OpsQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One kind of operation in a pass, summed over its layers. Bytes and FLOPs are those of one device,
-    times are calibrated seconds. message_bytes: bytes of one message.
+    """One operation of a pass, summed over all layers. Bytes and FLOPs are those of one device. kernels:
+    number of kernels. message_bytes: bytes of one message between devices. lower_s: lower bound of its
+    time by the roofline. limiter: the resource or cost that takes most of its time.
     """
 
     name: str
@@ -56,7 +57,9 @@ class OpRow:
 
 @dataclass(frozen=True, repr=False)
 class Ops(Answer):
-    """All operations of one pass and its total. query_tokens: new tokens per sequence."""
+    """The operations of one pass. query_tokens: new tokens per sequence. total: the time of the whole
+    pass.
+    """
 
     stage: str
     query_tokens: float
@@ -78,7 +81,9 @@ class Ops(Answer):
 
 @asks(OpsQuery)
 def ops(query: OpsQuery) -> Ops:
-    """List every operation of one pass on one device, with its FLOPs, bytes, intensity, time and limit."""
+    """List every operation of one pass on one device, with its FLOPs, bytes, FLOPs per byte, time and
+    limiter.
+    """
     workload = Workload.of(query.batch, query.context)
     batch = float(workload.batch)
     context = float(workload.context)

@@ -1,5 +1,5 @@
-"""A question that is resolved once, for planners, routers and simulators that need its times a million
-times.
+"""A question that is resolved once, for planners, routers and simulators that need predictions for
+millions of points.
 """
 
 from functools import cached_property
@@ -41,10 +41,11 @@ Counts = int | float | Array
 
 @question
 class PredictorQuery(Options):
-    """The arguments of ``pm.predictor``: those of ``pm.whatif`` without a batch.
+    """The arguments of ``pm.predictor``: as those of ``pm.whatif``, but without a batch.
 
-    context: the context at which the acceptance is looked up; the methods take contexts of their own.
-    gamma: the default draft length of the methods; tokens_per_iteration was measured at this length.
+    context: the context at which the acceptance is looked up; the methods have their own argument for the
+    context of a prediction. gamma: the draft length of calls that state none, and the length at which
+    `tokens_per_iteration` was measured.
     """
 
     tp: arg.TP = argument(default=1)
@@ -64,7 +65,7 @@ class PredictorQuery(Options):
 
 @asks(PredictorQuery)
 def predictor(query: PredictorQuery) -> "Predictor":
-    """The question resolved once: an object whose methods give the times of `whatif` and `traffic`, in
+    """Resolve a question once. The methods of the result give the times of `whatif` and `traffic`, in
     seconds, for any batch, context and draft length. A call takes microseconds. Raises InputError for an
     impossible question.
     """
@@ -76,11 +77,12 @@ def predictor(query: PredictorQuery) -> "Predictor":
 
 
 class Predictor:
-    """The times of a model on a device. Plain numbers give a plain number; arrays broadcast to an array.
+    """Predicts the times of a model on a device. Plain numbers as arguments give a plain number. Arrays
+    are broadcast and give an array.
 
-    All times are calibrated seconds of the whole tensor-parallel group. batch: sequences that decode
-    together. context: cached tokens per sequence. gamma: drafted tokens per sequence and iteration; None
-    means that of the question. All methods raise InputError for numbers out of range.
+    All times are in seconds, of one server on all its devices. batch: sequences that decode together.
+    context: cached tokens per sequence. gamma: drafted tokens per sequence and iteration; None means the
+    gamma of the question. All methods raise InputError for numbers out of range.
     """
 
     def __init__(self, question: PredictorQuery, scenario: Scenario) -> None:
@@ -114,17 +116,21 @@ class Predictor:
         return self._passes.target.at(sequences, cached, drafted + 1.0, self._deviation)
 
     def draft_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
-        """Seconds of drafting per drafted token, including the draft's selection of cached tokens."""
+        """Seconds of drafting per drafted token, including the time in which a sparse draft selects the
+        cached tokens that it reads.
+        """
         sequences, cached, drafted = self._point(batch, context, gamma)
         query = _looked_up(self._draft_query, drafted)
         return self._passes.draft.at(sequences, cached, query) * _looked_up(self._draft_share, drafted)
 
     def iteration_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
-        """Seconds of drafting gamma tokens, verifying them, and the overhead; with gamma 0, of a step."""
+        """Seconds of an iteration: drafting gamma tokens, verifying them, and the overhead. With gamma 0,
+        seconds of a decoding step without speculation.
+        """
         return self._iteration_s(*self._point(batch, context, gamma), self._deviation)
 
     def tokens_per_iteration(self, gamma: Counts | None = None) -> Floats:
-        """Expected tokens of a sequence per iteration. Raises InputError where no acceptance is known."""
+        """Expected tokens per iteration of one sequence. Raises InputError if no acceptance is known."""
         _, _, drafted = self._point(1, 1, gamma)
         known_to = self._gained.size - 1
         if np.max(drafted) > known_to:
@@ -136,7 +142,9 @@ class Predictor:
         return self.iteration_s(batch, context, gamma) / self.tokens_per_iteration(gamma)
 
     def prefill_s(self, tokens: Counts, past: Counts = 0) -> Floats:
-        """Seconds of a pass that only reads `tokens` of one prompt, of which `past` are cached already."""
+        """Seconds of a prefill pass over `tokens` new tokens of one prompt, after `past` tokens that are
+        already cached.
+        """
         try:
             new, old = np.broadcast_arrays(tokens, past)
         except ValueError:
@@ -147,11 +155,12 @@ class Predictor:
         return np.reshape(each, new.shape)
 
     def forward_s(self, new_tokens: ArrayLike, past_tokens: ArrayLike, gamma: int | None = None) -> float:
-        """Seconds of a pass over a mixed batch: the new and the cached tokens of each request.
+        """Seconds of a pass over a mixed batch. new_tokens, past_tokens: the new and the cached tokens of
+        each request.
 
-        A request with one new token and a cache decodes; with gamma > 0 it drafts and verifies instead. Every
-        other request is a prompt or a chunk of one. Where the engine reads prompts in passes of their own, as
-        SGLang does, it is the time of both passes.
+        A request with one new token and a cache decodes one token or, with gamma > 0, drafts and verifies.
+        Every other request is a prompt or a chunk of a prompt. If the engine has separate passes for
+        prompts, as SGLang does, the result is the time of both passes.
         """
         _, _, drafted = self._point(1, 1, gamma)
         new, past = self._requests(new_tokens, past_tokens)
@@ -170,9 +179,10 @@ class Predictor:
         return seconds
 
     def interval_s(self, batch: float, context: float, gamma: int | None = None) -> Interval | None:
-        """The 90 % interval of `iteration_s` at one point, in seconds. A call takes milliseconds.
+        """The 90 % interval of `iteration_s` at one batch, context and gamma, in seconds. A call takes
+        milliseconds.
 
-        None for a calibration without an observed error.
+        None if no error of the calibration is known.
         """
         if not all(isinstance(each, Real | None) for each in (batch, context, gamma)):
             raise self._refusal("batch, context, gamma: must be single numbers for an interval")
@@ -189,7 +199,9 @@ class Predictor:
 
     @cached_property
     def kv_tokens(self) -> int:
-        """Tokens of all caches, as the server logs them at its start, at the question's gamma."""
+        """The number of tokens in the KV cache of one server, as it logs this number when it starts, at
+        the gamma of the question.
+        """
         return kv_cache_of(self.scenario, self.gamma, self.question.memory_fraction).kv_tokens
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Published measurements of exactly this configuration."""
+"""Finds published measurements of exactly the configuration of a question."""
 
 from typing import NamedTuple
 
@@ -16,9 +16,10 @@ class PublishedRun(NamedTuple):
 
 
 def measured_speedups(scenario: Scenario) -> list[PublishedRun]:
-    """The published runs of this pair, KV method and device on the same stack.
+    """The published runs of the MagicDec benchmark with the same target, draft, KV method, device, degree
+    and software.
 
-    Empty without measurements, and for a calibration of another stack.
+    Empty if there are none.
     """
     kv = scenario.draft.kv
     machine = scenario.machine

@@ -1,4 +1,4 @@
-"""The reason of a verdict: what an iteration saves, and what it adds."""
+"""Words for the reason of a verdict: the time that an iteration saves, and the time that it adds."""
 
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
@@ -6,9 +6,10 @@ from perfmodel.speculation import Prediction
 
 
 def reason(p: Prediction, limiter: str) -> str:
-    """One sentence: the time that an iteration saves, the time that it adds, and its largest part.
+    """The reason as a part of a sentence: the time that an iteration saves, the time that it adds, and the
+    largest part of the added time.
 
-    limiter: the limiter of a baseline step (`pass_time.LIMITERS`).
+    limiter: what takes most of the time of a baseline step (a key of `pass_time.LIMITERS`).
     """
     if int(p.gamma) == 0:
         return _of_the_baseline(p)

@@ -1,7 +1,7 @@
-"""Single switches of the server that make speculation pay, if it does not pay in the given configuration.
+"""Finds changes of the server with which speculation pays, if it does not pay in the given configuration.
 
-A switch is an attention backend of the engine, the format of the KV cache, or the number of devices of the
-draft. Each is changed alone.
+A change is another attention backend, another format of the KV cache, or another number of devices for the
+draft. Each is tried alone.
 """
 
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ SMALLER_KV = "fp8"
 
 
 def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, ...]:
-    """The switches with which speculation surely pays, or is at least `WORTH_A_SWITCH` times as fast as both
-    now and the baseline; the largest speedup first.
+    """The changes with which speculation certainly pays, or is at least `WORTH_A_SWITCH` times as fast as
+    without the change and as the baseline. The largest speedup comes first.
 
-    scenario: that of the query, with a known acceptance. speedup: that of the unchanged question at its
-    best draft length.
+    scenario: the scenario of the query, with a known acceptance. speedup: the speedup of the unchanged
+    question at its best draft length.
     """
     if switched not in scenario.known:  # no switch depends on the workload
         scenario.known[switched] = tuple(switched(query, scenario))
@@ -45,7 +45,7 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
 
 
 def switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenario]]:
-    """The changed argument of each possible switch, and the scenario with it."""
+    """Pairs of a changed argument and the scenario with it, for each change that is possible."""
     named = replace(query, draft=query.draft or scenario.draft.name)
     for changes in switches(query, scenario):
         with suppress(InputError):
@@ -53,7 +53,7 @@ def switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenar
 
 
 def switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
-    """The changed argument of each switch."""
+    """The changed argument of each change that may be tried."""
     machine = scenario.machine
     attention = engine_attention().get(engine_of(machine.calibration) or "")
     if attention is not None and query.kv_reread is None:
@@ -88,7 +88,7 @@ def _with(changes: Changes, changed: Scenario, query: Query, speedup: float) -> 
 
 
 def switch_text(changes: Changes) -> str:
-    """Changed arguments in the words of the command line: ``--kv-dtype fp8``."""
+    """Changed arguments as flags of the command line: ``--kv-dtype fp8``."""
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in changes.items())
 
 

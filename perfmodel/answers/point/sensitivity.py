@@ -1,5 +1,5 @@
-"""The inputs that decide a verdict: each uncertain input is moved alone by a stated amount, and the effects
-are ranked.
+"""Finds the inputs that decide a verdict. Each uncertain input is changed alone by a fixed amount, and the
+effects on the speedup are ranked.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,9 +22,10 @@ FIXED = ("fixed", "comm", "host", "overhead")
 
 @asks(Query)
 def sensitivity(query: Query) -> Rows[Move]:
-    """The effect of each uncertain input on the speedup of a question, the largest swing first.
+    """The effect of each uncertain input on the speedup of a question, the largest difference first.
 
-    gamma remains that of the query, or the best one if the query leaves it open. Raises InputError.
+    gamma stays the same: that of the query, or the best one if the query leaves it open. Raises InputError
+    for wrong input.
     """
     scenario = resolve(query)
     gamma = length_of(query, scenario)
@@ -51,7 +52,7 @@ def sensitivity(query: Query) -> Rows[Move]:
 
 @dataclass(frozen=True, slots=True)
 class MovedInput:
-    """An input, its low and high value in words, and the question with each."""
+    """An input, its low and its high value in words, and the scenario with each of these values."""
 
     name: str
     low: str

@@ -1,4 +1,4 @@
-"""The verdict of a point, and its words for the command line, the explorer and the notebooks."""
+"""Decides the verdict of a point, and has the words for it."""
 
 from typing import Any, Literal
 
@@ -66,11 +66,13 @@ def verdict(
     gamma: int,
     fits: bool = True,
 ) -> Verdict:
-    """The verdict of a point. A point that does not fit never pays; otherwise the whole interval must be
-    above 1, or below it, and the kind of case must be measured (`is_measured`), or the verdict is only
-    likely. "Pays" is also only likely at a context beyond those at which the acceptance was measured.
+    """The verdict of a point. Speculation pays if the whole interval of the speedup is above 1, and does
+    not pay if the whole interval is at most 1; otherwise it is too close to call. A point that does not
+    fit in memory has its own verdict.
 
-    With a known defect of the engine that may slow this draft, no verdict says that speculation pays.
+    A verdict is only likely if no similar case was measured (`is_measured`). "Pays" is also only likely at
+    contexts longer than those at which the acceptance was measured. If a known defect of the engine may
+    slow this draft, the verdict is never "pays".
     """
     low, high = interval or (speedup, speedup)
     slow = slowing(scenario, context) is not None
@@ -89,10 +91,11 @@ def verdicts(
     slow: NDArray[np.bool_] | bool = False,
     beyond: NDArray[np.bool_] | bool = False,
 ) -> NDArray[np.str_]:
-    """`verdict` of many points. If an end of the interval is NaN, the speedup replaces it.
+    """As `verdict`, for arrays of points. low, high: ends of the interval; the speedup replaces an end
+    that is NaN.
 
-    measured: whether the points' kind of case has a measured speedup. slow: whether a known defect slows the
-    draft. beyond: whether the acceptance was measured only at shorter contexts.
+    measured: whether similar cases were measured. slow: whether a known defect slows the draft. beyond:
+    whether the acceptance was measured only at shorter contexts.
     """
     low = np.where(np.isnan(low), speedup, low)
     high = np.where(np.isnan(high), speedup, high)
@@ -105,8 +108,8 @@ def verdicts(
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
-    """The largest batch that fits, and the verdict: ``at most batch 6 fits (with more memory it would
-    pay)``.
+    """Words for the largest batch that fits in memory, and for the verdict if memory were larger: ``at
+    most batch 6 fits (with more memory it would pay)``.
     """
     fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
     return f"{fits} (with more memory it {_WOULD[otherwise]})" if gamma else fits

@@ -1,4 +1,6 @@
-"""The same question for the older fitted versions of an engine, whose verdict may differ."""
+"""Asks the same question about older versions of an engine for which constants were fitted. Their verdict
+may differ.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +19,7 @@ from perfmodel.speculation import Interval, Scenario
 
 
 class VersionGain(Immutable):
-    """The speedup at the question's draft length in one version of the engine."""
+    """The verdict and the speedup in one version of the engine, at the draft length of the question."""
 
     version: str
     verdict: Verdict
@@ -31,11 +33,11 @@ class VersionGain(Immutable):
 
 
 def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | None:
-    """The newest older version with another verdict, or a speedup on the other side of 1; None if there is
-    none, or if the question names a version.
+    """The newest of the older versions with another verdict, or with a speedup on the other side of 1.
+    None if there is none, or if the question names a version.
 
-    query: with its draft and its draft length. now, speedup: verdict and speedup of the newest fitted
-    version.
+    query: a question that states its draft and draft length. now, speedup: verdict and speedup of the
+    newest version.
     """
     if DRIFT in (query.engine or "") or query.calibration is not None or not query.gamma:
         return None

@@ -1,4 +1,4 @@
-"""The answer to a question about one point: the contract of ``perfmodel whatif --json`` (docs/cli.md)."""
+"""The answer of `whatif`. Its fields are those that ``perfmodel whatif --json`` writes (docs/cli.md)."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,9 @@ BASELINE = "Baseline (no speculation), as asked"
 
 @dataclass(frozen=True, slots=True)
 class CostRatios:
-    """c = (T_D + T_select) / T_T and v = T_V / T_T."""
+    """Times divided by that of a baseline step, T_T. draft_to_target: (T_D + T_select) / T_T, for one
+    draft pass with its selection of cached tokens. verify_to_target: T_V / T_T, for the verification.
+    """
 
     draft_to_target: float
     verify_to_target: float
@@ -26,13 +28,13 @@ class CostRatios:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The acceptance in use: its constant alpha (None if it is by position), tokens per iteration and source.
+    """The acceptance in use. alpha: its value, if it is the same at all positions; otherwise None.
 
-    tokens_per_iteration: None if unknown.
+    tokens_per_iteration: None if the acceptance is unknown.
 
-    tokens_per_iteration_interval: the interval, by the errors of published acceptances, if a constant alpha
-    is used at a draft length at which it was not measured (a single rate was measured at the first position).
-    None if the tokens per iteration are known.
+    tokens_per_iteration_interval: the 90 % interval if one alpha is used at a draft length at which it was
+    not measured, from the errors of such uses in published results. None if the tokens per iteration are
+    certain.
     """
 
     alpha: float | None
@@ -47,8 +49,9 @@ NONE_ACCEPTED = Accepted(0.0, 1.0, NONE_NEEDED)
 
 @dataclass(frozen=True, repr=False)
 class Move(Answer):
-    """One input changed alone: its low and high value in words, the speedup at each, the difference of both
-    speedups (`swing`), and whether the speedup crosses 1 between them (`flips`).
+    """The effect of one input that is changed alone. low, high: its low and its high value in words.
+    speedup_low, speedup_high: the speedups with these values. swing: the absolute difference of both
+    speedups. flips: whether exactly one of them is above 1.
     """
 
     input: str
@@ -62,9 +65,9 @@ class Move(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A switch of the server, and the speedup with it at the best draft length.
+    """A change of the server, and the speedup with it at the best draft length.
 
-    switch: in the words of the command line. changes: the changed argument of the question, by its name.
+    switch: the change as a flag. changes: the changed argument of the question: name -> value.
     """
 
     switch: str
@@ -74,7 +77,7 @@ class Remedy:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def helps(self, enough: float) -> bool:
-        """Whether speculation surely pays with the switch, or gains more than `enough`."""
+        """Whether speculation certainly pays with the change, or its speedup is above `enough`."""
         return self.surely_pays or self.speedup > enough
 
     @property
@@ -91,13 +94,14 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """How much of a batch runs at once with the draft, and its gain over the baseline, which may run more
-    requests at once.
+    """The requests that run at once with a draft if memory does not hold the whole batch, and the gain
+    over the baseline, which may run more requests at once.
 
-    running, baseline_running: requests at once with the draft and without. most: if the engine's rule for
-    recurrent states is not known, the requests that run at once with one state per request; else
-    `running`. throughput_tokens_per_s, ar_throughput_tokens_per_s: of the requests that run. gain: their
-    ratio; the verdict is about it.
+    running, baseline_running: requests that run at once with the draft and without a draft. most: if it is
+    not known how the engine keeps recurrent states, the requests that run at once if it keeps one state
+    per request; otherwise `running`. throughput_tokens_per_s, ar_throughput_tokens_per_s: throughput with
+    the draft and without. gain: the first throughput divided by the second. verdict: the verdict about
+    this gain.
     """
 
     running: int
@@ -119,17 +123,18 @@ class Admitted:
 
 @dataclass(frozen=True, repr=False)
 class WhatIf(Answer):
-    """The whole answer to one question.
+    """The answer of `whatif`.
 
-    Times are calibrated seconds of the whole tensor-parallel group; `*_step` is one pass. Bytes are per
-    device, throughput is of the group, lengths are tokens. A field without a value is None. `query` has
-    all names and defaults resolved. `best` is the point with the most tokens per second for this model,
-    device and context. `runs_in` names the serving engine that runs the draft, or says that none does.
-    joules_per_token, ar_joules_per_token: energy of all devices per token with speculation and of the
-    baseline; power_w: mean draw of a device. All three are None if no power was measured. With an unknown
-    acceptance (``unknown_acceptance``) the answer has passes, memory and `break_even_alpha`, at the draft
-    length that needs the least, and `typical` if drafts of this kind were published for other targets.
-    `admitted` is the part of a batch that runs at once if the whole does not fit.
+    Times and throughput are those of one server, bytes are per device, and lengths are in tokens. A field
+    without a value is None. query: the question with all names and defaults filled in. target_step,
+    draft_step, verify_step: one pass of each kind. best: the batch and gamma with the most tokens per
+    second for this model, device and context. runs_in: the serving engine that runs the draft, or a remark
+    that none does. joules_per_token, ar_joules_per_token: energy of all devices per token, with
+    speculation and of the baseline. power_w: mean power of one device. These three are None if no power
+    was measured. If the acceptance is unknown, the answer has the passes, the memory and
+    `break_even_alpha`, at the draft length with the smallest break-even acceptance. typical: the gain with
+    the acceptance that is typical of this kind of draft. admitted: the requests that run at once if memory
+    does not hold the whole batch.
     """
 
     query: Query
@@ -173,15 +178,15 @@ class WhatIf(Answer):
 
     @property
     def states_draft(self) -> bool:
-        """Whether the answer is about a draft too. A question with gamma 0 and no acceptance is about the
+        """Whether the answer is about a draft. A question with gamma 0 and no acceptance is about the
         baseline alone.
         """
         return self.acceptance != NONE_ACCEPTED
 
     @property
     def is_baseline_as_asked(self) -> bool:
-        """Whether the question states gamma 0, so that gamma 0 is not the result of a search. False for a
-        configuration that does not fit.
+        """Whether gamma is 0 because the question states it, and not as the result of a search. False for
+        a configuration that does not fit in memory.
         """
         if self.query.gamma or not self.memory.fits:
             return False

@@ -1,4 +1,4 @@
-"""The answer at one point if nobody has published the acceptance of the draft."""
+"""Makes the answer of `whatif` if the acceptance of the draft is not known."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,8 +38,8 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
 
 
 def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
-    """The answer without a known acceptance: everything that does not depend on it, and the break-even
-    acceptance.
+    """The answer if the acceptance is not known: all figures that do not depend on it, and the break-even
+    acceptance. unknown: the error that says why it is not known.
     """
     drafted_query = with_draft(query)
     gamma, alpha = _least_break_even(resolve_costs(drafted_query), query)

@@ -1,4 +1,6 @@
-"""The engines whose line to start is known. Each is one file, found by the engine's name in this folder."""
+"""Writes the command lines that start engines. Each engine is one file in this folder, with the engine's
+name.
+"""
 
 from functools import cache
 
@@ -11,6 +13,8 @@ __all__ = ["ServedFile", "ServedTarget", "Server", "Setup", "Started", "servers"
 
 @cache
 def servers() -> dict[str, Server]:
-    """Word of ``--engine`` -> the class that writes its command line, in the order of `ENGINES`."""
+    """The engines with a command line, in the order of `ENGINES`: value of ``--engine`` -> object that
+    writes the line.
+    """
     known = names_in(__path__)
     return {word: class_in(f"{__name__}.{word}", Server)(word) for word in ENGINES if word in known}  # type: ignore[type-abstract]

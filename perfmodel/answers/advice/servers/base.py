@@ -1,4 +1,6 @@
-"""The contents of a line that starts a server, and the base class of the engines that have such a line."""
+"""The values in a command line that starts a server, and the base class of the engines that have such a
+line.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -29,12 +31,13 @@ MODEL = "MODEL"
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
-    """The target as llama.cpp runs it.
+    """The target as llama.cpp loads it from a GGUF file.
 
-    path: its GGUF file, or the repository that has the file. layer_devices: number of devices that hold its
-    layers and run in turn. cpu_moe: number of layers whose experts stay in host memory. best_stop:
-    `speculation.confidence.best_stop` by batches, contexts and the best constant length; None if no
-    acceptance by confidence is known.
+    path: the GGUF file, or the repository that has the file. tensor_parallel: number of devices over which
+    every layer is divided. layer_devices: number of devices among which the layers are divided and that
+    run one after another. cpu_moe: number of layers whose experts stay in host memory. gpu_layers: number
+    of layers on the GPU; None for all. best_stop: a function of batches, contexts and the best single
+    draft length, as `speculation.confidence.best_stop`; None if no acceptance by confidence is known.
     """
 
     path: str
@@ -48,7 +51,7 @@ class ServedFile:
 
 @dataclass(frozen=True, slots=True)
 class ServedTarget:
-    """The target as it was modelled: the values that the engine's command line must set."""
+    """The target as it was predicted: the values that the engine's command line must set."""
 
     model_id: str | None
     """The engine's name of the model; None if unknown."""
@@ -102,21 +105,23 @@ class ServedTarget:
     """
 
     def foreign(self, draft: Draft) -> bool:
-        """Whether the draft model is known to have another vocabulary."""
+        """Whether the draft model is known to have a vocabulary of another size than the target."""
         return self.vocab_size is not None and draft.model.vocab_size != self.vocab_size
 
     def version_of(self, engine: str) -> str:
-        """The version of an engine that its line is for; empty for the newest."""
+        """The version of `engine` that its command line is for; empty for the newest."""
         return self.version if engine == self.engine else ""
 
     def dispatch_of(self, engine: str) -> str | None:
-        """An engine's word for the library that dispatches tokens, in its newest version; None if it has
-        no word.
+        """The name that `engine` has for the library that sends tokens to their experts. None if it has no
+        name, or if the question states a version of the engine.
         """
         return None if self.version_of(engine) else self.dispatch.get(engine)
 
     def sequence_tokens(self, table: LengthTable, sequences: int = 1) -> int | None:
-        """Tokens of the longest sequence at the contexts of a table; None leaves the engine's own limit."""
+        """The longest sequence in tokens that the server accepts, for the contexts of a table; None leaves
+        it to the engine.
+        """
         if self.longest is None:
             return None
         return self.longest(table.context_high, sequences, table.max_tokens)
@@ -130,10 +135,12 @@ def longest_sequence(
     sequences: int,
     gamma: int,
 ) -> int:
-    """A context with room for the answer, as far as the model and the memory of the devices allow it.
+    """The longest sequence in tokens: the context plus `ANSWER_TOKENS`, or less if the model or the memory
+    does not allow it, but at least the context.
 
-    stated: the limit that the question states. sequences: number of sequences that must have this room at
-    once. gamma: drafted tokens, whose draft takes memory too.
+    stated: the length that the question states; it is then the result. sequences: number of sequences of
+    this length that memory must hold at once. gamma: number of drafted tokens, because a draft needs
+    memory too.
     """
     if stated is not None:
         return stated
@@ -146,8 +153,8 @@ def longest_sequence(
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A server to start: draft lengths by batch size, the draft, the target, and where the engine finds the
-    head or draft model (None if that is unknown).
+    """A server to start. table: the draft lengths by batch size. draft_path: path or repository of the
+    head or draft model; None if it is unknown.
     """
 
     table: LengthTable
@@ -157,14 +164,15 @@ class Setup:
 
     @property
     def drafts(self) -> bool:
-        """Whether some draft length gains."""
+        """Whether the table has a draft length above 0."""
         return self.table.max_tokens > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A line that starts a server. draft: the engine's own words for the draft. adaptive: contents of the
-    file that the line names, if the length depends on the batch size.
+    """A command line that starts a server. draft: the part of the line that is about the draft, in the
+    engine's own form. adaptive: the contents of the file that the line names, if the draft length depends
+    on the batch size.
     """
 
     line: str
@@ -173,13 +181,12 @@ class Started:
 
 
 class Server(ABC):
-    """The names, flags and line of one engine.
+    """Writes the command line of one engine.
 
     checked: the version whose parser accepted lines of this form (tests/engine); empty if no parser was
-    tried. serves_files: whether it serves GGUF files, and nothing else. kv_names: KV format -> its name in
-    the engine. alone: whether no other engine runs its checkpoints or devices, so that it is offered only
-    to questions about it. states_length: whether its line states the longest sequence. degrees: one
-    sentence with the engine's own meaning of its degrees of parallelism.
+    tried. serves_files: whether the engine loads only GGUF files. kv_names: KV format -> its name in the
+    engine. alone: whether only questions about this engine get its line, because no other engine runs its
+    checkpoints or devices. states_length: whether the line states the longest sequence.
     """
 
     checked: ClassVar[str] = ""
@@ -198,10 +205,12 @@ class Server(ABC):
 
     @abstractmethod
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The line of a setup. None if the engine has no such draft or layout; `notes` gets the reason."""
+        """The command line of a setup. None if the engine cannot run its draft or layout; the reason is
+        then added to `notes`.
+        """
 
     def offers(self, target: "ServedTarget") -> bool:
-        """Whether it can serve the target as it was modelled."""
+        """Whether the engine can serve the target as it was predicted."""
         if target.file is not None:
             return self.serves_files
         if self.alone or target.alone:
@@ -209,32 +218,39 @@ class Server(ABC):
         return not self.serves_files
 
     def known_draft(self, draft: Draft) -> ServedDraft | None:
-        """The draft in this engine; None if it has none."""
+        """The engine's facts about this kind of draft; None if the engine does not run it."""
         return served_draft(serving_engines()[self.word], draft)
 
     def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...] | None:
-        """The words that start a draft with trees of this shape; None if the engine has no trees."""
+        """The flags for trees of this shape; None if no flags are known. steps: draft steps. candidates:
+        candidates per step. verified: verified tokens, the root included.
+        """
         return None
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
-        """The devices of a server, in groups of data-parallel attention, by the engine's own flags. Empty
-        without such groups. version: empty for the newest.
+        """A sentence about the flags with which this engine runs `devices` devices in `groups`
+        data-parallel attention groups; empty for one group. version: version of the engine; empty for the
+        newest.
         """
         return ""
 
     def environment(self, target: ServedTarget) -> list[str]:
-        """The variable that must be set before the line, with its value; empty for none. The variable is
-        only known for the engine that was modelled.
+        """The environment variable that the command line must set, as ``NAME=value``; empty if there is
+        none. It is only known for the engine that was predicted.
         """
         return [target.environment] if target.environment and target.engine == self.word else []
 
     def other_nodes(self, target: ServedTarget) -> str:
-        """What to change in the line on the other nodes, as a sentence; empty for one node."""
+        """A sentence about what to change in the line on the other nodes of the server; empty for one
+        node.
+        """
         return ""
 
 
 def say_others(nodes: int, change: str, step: int) -> str:
-    """How the line differs on the other nodes, whose ranks rise by `step`; empty for one node."""
+    """A sentence about how the line differs on the other nodes; empty for one node. change: the flag that
+    differs. step: by how much its value rises from node to node.
+    """
     if nodes == 1:
         return ""
     node, rank = "node 1", f"{step}"
@@ -244,7 +260,7 @@ def say_others(nodes: int, change: str, step: int) -> str:
 
 
 def named_backend(engine: str, target: ServedTarget) -> Backend | None:
-    """The attention backend that the line states; None for the engine's own choice."""
+    """The attention backend that the command line states; None if it leaves it to the engine."""
     if not target.attention_backend:
         return None
     attention = engine_attention()[engine]
@@ -253,7 +269,7 @@ def named_backend(engine: str, target: ServedTarget) -> Backend | None:
 
 
 def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None, notes: list[str]) -> None:
-    """A note if an engine has no KV cache of the format that was priced."""
+    """Adds a note if an engine does not have the KV format of the prediction. title: name of the engine."""
     if target.kv_dtype == "bf16":
         return
     where = f"{title} {backend.word}" if backend else title
@@ -261,13 +277,13 @@ def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None
 
 
 def several(count: int) -> int | None:
-    """A number of devices or groups as a flag states it; None for one, which is every engine's default."""
+    """`count` if it is above 1; None for 1, which is the default of every engine."""
     return count if count > 1 else None
 
 
 def words_of(values: Mapping[str, object]) -> list[str]:
-    """Words of a command line from flags and values; a flag with the value None is left out, one with True
-    stands alone.
+    """The words of a command line from flags and their values. A flag is left out if its value is None or
+    False, and has no value if it is True.
     """
     words: list[str] = []
     for flag, value in values.items():

@@ -1,4 +1,4 @@
-"""llama.cpp: ``llama-server``."""
+"""Command lines of llama.cpp (``llama-server``)."""
 
 import re
 import shlex
@@ -28,15 +28,17 @@ NGRAM = 3
 
 
 class LlamaCpp(Server):
-    """llama.cpp. It divides its context among the sequences, and takes one draft length."""
+    """llama.cpp. Its context (``-c``) is divided among the sequences. It accepts one draft length for all
+    batch sizes.
+    """
 
     checked = "ggml-org/llama.cpp@0c1e57098"
     serves_files = True
     kv_names = CACHES
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """``llama-server``. The line has no draft if the draft cannot run or does not pay; `notes` then gets
-        the reason.
+        """The ``llama-server`` line. It has no draft if the draft cannot run or does not pay; the reason
+        is then added to `notes`.
         """
         served = setup.target.file
         if served is None:
@@ -99,7 +101,7 @@ def _stop(setup: Setup) -> Stop:
 
 
 def gguf_name(model_id: str, weights: str | None) -> str:
-    """The usual name of the file for a model and a mix of formats: ``Qwen3-32B-Q4_K_M.gguf``."""
+    """The usual name of the GGUF file of a model in these formats: ``Qwen3-32B-Q4_K_M.gguf``."""
     return f"{model_id.rpartition('/')[2]}-{(weights or 'bf16').partition(',')[0].upper()}.gguf"
 
 

@@ -1,4 +1,4 @@
-"""MLX: ``mlx_lm.server``."""
+"""Command lines of MLX (``mlx_lm.server``)."""
 
 import shlex
 
@@ -12,14 +12,16 @@ DEFAULT_LENGTH = 3
 
 
 class MLX(Server):
-    """mlx_lm's server. It drafts with a separate model only, for one request at a time."""
+    """The server of mlx-lm. It can only draft with a separate model, and only for one request at a time."""
 
     checked = "0.32.2 (mlx-lm)"
     alone = True
     states_length = False  # the cache grows
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """``mlx_lm.server``. The line has no draft if the server has none of the kind or no length gains."""
+        """The ``mlx_lm.server`` line. It has no draft if the server cannot run this kind, or if no draft
+        length gains.
+        """
         word = draft_word(setup.draft)
         tokens = setup.table.best_constant
         values: dict[str, object] = {"--model": setup.target.model_id}

@@ -1,4 +1,4 @@
-"""SGLang: ``sglang.launch_server``, its flags for a draft, and the file of its adaptive draft lengths."""
+"""Command lines of SGLang (``sglang.launch_server``), and the file with its draft lengths by batch size."""
 
 import shlex
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ WITHOUT_STEPS = ("NGRAM", "DFLASH", "DSPARK")
 
 @dataclass(frozen=True, slots=True)
 class DraftWords:
-    """Words that start a draft. adaptive: contents of the file that they name, if the length depends on the
-    batch size.
+    """The flags of a draft. adaptive: the contents of the file that they name, if the draft length depends
+    on the batch size.
     """
 
     words: list[str]
@@ -43,13 +43,13 @@ class DraftWords:
 
 
 class SGLang(Server):
-    """SGLang. It takes one draft length, except for EAGLE heads."""
+    """SGLang. Only EAGLE heads can have draft lengths by batch size; other drafts have one length."""
 
     checked = "0.5.23"
     kv_names: ClassVar = {"fp8": "fp8_e4m3"}
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """``sglang.launch_server``."""
+        """The ``sglang.launch_server`` line."""
         if setup.target.on_load and not setup.target.holds_unquantised:
             notes.append(
                 f"SGLang loads all weights before it quantises them, and they do not fit: pass --model-path "
@@ -69,12 +69,14 @@ class SGLang(Server):
         return Started(shlex.join([*words, *draft.words]), draft.words, draft.adaptive)
 
     def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...]:
-        """Steps, candidates per step and verified tokens, the root included."""
+        """The flags for trees: steps, candidates per step, and verified tokens with the root."""
         shape = {"num-steps": steps, "eagle-topk": candidates, "num-draft-tokens": verified}
         return tuple(words_of({f"--speculative-{name}": value for name, value in shape.items()}))
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
-        """SGLang divides its devices: groups of attention share the ``--tp`` devices, as here."""
+        """As `Server.degrees`. In SGLang, ``--tp`` is the number of all devices of a server, which the
+        attention groups share.
+        """
         if groups == 1:
             return ""
         flags = " ".join(words_of(self._groups(groups, version)))
@@ -90,7 +92,7 @@ class SGLang(Server):
         return {"--attn-dp-size": groups}
 
     def other_nodes(self, target: ServedTarget) -> str:
-        """See `Server.other_nodes`."""
+        """As `Server.other_nodes`."""
         return say_others(target.nodes, "has --node-rank", 1)
 
     def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:

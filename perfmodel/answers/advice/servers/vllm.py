@@ -1,4 +1,4 @@
-"""vLLM: ``vllm serve`` with its JSON of a draft."""
+"""Command lines of vLLM: ``vllm serve`` with the JSON that configures a draft."""
 
 import json
 import shlex
@@ -35,7 +35,7 @@ PER_HEAD_IN = "TRITON_ATTN"
 
 
 class VLLM(Server):
-    """vLLM. It shards the experts over all devices or over none."""
+    """vLLM. Expert parallelism uses all devices of a server or is off."""
 
     checked = "0.32.0"
     kv_names: ClassVar = {
@@ -46,7 +46,7 @@ class VLLM(Server):
     }
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """``vllm serve``."""
+        """The ``vllm serve`` line."""
         target = setup.target
         if target.expert_parallel not in (1, target.tensor_parallel):
             notes.append(
@@ -67,7 +67,9 @@ class VLLM(Server):
         return Started(shlex.join(map(str, words)), draft)
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
-        """vLLM multiplies its degrees: the devices of a server are tensor x data parallel."""
+        """As `Server.degrees`. In vLLM, the number of devices of a server is the tensor-parallel degree
+        times the data-parallel degree.
+        """
         if groups == 1:
             return ""
         return (
@@ -76,7 +78,7 @@ class VLLM(Server):
         )
 
     def other_nodes(self, target: ServedTarget) -> str:
-        """See `Server.other_nodes`."""
+        """As `Server.other_nodes`."""
         flag = "--node-rank"
         first = 1
         if _divides_groups(target):
@@ -217,7 +219,9 @@ def _of_nodes(target: ServedTarget) -> dict[str, object]:
 
 
 def of_one_group(table: LengthTable, groups: int) -> LengthTable:
-    """The table by the sequences of one data-parallel attention group; vLLM counts these."""
+    """The table by the number of sequences in one data-parallel attention group, because vLLM counts these
+    and not the sequences of the server.
+    """
     ranges: list[Range] = []
     for r in table.ranges:
         low = 1 + (ranges[-1].high if ranges else 0)

@@ -1,5 +1,5 @@
-"""Warnings about a point, one file for each cause: kernels that are slow at this point, and missing
-measurements.
+"""Warnings about a point, with one file for each cause. The causes are kernels that are slow at this
+point, and missing measurements.
 """
 
 from perfmodel.answers.point.warnings.cliffs import cliffs
@@ -18,7 +18,7 @@ def warnings(
     gamma: int,
     room: Memory[float],
 ) -> tuple[str, ...]:
-    """All warnings about a point, those of any question first."""
+    """All warnings about a point. Warnings that any question can get come first."""
     return (
         *common_doubts(question, scenario, batch, context, gamma, room),
         *unsplit_attention(scenario, batch, context, gamma),

@@ -1,7 +1,8 @@
-"""Warnings about cliffs: a pass that takes much longer than with one sequence or token less.
+"""Warns about cliffs: batches or draft lengths at which a pass takes much longer than with one sequence or
+token fewer.
 
-CUDA graphs have fixed sizes, so a batch is padded to the next one. At these sizes, and where a kernel
-needs one more round of its multiprocessors, the time of a pass rises abruptly.
+CUDA graphs have fixed sizes, and a batch is padded to the next size. The time of a pass rises abruptly
+above such a size, and where a kernel needs one more wave of thread blocks.
 """
 
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ MUCH_PADDING = 1.25
 
 
 class Smaller(NamedTuple):
-    """A pass with one sequence or token less. number: the sequences of the larger pass, or its tokens per
-    sequence.
+    """A pass with one sequence or token fewer. seconds: its time. number: the sequences of the larger
+    pass, or its tokens per sequence.
     """
 
     seconds: float
@@ -28,7 +29,7 @@ class Smaller(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Seconds of target passes at a point, and with one sequence or token less."""
+    """Seconds of the target's passes at a point, and of the same passes with one sequence or token fewer."""
 
     decoding: float
     decoding_one_sequence_fewer: float
@@ -38,8 +39,8 @@ class Passes(NamedTuple):
 
     @classmethod
     def near(cls, scenario: Scenario, batch: float, context: float, gamma: int) -> "Passes":
-        """All of them in one call of the formulas. gamma: if it is 0 there is no verification, and its
-        times have no meaning.
+        """Computes all passes in one call of the formulas. gamma: with 0 there is no verification, and the
+        times of verification have no meaning.
         """
         batches = np.array([[batch], [_one_fewer(batch)]])
         tokens = np.array([gamma + 1.0, max(gamma, 1.0), 1.0])
@@ -54,7 +55,7 @@ class Passes(NamedTuple):
 
 
 def cliffs(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """A note about a padded batch, and warnings about cliffs of decoding and of verifying."""
+    """A note about a padded batch, and warnings about cliffs in the times of decoding and of verification."""
     passes = Passes.near(scenario, batch, context, gamma)
     decoding = climb(passes.decoding, Smaller(passes.decoding_one_sequence_fewer, batch))
     graph = float(scenario.target_shard.rows(batch))
@@ -104,9 +105,11 @@ def _one_fewer(batch: float) -> float:
 
 
 def climb(here_s: float, *smaller: Smaller) -> float:
-    """The largest fraction by which a pass takes longer than a smaller one; 0 if that is no cliff.
+    """By which fraction a pass takes longer than one of the smaller passes, at the most; 0 if this is not
+    a cliff. here_s: time of the pass in seconds.
 
-    A pass whose time grows at most in proportion to its sequences or tokens is not on a cliff.
+    It is not a cliff if the time grows by at most the factor `CLIFF`, or at most in proportion to the
+    sequences or tokens.
     """
     return max(_climb_from(each, here_s) for each in smaller)
 

@@ -1,4 +1,6 @@
-"""Warnings about questions outside the measured rows of a calibration that was fitted to one server."""
+"""Warns about questions outside the range that was measured, for a calibration that was fitted to one
+server.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -27,8 +29,8 @@ class _Place(NamedTuple):
 
 
 def outside_rows(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """The parts of a question that are outside the measured rows behind a calibration, each with the factor
-    by which intervals are wider.
+    """A warning for each part of the question (model, draft, batch, context, gamma) that is outside the
+    range measured for the calibration. It states how many times wider the intervals are.
     """
     calibration = scenario.machine.calibration
     measured = calibration.measured

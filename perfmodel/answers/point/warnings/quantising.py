@@ -1,4 +1,4 @@
-"""A warning about quantised weights with which a step takes longer than with wide ones."""
+"""Warns about quantised weights with which a step takes longer than with 16-bit weights."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,9 +13,9 @@ WORTH_A_WARNING = 0.01
 
 
 def quantising(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
-    """A warning if quantised weights take longer here than 16-bit ones; it also says whether a measured
-    step confirms this. There is no warning for weights whose inputs remain at 16 bits, because nothing is
-    quantised there.
+    """A warning if a step with quantised weights takes longer than with 16-bit weights. It says whether
+    steps of this model were measured on this device. Weight-only formats get no warning, because the
+    inputs of their GEMMs are not quantised.
     """
     weights = scenario.precision.weights
     if weights.base.input_bytes is None or batch > FEW_SEQUENCES:

@@ -1,4 +1,6 @@
-"""A warning about attention backends that read a cache in one piece when they verify."""
+"""Warns about attention backends that do not split the cache of a sequence among multiprocessors in a
+verification.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,9 +17,9 @@ WORTH_A_WARNING = 1.5
 
 
 def unsplit_attention(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """A warning if the attention backend gives a verification to few multiprocessors, with the factor by
-    which it takes longer. There is no warning if the question states `kv_reread`, because the number of
-    reads is then known.
+    """A warning if verification takes longer because the attention backend does not split the cache, with
+    the factor by which it takes longer. There is no warning if the question states `kv_reread`, because
+    the number of reads is then known.
     """
     machine = scenario.machine
     backend = machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
