@@ -1,6 +1,7 @@
 """Words about a draft beside a speed: whether one ran, its length, and the accepted share."""
 
 import re
+from collections.abc import Iterator
 
 from perfmodel.validate.engine.timing import GivenFacts, needed
 
@@ -11,10 +12,20 @@ _DRAFTING = re.compile(
     re.I,
 )
 _LENGTH = re.compile(
-    r"\b(?:num_speculative_tokens|(?:spec-)?draft-n-max|n-max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})\b(?!\.\d)",
+    r"\b(?:num_speculative_tokens|(?:spec-)?draft-n-max|draft-max|n[-_]max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})"
+    r"\b(?!\.\d)|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?) tokens\b",
     re.I,
 )
-_ACCEPTED = re.compile(r"\bacc(?:ept\w*)?(?: rate)?\W{1,3}(?:of |is )?(?P<percent>\d+(?:\.\d+)?) ?%", re.I)
+_SHARE = re.compile(
+    r"\bacc(?:ept\w*)?(?: rate| ratio)?\W{1,3}(?:(?:of|is|was) \W?)?(?P<share>\d+(?:\.\d+)?) ?(?P<percent>%)?"
+    r"|(?P<share_before>\d+(?:\.\d+)?) ?% (?:of (?:the )?drafts? )?acc(?:ept\w*)?\b",
+    re.I,
+)
+_MEAN = re.compile(
+    r"\b(?:acc(?:ept\w*)? len(?:gth)?|tokens per (?:iteration|step))\W{1,3}(?:(?:of|is|was) \W?)?"
+    r"(?P<mean>\d+(?:\.\d+)?)(?! ?%)",
+    re.I,
+)
 
 _TOKENS = re.compile(r"\b(?:len(?:gth)?|tokens)\b", re.I)
 """Words of a name whose figures are tokens per iteration instead of shares."""
@@ -29,14 +40,25 @@ def is_drafting(words: str) -> bool | None:
 
 
 def stated(words: str) -> GivenFacts:
-    """The draft length and the acceptance that words state once."""
-    lengths = {int(length["length"]) for length in _LENGTH.finditer(words)}
-    shares = {float(share["percent"]) / 100 for share in _ACCEPTED.finditer(words)}
-    if len(lengths) != 1:
-        return GivenFacts()
-    (length,) = lengths
-    accepted = 1.0 + length * shares.pop() if len(shares) == 1 else None
-    return GivenFacts(gamma=length, accepted=accepted)
+    """The draft length and the acceptance that words state once: a share of drafted tokens, or tokens per
+    iteration.
+    """
+    lengths = {int(one["length"] or one["before"]) for one in _LENGTH.finditer(words)}
+    length = lengths.pop() if len(lengths) == 1 else None
+    means = {float(one["mean"]) for one in _MEAN.finditer(words)}
+    shares = set(_shares(words))
+    if length is not None and len(shares) == 1 and not means:
+        means = {1.0 + length * shares.pop()}
+    return GivenFacts(gamma=length, accepted=means.pop() if len(means) == 1 else None)
+
+
+def _shares(words: str) -> Iterator[float]:
+    """Shares of drafted tokens, each 0 to 1."""
+    for one in _SHARE.finditer(words):
+        if one["share_before"] or one["percent"]:
+            yield float(one["share_before"] or one["share"]) / 100
+        elif "." in one["share"] and float(one["share"]) <= 1:
+            yield float(one["share"])
 
 
 def accepted_tokens(name: str, cell: str, length: int) -> float | None:

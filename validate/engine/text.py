@@ -22,6 +22,12 @@ _WITH_POINT = re.compile(r"\d\.\d")
 _LIST = re.compile(r"\{|[\[(]\s*\d+\s*,\s*\d+\s*[,\])]")
 
 
+_FIGURE = re.compile(r"(?:[-–—]|[~≈]?\d[\d,.]*\s*(?:%|x|×|tok/s|t/s|tokens/s)?|)", re.I)
+"""A cell of a table with a figure, or an empty one."""
+_HEAD = re.compile(r"(?=.*[A-Za-z])\D.*[^:]|[A-Za-z]")
+"""A cell in the head of a table."""
+_BETWEEN_CELLS = (re.compile(r"\t"), re.compile(r","), re.compile(r";"), re.compile(r"\s{2,}"))
+"""What stands between the cells of a table without bars."""
 _FENCE = re.compile(r"^[ \t>]*```.*\n?", re.M)
 _PREFIXES = (
     re.compile(r"> ?"),
@@ -47,14 +53,14 @@ class NamedText(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """A text without the colours of a terminal, without fences and what stands before every line, and with
-    points in numbers such as 38,70.
+    """A text without the colours of a terminal, without fences and what stands before every line, with bars
+    in tables, and with points in numbers such as 38,70.
     """
     lines = _FENCE.sub("", _COLOUR.sub("", _out_of_containers(text))).split("\n")
     for prefix in _PREFIXES:
         lines = _unprefixed(lines, prefix)
-    lines = _unwrapped(lines)
-    return "\n".join(map(_with_points, dedent("\n".join(lines)).split("\n")))
+    lines = _barred(dedent("\n".join(_unwrapped(lines))).split("\n"))
+    return "\n".join(map(_with_points, lines))
 
 
 def _out_of_containers(text: str) -> str:
@@ -102,6 +108,39 @@ def _unwrapped(lines: list[str]) -> list[str]:
     if at_words:
         return [" ".join(part.rstrip() for part in record) for record in records]
     return ["".join(record) for record in records]
+
+
+def _barred(lines: list[str]) -> list[str]:
+    """The lines, with bars between the cells of tables that have commas, tabs or spaces there. A table has a
+    head of words, and a figure in every cell below it, except in the first column.
+    """
+    barred = list(lines)
+    for n, head in enumerate(lines):
+        for between in _BETWEEN_CELLS:
+            words = between.split(head.strip())
+            if len(words) < 2 or not all(map(_is_word, words)):
+                continue
+            below = _rows_of(lines, n + 1, between, len(words))
+            if below:
+                barred[n : n + 1 + len(below)] = [" | ".join(cells) for cells in (words, *below)]
+                break
+    return barred
+
+
+def _is_word(cell: str) -> bool:
+    """Whether a cell can stand in a head: no figure, and no name of the figure behind it."""
+    return _HEAD.fullmatch(cell.strip()) is not None
+
+
+def _rows_of(lines: list[str], first: int, between: re.Pattern[str], columns: int) -> list[list[str]]:
+    """The cells of the lines that go on with a table, from a first one on."""
+    rows = []
+    for n in range(first, len(lines)):
+        cells = between.split(lines[n].strip())
+        if len(cells) != columns or not all(_FIGURE.fullmatch(cell.strip()) for cell in cells[1:]):
+            break
+        rows.append(cells)
+    return rows
 
 
 def _is_full(line: str, after: str, width: int) -> bool:

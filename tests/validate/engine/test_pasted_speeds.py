@@ -4,6 +4,7 @@ import pytest
 
 from perfmodel.validate.engine.formats import read_pasted
 from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import GivenFacts
 from tests.refusals import refused
 from tests.validate.engine.pasting import pasted, sample
@@ -22,7 +23,6 @@ def test_the_eval_rate_of_ollama_alone_is_a_speed() -> None:
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [
-        ("baseline: 33 t/s\nMTP n=2: 52.1 t/s\nMTP n=4: 47 t/s", [0, 3, 3]),
         ("I get 128 tokens/s with speculative decoding on, and 342 tokens/s without it: ", [3, 0]),
         ("33 t/s baseline, 52 t/s with MTP. Without it I could not work.", [0, 3]),
         ("52 t/s with MTP. Without it I get 33 t/s", [3, 0]),
@@ -63,12 +63,101 @@ def test_the_length_and_the_acceptance_that_the_words_state_are_taken() -> None:
     refused("-: gamma: must be", read_pasted, "-", two, GivenFacts(input=500, accepted=1.5))
 
 
+@pytest.mark.parametrize(
+    ("lines", "steps"),
+    [
+        (
+            "baseline: 33 t/s\nMTP n=2: 52.1 t/s, 80% accepted\nMTP n=4 (acc 0.6): 47 t/s",
+            [(0, 1.0), (2, 2.6), (4, 3.4)],
+        ),
+        (
+            "Prompt n=0 -> 900 t/s\n--draft-max 0 33 t/s\n--spec-draft-n-max 2 -> 52 t/s, accept len 2.4",
+            [(0, 1.0), (2, 2.4)],
+        ),
+        (
+            "no draft 33 t/s\nMTP-1: 40 tok/s (acc: 90 %)\nMTP-3: 47 tok/s (acc: 70 %)",
+            [(0, 1), (1, 1.9), (3, 3.1)],
+        ),
+    ],
+)
+def test_each_line_has_a_draft_length_of_its_own(lines: str, steps: list[tuple[int, float]]) -> None:
+    timings = read_pasted("-", lines, GivenFacts(input=500))
+    assert [(timing.gamma, pytest.approx(timing.tokens_per_iteration)) for timing in timings] == steps
+
+
+def test_lines_without_acceptance_lack_it() -> None:
+    lines = "no draft: 33 t/s\nn=2: 52 t/s\nn=4: 47 t/s"
+    refused("-: accepted: must be", read_pasted, "-", lines, GivenFacts(input=500))
+    refused(
+        "-: tokens per second: must be above 0",
+        read_pasted,
+        "-",
+        lines.replace("52", "0"),
+        GivenFacts(input=5),
+    )
+    assert form_of("n=2: 52 t/s\nn=2: 51 t/s\nno draft: 30 t/s") is None, "one length, twice"
+
+
+@pytest.mark.parametrize(
+    ("words", "gamma", "tokens"),
+    [
+        ("35 tok/s plain and 41 tok/s with MTP (n-max 3, acceptance 0.55)", 3, 2.65),
+        ("35 tok/s plain and 41 tok/s with MTP (n_max=3, 55% acceptance)", 3, 2.65),
+        ("35 tok/s plain and 41 tok/s with EAGLE, 5 speculative tokens, mean acceptance length 1.9", 5, 1.9),
+        ("35 tok/s plain and 41 tok/s with MTP (draft-max 2, accept len: 2.25, accept rate 0.62)", 2, 2.25),
+    ],
+)
+def test_acceptance_is_a_share_or_a_length(words: str, gamma: int, tokens: float) -> None:
+    alone, drafting = read_pasted("-", words, GivenFacts(input=500))
+    assert alone.gamma == 0
+    assert (drafting.gamma, drafting.tokens_per_iteration) == (gamma, pytest.approx(tokens))
+
+
+def test_a_number_that_is_no_share_is_no_acceptance() -> None:
+    words = "35 tok/s plain and 41 tok/s with MTP (n=3), accepted 211"
+    refused("-: accepted: must be", read_pasted, "-", words, GivenFacts(input=500))
+
+
+def test_lm_studio_shows_drafts_on_a_line_of_their_own() -> None:
+    shown = "27.3 tok/sec\n488 tokens\n0.42s to first token\nAccepted 211/380 draft tokens (55.5%)\n"
+    (timing,) = read_pasted("-", shown, GivenFacts(input=500))
+    assert (timing.gamma, timing.tokens_per_iteration) == (2, pytest.approx(488 / 277))
+    alone, drafting = read_pasted(
+        "-", "30 tok/s • 9 tokens • 0.4s to first token\n" + shown, GivenFacts(input=5)
+    )
+    assert (alone.gamma, drafting.gamma) == (0, 2)
+
+
 def test_a_time_per_token_is_that_of_each_request() -> None:
     words = "TPOT is 10 ms without speculation and 14 ms with MTP (n=2, acc 70%)"
     alone, drafting = read_pasted("-", words, GivenFacts(input=500, batch=8))
     assert (alone.batch, alone.seconds) == (8, 0.01)
     assert (drafting.gamma, drafting.tokens_per_iteration) == (2, 2.4)
     assert drafting.seconds == pytest.approx(2.4 * 0.014)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "concurrency,no draft tok/s,MTP tok/s\n1,41,88.3\n4,150,270.2",
+        "My runs:\nconcurrency\tno draft tok/s\tMTP tok/s\n1\t41\t88.3\n4\t150\t270.2\nBad, no?",
+        "Concurrency   no draft (tok/s)   MTP tok/s\n1    41         88.3 tok/s\n4   150   270.2",
+        "concurrency;no draft tok/s;MTP tok/s\n1;41,0;88,3\n4;150,0;270,2",
+    ],
+)
+def test_a_table_needs_no_bars(table: str) -> None:
+    steps = read_pasted("-", plain(table), GivenFacts(input=500, gamma=2, accepted=2.0))
+    assert [(step.batch, step.gamma) for step in steps] == [(1, 0), (4, 0), (1, 2), (4, 2)]
+    assert steps[0].seconds == pytest.approx(1 / 41)
+    assert steps[3].seconds == pytest.approx(4 * 2.0 / 270.2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["with MTP, 52 tok/s\nwithout, 33 tok/s", "a,b\n1,x", "a, b, c", "n\t1\n2\t3", "vllm:running  2\nb  3"],
+)
+def test_any_other_text_gets_no_bars(words: str) -> None:
+    assert "|" not in plain(words)
 
 
 def test_a_rate_of_several_requests_is_that_of_all() -> None:

@@ -24,7 +24,8 @@ from perfmodel.validate.engine.timing import (
 _SHOWN = re.compile(
     r"(?P<rate>[\d.]+)\s*tok/s(?:ec)?\W+(?P<tokens>\d+)\s*tokens\W+"
     r"(?P<first>[\d.]+)\s*s(?:ec)? to first token"
-    r"(?:.*?Accepted (?P<accepted>\d+)/(?P<drafted>\d+) draft tokens)?"
+    r"(?:(?:(?!tok/s).)*?Accepted (?P<accepted>\d+)/(?P<drafted>\d+) draft tokens)?",
+    re.S,
 )
 _PRINTED = re.compile(
     r"Tokens/Second:\s*(?P<rate>[\d.]+)"
