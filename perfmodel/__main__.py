@@ -1,4 +1,4 @@
-"""``python -m perfmodel`` and the ``perfmodel`` command: settings that its process needs before any
+"""``python -m perfmodel`` and the ``perfmodel`` command: settings that the process needs before any
 import.
 """
 

@@ -107,7 +107,9 @@ def in_names(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:
-    """Builds the sentence: file or flag, key, allowed values, and given value."""
+    """The error for a wrong value. Its message has the file or flag, the key, the allowed values and the
+    given value.
+    """
     place = f"{where}: {key}" if key else where
     most = SHOWN_OF_FLAG if where.startswith("--") and not _IN_FILE.get() else SHOWN
     text = repr(shortened(given, most)) if isinstance(given, str) else shortened(str(given), most)
@@ -120,8 +122,8 @@ def shortened(text: str, most: int = SHOWN) -> str:
 
 
 def not_installed(who: str, module: str, extra: str) -> InputError:
-    """The refusal for a missing package, with the command that installs it from a clone, because no index has
-    this package.
+    """The error for a missing package. It has the command that installs the package from a clone, because
+    perfmodel is not on PyPI.
     """
     return InputError(f"{who}: needs {module}, which is not installed: in a clone, pip install '.[{extra}]'")
 

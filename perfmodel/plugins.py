@@ -11,7 +11,9 @@ Base = TypeVar("Base")
 
 
 def names_in(folders: Iterable[str]) -> tuple[str, ...]:
-    """Names of the files of a package (its ``__path__``) without the base's, sorted. It imports none."""
+    """Names of the modules in a package, without that of the base class, sorted. No module is imported.
+    folders: the package's ``__path__``.
+    """
     files = {
         name.partition(".")[0] for folder in folders for name in os.listdir(folder) if name.endswith(".py")
     }

@@ -1,4 +1,5 @@
-"""Reads all files: regular files up to a stated size. Any other file is refused with one line that names it.
+"""All files are read through this module. It reads regular files up to a stated size, and refuses any
+other file with one line that names it.
 
 A server that answers other people's questions reads only bundled files and those of one folder that its owner
 names (`only`).

@@ -1,4 +1,6 @@
-"""Writes all files: the destination is checked before the work, and a file appears complete or not at all."""
+"""All files are written through this module. A destination is checked before the work, and a file appears
+complete or not at all.
+"""
 
 import os
 import re

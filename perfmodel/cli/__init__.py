@@ -1,4 +1,4 @@
-"""The ``perfmodel`` command. Every verb is a module that is loaded on use."""
+"""The ``perfmodel`` command. Every subcommand, such as ``whatif``, is a module that is loaded on use."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot", "mcp": "mc
 
 
 def command(verb: str) -> click.Command:
-    """Imports one verb: `app` of its module in this folder. Raises InputError for an unknown one."""
+    """Imports one subcommand: `app` of its module in this folder. Raises InputError for an unknown name."""
     if verb not in COMMANDS:
         raise unknown_name("perfmodel", "command", verb, COMMANDS)
     module = import_module("perfmodel.validate.cli" if verb == "validate" else f"perfmodel.cli.{verb}")
@@ -75,7 +75,7 @@ def command(verb: str) -> click.Command:
 
 
 class LazyGroup(click.Group):
-    """The verbs of `COMMANDS`, each imported on use."""
+    """The subcommands in `COMMANDS`, each imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of `COMMANDS`."""
@@ -85,7 +85,7 @@ class LazyGroup(click.Group):
         return command(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of verbs for ``--help``, without importing any."""
+        """Writes the list of subcommands for ``--help`` without importing them."""
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
                 formatter.write_dl(list(verbs.items()))
@@ -107,7 +107,8 @@ TERMINATED = 143
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 success, 1 a failed check, 2 wrong input, 130 Ctrl-C, 143 SIGTERM.
+    """Runs the command line and exits with 0 (success), 1 (a failed check), 2 (wrong input), 130 (Ctrl-C)
+    or 143 (SIGTERM).
 
     After an interruption by a signal, unfinished files are removed.
     """

@@ -10,8 +10,8 @@ from perfmodel.specs import serving_engines
 
 
 def say_lines(a: Advice) -> None:
-    """The line of the choice and of its optional draft, then those of the alternatives. Before them, which to
-    run first if nothing is decided.
+    """Prints the command line of the choice and that of its optional draft, then those of the
+    alternatives. If the answer is undecided, a sentence before them says which to run first.
     """
     chosen = None
     if a.run_first is not None:

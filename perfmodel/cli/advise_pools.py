@@ -21,8 +21,8 @@ COLUMNS = (
 
 
 def print_pools(advice: PoolAdvice) -> None:
-    """The options by the highest rate within the limits, what the given rate needs, and commands that give
-    the same figures.
+    """Prints which option has the highest rate within the limits, what the given rate needs, a table of
+    the options, and commands that give the same figures.
     """
     say(f"{advice.sentence}.", "bold")
     say(f"{advice.for_rate}.", "bold")

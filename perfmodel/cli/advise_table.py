@@ -1,4 +1,4 @@
-"""The tables of ``perfmodel advise``: the choice and other configurations, and the fronts."""
+"""The tables of ``perfmodel advise``: the choice and other configurations, and the Pareto fronts."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ SHOWN = 6
 
 
 def print_table(a: Advice, verbose: bool) -> None:
-    """The choice and its alternatives, a row each."""
+    """Prints the choice and its alternatives, one per row."""
     rows = [*_picks(a), *_other_kinds(a), *_other_layouts(a, verbose)]
     priced = any(p.cost_per_million_tokens for _, p in rows)
     kinds = [Column("hardware", left=True)] if a.by_hardware else []

@@ -115,7 +115,7 @@ def on_off_text(switch: OnOff, chosen: bool) -> str:
 
 
 def tree_text(tree: TreeDraft) -> str:
-    """The best tree of a draft against the choice, in words."""
+    """The best tree of a draft compared with the choice, in words."""
     shape = f"{_counted(tree.steps, 'step')} of {tree.candidates}, {tree.verified_tokens} tokens to verify"
     point = f"{tree.draft}, {shape}, {tree.layout}, batch {tree.batch}"
     pace = f"{seconds(tree.tpot_s)} per token, {ratio_text(tree.speedup)} the baseline"
@@ -204,7 +204,9 @@ def measure_text(a: Advice) -> str:
 
 
 def slow_text(a: Advice) -> str | None:
-    """A note that a sequence of the choice is slower than people read, if no stated bound allows this."""
+    """A note if the choice decodes a sequence more slowly than people read, unless the user stated a bound
+    that allows it.
+    """
     bounded = a.query.has_load or a.query.max_tpot_ms is not None
     if bounded or a.chosen is None or a.chosen.tpot_s <= READING_S:
         return None

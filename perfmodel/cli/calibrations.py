@@ -1,4 +1,4 @@
-"""``perfmodel calibrations``: the distance of each device and stack from the ideal roofline."""
+"""``perfmodel calibrations``: how far each device and software stack is from the ideal roofline."""
 
 import warnings
 from collections.abc import Callable

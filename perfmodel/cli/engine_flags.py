@@ -1,4 +1,4 @@
-"""Flags of serving engines that no verb accepts, and the flags of this program that have their effect."""
+"""Flags of serving engines that this program does not accept, and its own flags that have the same effect."""
 
 LENGTH = "--gamma N, drafted tokens per iteration"
 POOLS = "`traffic --prefill 1x8 --decode 2x8` asks for separate prefill and decode pools (docs/racks.md)"

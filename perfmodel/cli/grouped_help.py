@@ -92,7 +92,7 @@ class GroupedCommand(click.Command):
         return len(self.params) > MOST_FLAGS
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """See `click.Command`; a long one has ``--help-all`` too."""
+        """See `click.Command`; a long command has ``--help-all`` too."""
         params = super().get_params(ctx)
         return [*params, _help_all()] if self.is_long else params
 
@@ -140,7 +140,7 @@ class App(click.Group):
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See `click.Group`. Raises InputError for an unknown verb."""
+        """See `click.Group`. Raises InputError for an unknown command."""
         if cmd_name not in self.commands:
             raise unknown_name(f"perfmodel {ctx.info_name}", "command", cmd_name, self.commands)
         return super().get_command(ctx, cmd_name)

@@ -1,4 +1,4 @@
-"""``perfmodel plot``: pictures of the other verbs' answers, as .png, .svg or .pdf."""
+"""``perfmodel plot``: pictures of the answers of other commands, as .png, .svg or .pdf."""
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, replace

@@ -25,9 +25,10 @@ def selection(
     kv: KVMethod,
     when: Literal["step", "iteration", "setup"] = "step",
 ) -> list[Op]:
-    """Cost of choosing the draft's tokens, in addition to attention.
+    """The ops that choose the cached tokens which a draft reads, in addition to attention.
 
-    when: per draft ``step``, per ``iteration`` or once at ``setup``.
+    when: the ops of each draft ``step``, those of each ``iteration``, or those of the ``setup`` before
+    decoding.
     """
     ops = list[Op]()
     batch = shard.sequences(batch)

@@ -10,7 +10,7 @@ from perfmodel.specs.devices.links import DIRECTIONS
 
 
 def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
-    """Communication between devices: the all-reduce after each block.
+    """The messages of a pass: the all-reduce after each block, and those that other layouts need.
 
     With data-parallel attention only the devices of a group reduce its attention. Every other block gathers
     the tokens of all groups and scatters its sums, which moves as many bytes as an all-reduce. With expert

@@ -62,8 +62,8 @@ class Program:
         self._results = tuple(map(self._name, value if self._several else (value,)))
 
     def add(self, function: str, inputs: Sequence[Any]) -> Recorded:
-        """The result of a function, as one more step unless it changes nothing. A mask is changed into
-        numbers, because the sum of masks is not a mask.
+        """The result of a function, as one more step unless it changes nothing. A step on a mask (true or
+        false) is always kept: even adding 0 turns a mask into numbers.
         """
         names = [self._name(each) for each in inputs]
         masked = any(isinstance(each, Recorded) and each.is_mask for each in inputs)
@@ -164,7 +164,7 @@ class Program:
         return float(self._at_point(values))
 
     def numbers(self, *values: float) -> tuple[float, ...]:
-        """The values of a formula of several at one point."""
+        """The values at one point, for a formula that returns several values."""
         return tuple(map(float, self._at_point(values)))
 
     def _at_point(self, values: Sequence[float]) -> Any:

@@ -1,5 +1,5 @@
-"""Devices that run a pass together, and how well their software stack uses them: everything except the
-counts on which the time of an operation depends.
+"""Devices that run a pass together, and how well their software stack uses them. The time of an operation
+depends only on this and on its counts.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class DeviceGroup:
     which some engines have a separate time. host_experts: share of the MoE layers whose experts a
     processor reads from the host's memory, at host_bytes_per_s. host_layers: share of all layers that run
     on the host. host: how the host's processor runs them; None for a processor that reads at the full
-    bandwidth. fabric: links beyond a box; None within a box. schedulers: ranks that each schedule and
-    sample their own sequences.
+    bandwidth. fabric: links between nodes; None within one node. schedulers: number of ranks that each
+    schedule and sample their own sequences.
     """
 
     gpu: GPUSpec
@@ -45,7 +45,7 @@ class DeviceGroup:
 
     @cached_property
     def over_host(self) -> bool:
-        """Whether the devices of a box communicate over PCIe."""
+        """Whether the devices of a node communicate over PCIe."""
         return self._devices_of_box > 1 and self.gpu.over_host(self._devices_of_box)
 
     @property

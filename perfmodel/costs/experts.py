@@ -13,10 +13,10 @@ from perfmodel.specs import Format, ModelSpec, Precision
 class Experts(Immutable):
     """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
 
-    num_experts: with redundant copies. popularity: shape of the gamma distribution of the experts' shares
-    of the tokens; 0 means equally likely experts. groups: expert-parallel groups of devices. Each expert
-    is split within its group only, and a pass waits for the group with the most touched experts.
-    architecture: the model's (``model_type``).
+    num_experts: number of experts, including redundant copies. popularity: shape of the gamma distribution
+    of the experts' shares of the tokens; 0 means equally likely experts. groups: expert-parallel groups of
+    devices. Each expert is split within its group only, and a pass waits for the group with the most
+    touched experts. architecture: that of the model (``model_type``).
     """
 
     form: Format
@@ -39,11 +39,13 @@ class Experts(Immutable):
         return self.num_experts / self.groups * self.expert_weight_bytes
 
     def touched(self, tokens: Floats) -> Floats:
-        """Expected distinct experts that independently routed tokens touch."""
+        """Expected number of distinct experts that these tokens touch (to which at least one token goes),
+        if each token is routed independently.
+        """
         return touched(self.num_experts, self.experts_per_token, tokens, self.popularity)
 
     def fullest(self, tokens: Floats) -> Floats:
-        """Expected distinct experts that such tokens touch in the fullest group, at most all that it holds.
+        """Expected number of experts that such tokens touch in the group with the most touched experts.
 
         Each of the H experts of a group is touched with probability p, so a group touches H p experts with
         standard deviation sqrt(H p (1 - p)), assumed to be normal (`deviations_of_largest`).
@@ -57,18 +59,19 @@ class Experts(Immutable):
 
 
 def deviations_of_largest(numbers: int) -> float:
-    """Standard deviations by which the largest of G normal numbers exceeds their mean.
+    """Number of standard deviations by which the largest of G normally distributed values is expected to
+    exceed their mean. numbers: G.
 
-    It has the rank q = (G - 3/8) / (G + 1/4) (Blom 1958). That rank is 4.91 (q^0.14 - (1 - q)^0.14)
-    deviations above the mean (Tukey's lambda).
+    The largest value has the quantile q = (G - 3/8) / (G + 1/4) (Blom 1958). This quantile is 4.91 (q^0.14
+    - (1 - q)^0.14) deviations above the mean (Tukey's lambda).
     """
     rank = (numbers - 0.375) / (numbers + 0.25)
     return float(4.91 * (rank**0.14 - (1.0 - rank) ** 0.14))
 
 
 def imbalance_of(experts: int, groups: int, spread: float) -> float:
-    """Tokens of the fullest group over the mean, if the shares of experts have this relative standard
-    deviation and each group holds the same number of experts.
+    """Tokens of the group with the most tokens, divided by the mean over groups. spread: relative standard
+    deviation of tokens between experts. Each group holds the same number of experts.
     """
     return 1.0 + spread * deviations_of_largest(groups) / math.sqrt(experts / groups)
 
@@ -95,8 +98,8 @@ def experts(
     """The routed experts, each split across the devices of one group; None for a model without experts.
     popularity: see `Experts`.
 
-    layout: gives the additional copies of experts, and the tokens of the fullest group over the mean. A
-    group gets all tokens, or only those of its own experts if `degrees` exchange tokens.
+    layout: gives the additional copies of experts, and the imbalance between groups. A group gets all
+    tokens, or only those of its own experts if `degrees` exchange tokens.
     """
     moe = model.moe
     layers = model.num_moe_layers

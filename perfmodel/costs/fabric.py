@@ -15,11 +15,11 @@ US = 1e-6
 
 @dataclass(frozen=True)
 class Fabric:
-    """The links between the devices of one instance beyond a box.
+    """The links between the nodes of one instance (one copy of the model).
 
-    node_devices: devices of a node. nodes: their number. waiting: time of an exchange in an engine divided
-    by that of the table; it is larger because all ranks wait for the slowest. overlap: share of the
-    shorter of computing and communicating that two micro-batches hide; 0 without them.
+    node_devices: devices of a node. nodes: number of nodes. waiting: time of an exchange in an engine
+    divided by that of the table; it is larger because all ranks wait for the slowest. overlap: share of
+    the shorter of computing and communicating that two micro-batches hide; 0 without them.
     """
 
     link: LinkSpec
@@ -59,7 +59,7 @@ class Fabric:
         return US * self.waiting * by_ranks(knots, ranks, tokens * (values * payload / measured_values))
 
     def allreduce_s(self, devices: int, message_bytes: Floats) -> Floats:
-        """Seconds of one all-reduce over devices of several nodes, or of more than a box."""
+        """Seconds of one all-reduce over devices of several nodes."""
         return US * along(self._table("allreduce").us, message_bytes)
 
     def send_s(self, message_bytes: Floats) -> Floats:
@@ -93,8 +93,8 @@ def along(knots: Knots, at: Floats) -> Floats:
 
 
 def by_ranks(tables: Mapping[int, Knots], ranks: int, at: Floats) -> Floats:
-    """The table at a number of ranks: interpolated in the logarithm of ranks; beyond the ends, the last
-    table.
+    """The table at a number of ranks: interpolated in the logarithm of ranks. Outside the known numbers of
+    ranks, the nearest table is used.
     """
     known = sorted(tables)
     low = max((n for n in known if n <= ranks), default=known[0])

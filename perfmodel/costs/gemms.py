@@ -21,10 +21,10 @@ from perfmodel.specs import (
 
 
 class Linear(Immutable):
-    """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs.
+    """A dense projection: its counts per pass and per token. columns: output columns of all its GEMMs.
 
-    Numbers are arrays if it stands for several projections of one format (`stacks`). gathered: whether it
-    runs for the tokens of all data-parallel attention groups.
+    Numbers are arrays if it stands for several projections of one format (`stacked_by_format`). gathered:
+    whether it runs for the tokens of all data-parallel attention groups.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Linear(Immutable):
 
 
 def stacked_by_format(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
-    """Merges projections of one format that run on the same tokens, on an axis before the `ndim`
+    """Merges projections of one format that run on the same tokens, along a new axis before the `ndim`
     token axes.
     """
     by_format: dict[tuple[Format, bool], list[Linear]] = {}
@@ -67,7 +67,7 @@ def linear(
     """A projection of `kernels` GEMMs with widths (inputs, outputs). weights: number of weights, if it is
     not inputs x outputs.
 
-    The first word of the name is that of `formats.PARTS`.
+    The first word of the name is that of a GEMM in `weights.PARTS`.
     """
     inputs, outputs = widths
     form = precision.weights.of(name.partition(" ")[0])

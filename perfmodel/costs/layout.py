@@ -1,4 +1,4 @@
-"""How devices share a model: the degrees within a group of devices, and the layout beyond one box."""
+"""How devices share a model: the degrees within a group of devices, and the layout of several nodes."""
 
 from perfmodel.immutable import Immutable
 
@@ -8,8 +8,8 @@ class Degrees(Immutable):
 
     tensor_parallel: all devices of the group. groups: number of data-parallel attention groups, each with
     all of attention for its own sequences; 1 without them. expert_groups: expert-parallel groups, each
-    with whole experts. exchanges: whether tokens leave their attention group for routed experts only, so
-    that each group has all other layers for its own sequences.
+    with whole experts. exchanges: whether tokens leave their attention group only for routed experts; each
+    group then computes all other layers for its own sequences.
     """
 
     tensor_parallel: int
@@ -34,10 +34,11 @@ class Degrees(Immutable):
 
 
 class RackLayout(Immutable):
-    """The part of a layout beyond a box that `Degrees` does not contain.
+    """The part of a layout of several nodes that `Degrees` does not contain.
 
     exchanges: whether models with experts and groups have `Degrees.exchanges`. imbalance: tokens of the
-    fullest group of experts over the mean. For the rest see `Shard` and `experts`.
+    group of experts with the most tokens, divided by the mean over groups. For the other fields see
+    `Shard` and `experts`.
     """
 
     exchanges: bool = False

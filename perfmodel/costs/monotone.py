@@ -79,8 +79,9 @@ def _shares(log_times: Points) -> Knots:
 
 
 def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[float, float, int]]:
-    """Blocks (mean, weight, members) of the closest rising sequence. Each block of values that would fall
-    has their mean (isotonic regression by pool adjacent violators, Ayer et al. 1955).
+    """The rising sequence that is closest to the given one, as blocks (mean, weight, number of values).
+    Values that would fall form one block, with their mean (isotonic regression by pool adjacent violators,
+    Ayer et al. 1955).
     """
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):

@@ -1,5 +1,5 @@
-"""One kind of operation of a forward pass: its counts, and its calibrated seconds by term. Each kind is a
-class of `costs.kinds`.
+"""Base classes of the operations of a forward pass, which have counts and calibrated seconds by term. Each
+kind of operation is a class in `costs.kinds`.
 """
 
 from abc import abstractmethod
@@ -37,7 +37,9 @@ class Op(AbstractImmutable):
 
     @abstractmethod
     def split(self, group: DeviceGroup) -> Split:
-        """Calibrated seconds with all its kernels, by term. Its constants enter only here."""
+        """Calibrated seconds of the op with all its kernels, by term. The constants of its kind are used
+        only here.
+        """
 
     def lower_s(self, group: DeviceGroup) -> Floats:
         """Physical lower bound: max(FLOPs/peak, bytes/bandwidth)."""

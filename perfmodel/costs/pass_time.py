@@ -25,7 +25,7 @@ Number = TypeVar("Number", bound=Floats)
 
 @dataclass(frozen=True, slots=True)
 class PassTime(Generic[Number]):
-    """One pass, or passes over ``[batch, context, ...]``, in seconds of the whole tensor-parallel group.
+    """The time of one pass, or of passes over ``[batch, context, ...]``, in seconds.
 
     serial_s: time at peak rates without overlap. It is at most twice lower_s, and is not a bound of
     predicted_s. param_load_s, kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak

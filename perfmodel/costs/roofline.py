@@ -3,7 +3,7 @@
 ``lower_s`` is the physical bound (perfect overlap inside an op, none between ops). ``serial_s`` has no
 overlap at peak rates. ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is
 Williams et al. 2009; docs/model.md describes the calibration by op with an example. The constants of an op
-are used in its kind (`costs.kinds`), those of a whole pass here.
+are used in the class of its kind (`costs.kinds`), and those of a whole pass are used here.
 """
 
 from collections.abc import Sequence

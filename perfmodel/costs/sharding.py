@@ -49,11 +49,11 @@ def shard(
 ) -> Shard:
     """One device's share of a model.
 
-    Query heads, MLP columns and experts are divided among the devices that share them. KV heads are divided
-    down to one per device and replicated beyond that. An MLA latent and an indexer are always replicated.
-    kv_page: tokens per page of the cache. popularity: see `Experts`. graph_sizes: see `Shard`. layout: the
-    layout beyond a box. gathers_logits: whether each device gets all logits; groups of data-parallel
-    attention do not. Raises InputError if the query heads cannot be divided evenly.
+    Query heads, MLP columns and experts are divided among the devices that share them. KV heads are
+    divided down to one per device and replicated beyond that. An MLA latent and an indexer are always
+    replicated. kv_page: tokens per page of the cache. popularity: see `Experts`. graph_sizes: see `Shard`.
+    layout: the layout of several nodes. gathers_logits: whether each device gets all logits; groups of
+    data-parallel attention do not. Raises InputError if the query heads cannot be divided evenly.
     """
     attend = degrees.attend
     check_tensor_parallel(model, attend)

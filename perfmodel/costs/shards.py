@@ -133,7 +133,8 @@ class Shard:
         return self._stacks[key]
 
     def sequences(self, batch: Floats) -> Floats:
-        """The sequences of a batch in one pass of the fullest data-parallel attention group.
+        """Number of sequences of a batch in one pass, on the data-parallel attention group that has the
+        most.
 
         Each pipeline stage works on its own part of the batch at a time.
         """

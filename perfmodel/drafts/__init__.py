@@ -28,7 +28,7 @@ _BASE = {field.name for field in dataclasses.fields(Draft)}
 
 @cache
 def names() -> tuple[str, ...]:
-    """Words of all kinds, sorted; reads the folder and imports none."""
+    """Words of all kinds, sorted. No kind is imported."""
     return names_in(__path__)
 
 
@@ -39,7 +39,7 @@ def kind_of(word: str) -> type[Draft]:
 
 
 def kinds() -> dict[str, type[Draft]]:
-    """Word of the command line -> class of all kinds, sorted; imports them all."""
+    """Word of the command line -> class, for all kinds, sorted. All kinds are imported."""
     return {word: kind_of(word) for word in names()}
 
 

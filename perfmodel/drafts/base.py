@@ -22,9 +22,9 @@ class Draft:
 
     Each subclass becomes a frozen dataclass. Its added fields are its options.
 
-    A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind`
-    is the name of the file and of the kind on the command line, `source` the paper, `example` a value that
-    works for any target.
+    A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. kind:
+    name of the file, and of the kind on the command line. source: the paper. example: a value of
+    ``--draft`` that works for any target.
     """
 
     kind: ClassVar[str]
@@ -167,10 +167,10 @@ def dense(
     copies: Floats = 1.0,
     tensor: str = "",
 ) -> costs.GemmOp:
-    """A projection outside a draft's layers, sharded like the layers. copies: separate weights, each run on
-    `tokens`.
+    """A projection outside a draft's layers, sharded like the layers. copies: number of separate weight
+    matrices, each of which is applied to `tokens`.
 
-    tensor: name of the tensor that decides its format; by default that of the layers.
+    tensor: name of the tensor whose format it has; by default it has that of the layers.
     """
     n = shard.tensor_parallel
     form = shard.precision.weights.of(tensor)

@@ -10,7 +10,8 @@ from perfmodel.operations import Floats
 
 
 class DFlash2(DFlash):
-    """Two convolutions per layer, before attention and MLP. Each token projects their coefficients.
+    """DFlash with two convolutions per layer, one before attention and one before the MLP. A projection of
+    each token gives their coefficients.
 
     kernel: tokens of a convolution. group: channels that share their two sets of coefficients. rank: width in
     which the selector compares a token with the previous one. The selector reads one row per candidate from

@@ -17,14 +17,14 @@ class Eagle(Draft):
     """A dense layer of the target's shape, or of its own config.json, with its own cache.
 
     features: number of the target's hidden states that it takes. With 1 (EAGLE and EAGLE-2) every step
-    projects one hidden state and the token's embedding to one width. With more (EAGLE-3) they are projected
-    to one width once per iteration; the first layer's query, key and value projections take the result and
-    the embedding (vLLM, models/llama_eagle3.py). vocab: tokens that the head's own LM head can draft. By
-    default EAGLE and EAGLE-2 use the target's LM head, which every draft step reads whole, and EAGLE-3 has
-    `OWN_VOCAB`, as its heads commonly do. The embedding is the target's. target_width: width of the target's
-    hidden states if it differs from the head's, else 0. The first pass of an iteration also processes the
-    accepted tokens. It is counted as one token like the others, which omits under 1 % of an iteration
-    (docs/decisions.md).
+    projects one hidden state and the token's embedding to one width. With more (EAGLE-3) they are
+    projected to one width once per iteration; the first layer's query, key and value projections take the
+    result and the embedding (vLLM, models/llama_eagle3.py). vocab: tokens that the head's own LM head can
+    draft. By default EAGLE and EAGLE-2 use the target's LM head, which every draft step reads whole, and
+    EAGLE-3 has an LM head of `OWN_VOCAB` tokens, as its heads commonly do. The embedding is the target's.
+    target_width: width of the target's hidden states if it differs from the head's, else 0. The first pass
+    of an iteration also processes the accepted tokens. It is counted as one token like the others, which
+    omits under 1 % of an iteration (docs/decisions.md).
     """
 
     source = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
@@ -98,10 +98,10 @@ def few_layers(
     """The target cut to a few layers of full attention and an MLP, with `vocab` tokens (0: the target's).
 
     Without `keep_experts` the layers are those of published heads: dense, with plain attention of the
-    target's heads. They replace a latent by heads of width 128, as many as fill its width, with 8 heads of
-    keys and values. They replace a layer of experts by an MLP of three widths (as the published heads of
-    Qwen3-30B-A3B and MiniMax-M2.5). With `keep_experts` the experts and the token selection remain. Weight
-    formats are not kept.
+    target's heads. They replace latent attention by heads of width 128, as many as fill the hidden width,
+    with 8 heads of keys and values. They replace a layer of experts by an MLP of three times the hidden
+    width (as the published heads of Qwen3-30B-A3B and MiniMax-M2.5 do). With `keep_experts` the experts
+    and the token selection remain. Weight formats are not kept.
     """
     if vocab and not 1 < vocab <= target.vocab_size:
         raise InputError(

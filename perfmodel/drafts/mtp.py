@@ -12,7 +12,8 @@ from perfmodel.specs import ModelSpec, Weights, weight_format
 
 
 class MTP(Draft):
-    """A layer of the target's kind (experts included) behind a projection from two widths to one.
+    """A layer of the target's kind (experts included), after a projection from twice the hidden width to
+    the hidden width.
 
     modules: number of layers in memory, at most the target's `num_nextn_predict_layers`. One layer runs
     again for every drafted token (DeepSeek-V3 as served). Several are stacked, one per drafted token, and

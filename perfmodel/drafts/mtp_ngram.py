@@ -1,5 +1,5 @@
-"""MTP continued by n-gram look-up: an MTP layer of the target drafts first, look-up in the text drafts the
-rest.
+"""MTP continued by n-gram look-up: an MTP layer of the target drafts the first tokens, and look-up in the
+text drafts the rest.
 """
 
 import numpy as np

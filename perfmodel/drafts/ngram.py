@@ -1,4 +1,6 @@
-"""N-gram (prompt look-up) drafting: tokens that followed the same words earlier, found on the host."""
+"""N-gram (prompt look-up) drafting: the draft is the tokens that followed an earlier occurrence of the
+latest tokens. The host finds them.
+"""
 
 from perfmodel import costs
 from perfmodel.costs.operation import Op

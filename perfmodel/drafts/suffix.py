@@ -1,5 +1,5 @@
-"""Suffix decoding: drafts the tokens that followed the same words in the prompt or in earlier outputs, on the
-host.
+"""Suffix decoding: the draft is the tokens that followed the latest tokens in the prompt or in earlier
+outputs. The host finds them.
 """
 
 from perfmodel.drafts.ngram import NGram

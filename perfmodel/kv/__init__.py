@@ -19,7 +19,7 @@ __all__ = ["NOTHING", "KVLayout", "KVMethod", "Step", "method", "methods", "name
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of all methods, sorted; reads the folder and imports none."""
+    """Names of all methods, sorted. No method is imported."""
     return names_in(__path__)
 
 
@@ -30,7 +30,7 @@ def method(name: str) -> type[KVMethod]:
 
 
 def methods() -> dict[str, type[KVMethod]]:
-    """Name -> class of all methods, sorted by name; imports them all."""
+    """Name -> class, for all methods, sorted by name. All methods are imported."""
     return {name: method(name) for name in names()}
 
 

@@ -1,9 +1,9 @@
 """The cost of a KV method to a draft: bytes that attention reads, selection, one-off set-up and additional
 memory.
 
-Everything is per sequence and layer on one device. `context` (S) is the number of cached tokens, a float or a
-float64 array of any shape. Results have its shape, or are 0.0 where there is no such cost. S is real; nothing
-is rounded up.
+Everything is per sequence and layer on one device. `context` (S) is the number of cached tokens, a float
+or a float64 array of any shape. Results have its shape, or are 0.0 where there is no such cost. S is a
+real number, and nothing is rounded up.
 
 At or below its budget a method chooses nothing. The draft then reads the target's own cache as `full` does;
 selection, set-up and additional memory are zero.
@@ -78,7 +78,7 @@ class Step(Immutable):
     searched: Floats = 0.0
 
     def times(self, factor: Floats) -> "Step":
-        """All numbers times a mask, or times a share of iterations."""
+        """All numbers multiplied by a factor: a mask, or a share of iterations."""
         return Step(self.flops * factor, self.bytes * factor, self.kernels * factor, self.searched * factor)
 
 
@@ -124,13 +124,13 @@ class KVMethod:
         return False
 
     def attended_tokens(self, context: Floats) -> Floats:
-        """Tokens the draft's attention runs over: min(budget, S)."""
+        """Number of cached tokens to which the draft attends: min(budget, S)."""
         if self.budget is None:
             return context
         return np.minimum(float(self.budget), context)
 
     def read_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Bytes the attention of one draft step reads."""
+        """Bytes that the attention of one draft step reads."""
         return self.attended_tokens(context) * layout.token_bytes
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
@@ -160,7 +160,7 @@ class KVMethod:
         return kept * layout.token_bytes + self.stored_bytes(context, layout)
 
     def beyond_budget(self, context: Floats) -> Floats:
-        """1 where there are more cached tokens than the budget, else 0."""
+        """1 where the cache has more tokens than the budget, else 0."""
         return np.greater(context, math.inf if self.budget is None else self.budget).astype(np.float64)
 
     def label(self) -> str:

@@ -11,8 +11,9 @@ class Quantized(KVMethod):
     """Reads every cached token from a copy with `bits` bits per value. Each `group` of values has a scale and
     a zero point.
 
-    The default group is one head's key or value. `shared`: the target reads the same codes (plus more bits),
-    so only the scales need additional memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).
+    The default group is one head's key or value. `shared`: the target reads the same codes (plus more
+    bits), so only the scales need additional memory. The default of 4 bits is that of Tiwari et al. 2025
+    (QuantSpec).
     """
 
     source = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"

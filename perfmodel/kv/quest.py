@@ -8,7 +8,7 @@ class Quest(KVMethod):
     """Stores the smallest and the largest key of each page, by channel. Each step estimates the scores of the
     pages from them and reads the best pages.
 
-    Default of 16 tokens per page: Tang et al. 2024.
+    The default of 16 tokens per page is that of Tang et al. 2024.
     """
 
     source = "Tang et al. 2024, arXiv 2406.10774"

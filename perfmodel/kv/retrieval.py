@@ -7,8 +7,9 @@ from perfmodel.operations import Floats
 class Retrieval(KVMethod):
     """Every `every` iterations, copies the chunks whose mean keys score highest into the draft's cache.
 
-    `keep_means`: chunk means are stored; otherwise every rebuild reads all keys for them. Default of 8 tokens
-    per chunk: TriForce's released code. `every` has no published default and is required.
+    keep_means: whether the means of chunks are stored; otherwise every rebuild reads all keys to compute
+    them. The default of 8 tokens per chunk is that of TriForce's released code. `every` has no published
+    default and is required.
     """
 
     source = "Sun et al. 2024 (TriForce), arXiv 2404.11912"
@@ -31,7 +32,7 @@ class Retrieval(KVMethod):
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
         """The share of a rebuild in one iteration. A rebuild scores the means (or averages all keys anew),
-        selects and gathers chunks.
+        and selects and gathers chunks.
         """
         return self._rebuild(context, layout, self.keep_means).times(self.beyond_budget(context) / self.every)
 

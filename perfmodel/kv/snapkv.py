@@ -10,8 +10,8 @@ class SnapKV(KVMethod):
     """Once, after the prompt, copies the last `window` tokens and those to which they attend most.
 
     The `generated` tokens since then are appended to the copy and read too. The scores are pooled over
-    `kernel` neighbours before the choice. Defaults window 32 and kernel 7: Li et al. 2024, LongBench
-    experiments.
+    `kernel` neighbours before the choice. The defaults (window 32 and kernel 7) are those of the LongBench
+    experiments of Li et al. 2024.
     """
 
     source = "Li et al. 2024, arXiv 2404.14469"

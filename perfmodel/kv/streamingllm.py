@@ -7,11 +7,11 @@ from perfmodel.operations import Floats
 class StreamingLLM(KVMethod):
     """Reads the first `sinks` tokens and the latest (budget - sinks) tokens.
 
-    `copy`: a ring buffer holds the tokens; without it the draft reads the target's cache through an index.
-    `own_prefill`: as in the publication, the draft's keys and values come from passes that attend only to
-    its window, with positions inside the cache. The prompt therefore runs through the draft once more and
-    fills the ring buffer. Otherwise the draft reads the keys and values of a full prefill, at their
-    positions in the text. Default of 4 sinks: Xiao et al. 2023.
+    copy: whether a ring buffer holds the tokens; otherwise the draft reads the target's cache through an
+    index. own_prefill: as in the publication, the draft's keys and values come from passes that attend
+    only to its window, with positions inside the cache. The prompt therefore runs through the draft once
+    more and fills the ring buffer. Otherwise the draft reads the keys and values of a full prefill, at
+    their positions in the text. The default of 4 sinks is that of Xiao et al. 2023.
     """
 
     source = "Xiao et al. 2023, arXiv 2309.17453"

@@ -80,7 +80,7 @@ class MeasuredPoint(RunFields):
 
     @property
     def drafted(self) -> str:
-        """A cell of a table for the draft: gamma, or the number of nodes at each level of a tree."""
+        """The draft as text for a cell of a table: gamma, or the number of nodes at each level of a tree."""
         if self.widths:
             return "-".join(map(str, self.widths))
         return f"{self.gamma}"

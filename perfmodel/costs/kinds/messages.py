@@ -96,8 +96,8 @@ class StageSendOp(AllReduceOp):
 
 
 class LogitsGatherOp(AllReduceOp):
-    """All-gather of a sharded LM head's logits: half of an all-reduce, which is a reduce-scatter and an
-    all-gather.
+    """All-gather of a sharded LM head's logits. It takes half the time of an all-reduce, which consists of
+    a reduce-scatter and an all-gather.
 
     message_bytes: logits of the whole vocabulary.
     """
@@ -105,7 +105,7 @@ class LogitsGatherOp(AllReduceOp):
     cuts_graphs: ClassVar[bool] = False
 
     def lower_s(self, group: DeviceGroup) -> Floats:
-        """Physical lower bound: the half that a device lacks at least crosses the link once."""
+        """Physical lower bound: a device lacks at least half of the logits, and these cross the link once."""
         return AllReduceOp.lower_s(self, group) / 2.0
 
     def _message_s(self, group: DeviceGroup) -> Floats:

@@ -12,7 +12,9 @@ from perfmodel.operations import Cost, Floats
 
 
 class ExpertsBesideHost(Immutable):
-    """Routed experts, some layers of which are read from the host's memory. The layers run in turn."""
+    """Routed experts, of which some layers are read from the host's memory. The layers run one after
+    another.
+    """
 
     op: ExpertsOp
 
@@ -35,8 +37,8 @@ class ExpertsBesideHost(Immutable):
 
 
 class PartlyOnHost(Immutable):
-    """An operation some of whose layers run on the host. The layers run in turn: those on the device, and the
-    bytes of the others at the host's rate. The host is no faster than the device.
+    """An operation some of whose layers run on the host. The layers run one after another. A layer on the
+    host takes the time of its bytes at the host's rate, but never less than on the device.
 
     on_device: the operation on the device; it may be experts that are partly on the host.
     """

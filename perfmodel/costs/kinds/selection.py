@@ -13,9 +13,9 @@ from perfmodel.operations import Floats
 class SelectionOp(CacheOp):
     """Scores of keys and the choice of the best tokens.
 
-    searches, searched: kernels that look for the best of a draft's tokens, and the tokens or pages of a
-    sequence among which all of them look. work_items: KV heads of all sequences, each searched by one
-    multiprocessor.
+    searches: number of kernels that search for a draft's best tokens. searched: tokens or pages of a
+    sequence that they search, summed over these kernels. work_items: KV heads of all sequences, each
+    searched by one multiprocessor.
     """
 
     added_up: ClassVar[tuple[str, ...]] = ("kernels", "searches", "searched")
@@ -42,7 +42,7 @@ class SelectionOp(CacheOp):
 
 
 class IndexerOp(CacheOp):
-    """The indexer of DeepSeek-V3.2: two kernels a layer, for the scores and for the choice.
+    """The indexer of DeepSeek-V3.2: two kernels per layer, for the scores and for the choice.
 
     tokens: query tokens of the pass.
     """

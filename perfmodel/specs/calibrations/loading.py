@@ -24,7 +24,8 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     constants, those of the lending engine are added. Other calibrations are returned unchanged.
 
     version: version of the engine; by default the newest fitted one. An engine that borrows constants
-    takes those of the lender's newest version. Raises InputError for a serving engine without either.
+    takes those of the lender's newest version. Raises InputError for a serving engine that has no
+    constants and borrows none.
     """
     if kernels.kind != "kernels" or kernels.gpu is None:
         return kernels

@@ -37,14 +37,15 @@ class DynamicMode(Frozen):
 
 
 class Defect(Frozen):
-    """A known problem with drafts in one engine. thread: its report. effect: what it does, as a clause.
+    """A known problem with drafts in one engine. thread: where it was reported. effect: what it does, in
+    words.
 
-    It affects the listed kinds of draft, architectures (by their first word), attention backend, targets with
-    recurrent layers or routed experts, contexts from a given length on, and versions from `since` to before
-    `until`. With `assumed`, it affects only questions that name no attention backend. With `uneven`, it
-    affects only verifications whose number of tokens per sequence is not a power of two. An omitted field
-    sets no condition. slows: whether a draft may become slower than the baseline, in which case no verdict
-    says that it certainly pays.
+    It affects the listed kinds of draft, architectures (by their first word), attention backend, targets
+    with recurrent layers or routed experts, contexts from a given length on, and versions from `since` to
+    before `until`. With `assumed`, it affects only questions that name no attention backend. With
+    `uneven`, it affects only verifications whose number of tokens per sequence is not a power of two. An
+    omitted field sets no condition. slows: whether a draft may become slower than the baseline; no verdict
+    then says that the draft certainly pays.
     """
 
     thread: Text

@@ -59,7 +59,7 @@ class PassOrder(StrEnum):
 
 
 class Scheduler(Frozen):
-    """An engine's order of passes: first version with this default -> order."""
+    """An engine's order of passes. passes: first version with a default -> that default."""
 
     passes: dict[str, PassOrder]
     source: Text
@@ -70,7 +70,9 @@ class Scheduler(Frozen):
 
 
 class DraftedSlots(Frozen):
-    """Tokens of cache that a running request holds for each drafted token: first version -> number."""
+    """Tokens of cache that a running request holds for each drafted token. tokens: first version with a
+    number -> that number.
+    """
 
     tokens: dict[str, Annotated[int, Meta(ge=0)]]
     source: Text
@@ -81,9 +83,9 @@ class DraftedSlots(Frozen):
 
 
 class ReservedOutput(Frozen):
-    """Room for tokens still to come that an engine keeps free when a request enters. share: share of the
-    tokens that running requests still have to produce; the new request's own output counts in full. most:
-    this share with the most conservative setting.
+    """Cache memory that an engine keeps free for tokens still to come when it admits a request. share:
+    share of the tokens that running requests still have to produce; the new request's own output counts in
+    full. most: the largest share, with the most conservative setting.
     """
 
     share: Share
@@ -91,7 +93,7 @@ class ReservedOutput(Frozen):
     source: Text
 
     def at(self, conservativeness: float) -> float:
-        """The share with a setting that multiplies the default one."""
+        """The share if the engine is set to this many times its default conservativeness; at most `most`."""
         return min(conservativeness * self.share, self.most)
 
 

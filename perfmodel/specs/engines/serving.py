@@ -163,8 +163,8 @@ class ServingEngine(Stack):
     """The first version with fast kernels for AWQ; empty if no version without them is known."""
 
     def tunes_experts(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
-        """Whether the engine chooses the kernels of experts itself, for a format, a model type and a device,
-        so that they have no cost of default flags.
+        """Whether the engine chooses the kernels of experts itself, for a format, a model type and a
+        device. `expert_layer_s` does not apply to these.
         """
         return any(case.fits(form, architecture, gpu, version) for case in self.tuned_experts)
 

@@ -1,10 +1,11 @@
 """Errors of predictions for sources that were left out of the fit, from ``hardware/sources.yaml``.
 
-An error is the logarithm of predicted over measured, with constants that were fitted without the row's source
-(`validate calibrate sources`), because a user's question is always about a new source.
+An error is ln(predicted / measured) of a row, with constants that were fitted without the source of this
+row (`validate calibrate sources`). A user's question is always about a new source, too.
 
-An iteration with drafts is a baseline step and extra time. Only the extra time makes a ratio of the two
-uncertain, so the error of a speedup is stated per share of an iteration that is extra time (`extra_share`).
+An iteration with drafts takes the time of a baseline step and some extra time. Only the extra time makes
+the ratio of iteration to step uncertain. The error of a speedup is therefore divided by the share of the
+iteration that is extra time (`extra_share`).
 """
 
 import datetime
@@ -42,10 +43,10 @@ LEAST_EXTRA = 0.1
 class SourceError(Frozen):
     """The error of one class.
 
-    log_within: half-width that contains 90 % of the errors of left-out sources; for speedups, divided by
-    `extra_share`. log_middle: middle of that interval, as a logarithm of measured over predicted. devices,
-    middles: the same for each class of devices (`device_class`) that has rows; its own rows have the
-    largest weight.
+    log_within: half-width of the interval that contains 90 % of the errors of left-out sources; for
+    speedups, divided by `extra_share`. log_middle: middle of that interval, as ln(measured / predicted).
+    devices, middles: half-width and middle for each class of devices (`device_class`) that has rows; the
+    rows of that class have the largest weight.
     """
 
     log_within: LogError
@@ -60,7 +61,7 @@ class SourceError(Frozen):
         return self.devices.get(device_class(gpu), self.log_within)
 
     def log_middle_on(self, gpu: GPUSpec) -> float:
-        """The middle for a device, as `log_within_on`."""
+        """The middle for a device: that of its class, or of all devices if its class has no rows."""
         return self.middles.get(device_class(gpu), self.log_middle)
 
     def deviation_on(self, gpu: GPUSpec) -> float:
@@ -69,11 +70,11 @@ class SourceError(Frozen):
 
 
 class SourceErrors(Frozen):
-    """The contents of the file. devices: the devices of the steps.
+    """The contents of the file. devices: the devices on which steps were measured.
 
-    steps, speedups: by `StepClass` and `SpeedupClass`; an engine with its own errors is a class named by
-    its word. speculating: word of ``--engine`` -> kind of draft -> device classes (`device_class`) with
-    measured speedups.
+    steps, speedups: errors by class (`StepClass`, `SpeedupClass`). The class of an engine with its own
+    errors has the word of the engine as its name. speculating: word of ``--engine`` -> kind of draft ->
+    device classes (`device_class`) with measured speedups.
     """
 
     fitted_on: tuple[str, ...]

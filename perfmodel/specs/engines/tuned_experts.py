@@ -1,4 +1,4 @@
-"""Which experts an engine runs by kernels that also route and sort their tokens: ``tuned_experts`` in
+"""Which experts an engine runs with kernels that also route and sort their tokens: ``tuned_experts`` in
 ``hardware/engines/<word>.yaml``.
 
 For other experts, `expert_layer_s` adds the time of the kernels around them, which the tables of experts do
@@ -24,7 +24,7 @@ class TunedExperts(Span):
     source: Text
 
     def fits(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
-        """Whether these are experts in a format, of a model, on a device."""
+        """Whether experts in this format, of this model type and on this device have such kernels."""
         return (
             self.holds(version)
             and (not self.formats or form in self.formats)

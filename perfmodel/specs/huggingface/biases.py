@@ -7,7 +7,7 @@ from perfmodel.specs.huggingface.keys import Keys
 def biases_of(keys: Keys, family: Family) -> dict[str, bool]:
     """Fields of ModelSpec: whether QKV, the output projection and the MLP add biases.
 
-    The family's rules name the keys that have an effect on it. Raises InputError if a file asks for biases
+    Only the keys that the family's rules name have an effect. Raises InputError if a file asks for biases
     that its architecture does not have (rule `unbiased`).
     """
     if "use_bias" in family.rules:

@@ -83,7 +83,9 @@ def kimi_delta(keys: Keys, layers: int) -> Fields:
 
 
 def glm5_next(keys: Keys, layers: int) -> Fields:
-    """GLM-5-Next: Kimi's delta attention, or a latent whose indexer has one key per `index_kpool` tokens."""
+    """GLM-5-Next: a layer has Kimi's delta attention, or latent attention with an indexer that has one key
+    per `index_kpool` tokens.
+    """
     fields = kimi_delta(keys, layers) | sparse.streams(keys, layers)
     keys.ignore("indexer_types", "index_kpool_always_select_tail", "linear_lower_bound")
     indexer = {

@@ -19,7 +19,7 @@ class RoutedKeys(Frozen):
     number of shared experts, each of `width`; or shared_width: their width. dense_layers: number of layers
     without experts, or the kind of each layer (`_dense`). latent: width that experts read and write, if
     the file states it. dense_width: width of a dense layer. bias, expert_bias: whether the router and the
-    experts have one.
+    experts have biases.
     """
 
     experts: str = "num_experts"
@@ -136,7 +136,7 @@ def qwen_without_dense(keys: Keys, layers: int) -> Fields:
 
 
 def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
-    """DeepSeek-V3: dense layers first. bias: whether the router has one."""
+    """DeepSeek-V3: the dense layers come first. bias: whether the router has a bias."""
     kinds = _named_kinds(keys, layers)
     named = NEEDED if kinds is None else kinds.count("dense")
     first = keys.integer("first_k_dense_replace", named, low=0, high=layers)
@@ -158,7 +158,7 @@ def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
 
 
 def deepseek_without_bias(keys: Keys, layers: int) -> Fields:
-    """DeepSeek before V3, and Mistral-4."""
+    """DeepSeek before V3, and Mistral-4: the router has no bias."""
     return deepseek(keys, layers, bias=False)
 
 
@@ -252,7 +252,7 @@ def granite(keys: Keys, layers: int) -> Fields:
 
 
 def jamba(keys: Keys, layers: int) -> Fields:
-    """Jamba: experts in one layer of a period, as wide as the MLPs of the others."""
+    """Jamba: one layer of each period has experts, each as wide as the MLP of another layer."""
     period = keys.integer("expert_layer_period", 1)
     offset = keys.count("expert_layer_offset")
     if keys.integer("num_experts") == 1:

@@ -121,15 +121,16 @@ class Family(Frozen):
     """One row. Its name lists every `model_type` that it reads, separated by spaces.
 
     source: the code that defines the family. names: usual name of a key -> its name in these files, with
-    dots for a key inside a mapping. windows: which layers slide; without windows and layers, each layer
-    attends to everything. layers: readers in code; later ones override earlier ones. experts: keys of
-    routed experts; or experts_by: their reader in code. without_effect: keys that change no byte and no
-    FLOP here.
+    dots for a key inside a mapping. windows: which layers have a sliding window; without windows and
+    layers, each layer attends to all tokens. layers: readers in code; later ones override earlier ones.
+    experts: keys of routed experts; or experts_by: their reader in code. without_effect: keys that change
+    no byte and no FLOP here.
 
     fixed: fields of ModelSpec that all models of the family share. flags: field of ModelSpec -> the key
     that holds it; if the key is absent, the value in `fixed`, else false. if_true: key -> fields that
     apply if it is true. rms_norm_eps, rope_theta, max_position_embeddings: values of absent keys.
-    mlp_ratio: width of an MLP over the hidden width, for a file that does not state the former.
+    mlp_ratio: width of an MLP divided by the hidden width, for a file that does not state the width of the
+    MLP.
     """
 
     source: Text
@@ -174,7 +175,7 @@ class Family(Frozen):
         return flagged
 
     def layer_fields(self, keys: Keys, depth: int) -> Fields:
-        """The span to which each layer attends, and layers of other kinds."""
+        """Fields about the tokens to which each layer attends, and about layers of other kinds."""
         if self.windows is None and not self.layers:
             return sliding.all_full(keys, depth)
         fields = windowed(keys, depth, self.windows) if self.windows else {}
@@ -183,7 +184,7 @@ class Family(Frozen):
         return fields
 
     def expert_fields(self, keys: Keys, depth: int) -> Fields:
-        """The experts, and the width of the dense layers."""
+        """Fields about the experts, and about the width of the dense layers."""
         if self.experts:
             return experts.routed(keys, depth, self.experts)
         if self.experts_by:

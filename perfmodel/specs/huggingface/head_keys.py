@@ -1,6 +1,6 @@
-"""Keys of a drafting head's ``config.json``, by who reads them.
+"""Keys of a drafting head's ``config.json``, grouped by the code that reads them.
 
-They are those of vLLM: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
+The groups follow vLLM: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
 configs/speculators/algos.py.
 """
 

@@ -1,5 +1,5 @@
-"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2, Domino and DSpark, in the
-form of their makers or of speculators.
+"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2, Domino and DSpark, as
+their makers or the library speculators write it.
 
 A head's layers are dense, even if its file still describes the target that it was made from. Keys that the
 head's own class reads and this module does not are refused by name.

@@ -15,13 +15,15 @@ from perfmodel.specs.models.components import MAX_SIZE
 
 @dataclass(frozen=True)
 class Name:
-    """One row. spellings: words of Hugging Face files, separated by spaces, each of which means `name`.
+    """One row of ``models/names.csv``. spellings: words of Hugging Face files, separated by spaces, each
+    of which means `name`.
 
-    kind: ``key``: of a config.json. ``wrapper``: `model_type` of a file with vision or audio
-    -> that of its language model, if this has none. ``default``: sizes that transformers leaves out of a
-    nested config of that type, as do published files (Gemma 3, LLaVA). ``module``: of a layer -> the GEMM
-    that multiplies with it, in the spellings of all families. ``modelopt``: `quant_algo` -> format.
-    ``torchao``: class of a configuration, without its ``Config`` and underscores -> format.
+    kind: what the spellings are. ``key``: keys of a config.json. ``wrapper``: `model_type` of a file with
+    vision or audio; `name` is that of its language model, if this states none. ``default``: sizes that
+    transformers, and published files of that type (Gemma 3, LLaVA), leave out of a nested config.
+    ``module``: modules of a layer in all families; `name` is the GEMM that multiplies with them.
+    ``modelopt``: values of `quant_algo`; `name` is the format. ``torchao``: classes of configurations,
+    without ``Config`` and underscores; `name` is the format.
     """
 
     kind: str
@@ -129,7 +131,9 @@ class Keys:
 
     @property
     def read(self) -> set[str]:
-        """The keys that were read, by either name, present or not."""
+        """The keys that were asked for, whether they are present or not, under their own name and their
+        usual name.
+        """
         seen = self.data.seen
         for usual, name in self._file_names.items():
             outermost = name.partition(".")[0]

@@ -101,7 +101,7 @@ def looped(keys: Keys, layers: int) -> Fields:
 
 
 def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
-    """One gate per head, by a projection in this many layers. heads: 0 takes the file's number."""
+    """A projection to one gate per head, in this many layers. heads: 0 means the number in the file."""
     return {
         "name": "gate",
         "layers": layers,

@@ -20,7 +20,7 @@ def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
 
 
 def learned_positions_and_two(keys: Keys, layers: int) -> Fields:
-    """OPT: two more positions than a sequence has."""
+    """OPT: the table has two more positions than the longest sequence."""
     return learned_positions(keys, layers, extra=2)
 
 

@@ -13,10 +13,10 @@ _MIXED = "MIXED_PRECISION"
 
 @dataclass(frozen=True)
 class Scheme:
-    """`default`: format of a layer's linear modules.
+    """The formats of a checkpoint's modules. default: format of a layer's linear modules.
 
-    named: module -> format. kept: matches modules at 16 bits. matched: pattern of modules -> format. lm_head:
-    its own format, else 16 bits.
+    named: module -> format. kept: matches modules at 16 bits. matched: pattern of modules -> format.
+    lm_head: format of the LM head.
     """
 
     default: str
@@ -43,7 +43,7 @@ class Scheme:
 
 
 def scheme_of(q: Keys) -> Scheme:
-    """One `quantization_config`, by its method."""
+    """The scheme of a `quantization_config`, read by its method."""
     method = q.data.get("quant_method", "modelopt" if "quant_algo" in q.data else None)
     if str(method) not in _READERS:
         raise q.bad("quant_method", f"one of {', '.join(_READERS)}")

@@ -1,4 +1,4 @@
-"""Which layers slide, and their heads, in families with their own keys, as fields of ModelSpec."""
+"""Sliding layers and their heads in families with special keys, as fields of ModelSpec."""
 
 from perfmodel.specs.huggingface.keys import Fields, Keys
 from perfmodel.specs.huggingface.layers import head_gate

@@ -96,9 +96,10 @@ def streams(keys: Keys, layers: int, exchanged: bool = True) -> Fields:
 
 
 def gated_streams(keys: Keys, layers: int) -> Fields:
-    """Qwen4-Exp: each block reads a mean of the streams by gates of low rank, and adds to them by weights.
+    """Qwen4-Exp: each block reads a mean of the residual streams, weighted by low-rank gates, and adds its
+    output to each stream with a weight.
 
-    A norm over all streams takes the place of the block's own, and one more mean ends the model.
+    One norm over all streams replaces the norm of the block. One more mean follows the last layer.
     """
     count = keys.integer("hc_count", 4)
     rank = keys.integer("hc_lowrank", 320)
@@ -116,8 +117,8 @@ def gated_streams(keys: Keys, layers: int) -> Fields:
 
 
 def mean_indexer(keys: Keys, layers: int) -> Fields:
-    """Qwen4-Exp's `indexer` of this many layers: one key is the mean of those of `indexer_compress_ratio`
-    tokens.
+    """Qwen4-Exp's `indexer` of this many layers: one key is the mean of the keys of
+    `indexer_compress_ratio` tokens.
     """
     if keys.integer("indexer_kv_heads", 1) != 1:
         raise keys.bad("indexer_kv_heads", "1")
@@ -152,7 +153,7 @@ def compressed(keys: Keys, layers: int) -> Fields:
     """DeepSeek-V4: a window, and one cached entry per 4 tokens (which an indexer chooses) or per 128 tokens
     (all read).
 
-    An entry for 4 tokens is made of two projections, and so are the indexer's keys.
+    Two projections make an entry for 4 tokens, and two more make the indexer's keys.
     """
     rates = keys.mapping("compress_rates")
     stride = _STRIDES | ({kind: rates.integer(kind) for kind in rates.data} if rates else {})

@@ -39,7 +39,7 @@ WindowRule = Literal[
 
 
 class Windows(Frozen):
-    """Which layers slide, by a row of a family's table.
+    """The rule in a row of a family's table for which layers slide.
 
     all: every layer slides. all_unless_named: every layer, unless `layer_types` names the sliding ones.
     named: only the layers that `layer_types` names. every_nth_full: all but every `full_every`-th layer

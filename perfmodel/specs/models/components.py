@@ -18,8 +18,9 @@ RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportio
 
 
 class AttentionHeads(Frozen):
-    """Heads of attention layers. value_head_dim: None for `head_dim`. one_kv_projection: one projection makes
-    keys and values, which are equal if `cached_once`.
+    """Heads of attention layers. value_head_dim: None means `head_dim`. one_kv_projection: whether one
+    projection makes both keys and values. cached_once: whether keys and values are equal, so that they are
+    cached once.
     """
 
     num_attention_heads: Size
@@ -49,9 +50,10 @@ class MoE(Frozen):
     """Routed experts (MLPs of `intermediate_size`), shared experts and the dense layers.
 
     first_dense_layers: number of layers with a dense MLP instead of experts, at any place (first in
-    DeepSeek-V3, every second one in Llama-4 Maverick). normalized_weights: the weights of a token's experts
-    sum to 1. shared_gate: the shared expert has a gate of one column (Qwen). latent_size: width that experts
-    read and write, behind two projections that the experts of a layer share (Nemotron-3 Super).
+    DeepSeek-V3, every second one in Llama-4 Maverick). normalized_weights: the weights of a token's
+    experts sum to 1. shared_gate: the shared expert has a gate of one column (Qwen). latent_size: width
+    that experts read and write, between two projections that the experts of a layer share (Nemotron-3
+    Super).
     """
 
     num_experts: Size
@@ -106,10 +108,11 @@ class Indexer(Frozen):
     highest.
 
     layers: number of layers with their own indexer. The others use the choice of the previous layer
-    (GLM-5.2), except the `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole blocks).
-    The cache also has the indexer's keys, in fp8 with a scale per 128 (vLLM, models/deepseek_v2.py). arXiv
-    2512.02556. stride: number of tokens that one key, and its cached entry, represents. key_projections:
-    number of projections from which one key is made (DeepSeek-V4: 4 and 4).
+    (GLM-5.2), except the `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole
+    blocks). The cache also has the indexer's keys, in fp8 with a scale per 128 (vLLM,
+    models/deepseek_v2.py). arXiv 2512.02556. stride: number of tokens that one key, and its cached entry,
+    represents. key_projections: number of projections from which one key is made. Both are 4 in
+    DeepSeek-V4.
     """
 
     num_heads: Size
@@ -146,8 +149,8 @@ class Compressed(Frozen):
 
 
 class LowRank(Frozen):
-    """Plain heads with low-rank projections (DeepSeek-V4): queries through `query_rank`, outputs through
-    `output_groups` to `output_rank` each.
+    """Plain heads with low-rank projections (DeepSeek-V4). Queries pass through `query_rank` values, and
+    outputs through `output_groups` groups of `output_rank` values.
     """
 
     query_rank: Size
@@ -168,7 +171,8 @@ class LowRank(Frozen):
 
 
 class Projection(Frozen):
-    """A dense projection of some layers in addition to those of every family, such as a gate of the heads.
+    """A dense projection of some layers in addition to the projections that all families have, such as a
+    gate of the heads.
 
     name: its part among `weights.PARTS`, with an optional suffix. split: whether devices share its outputs,
     its inputs or neither.
@@ -187,8 +191,8 @@ class Projection(Frozen):
 
 
 class RopeScaling(Frozen):
-    """Rotary frequency scaling, in Hugging Face's words (`dynamic` and `proportional` only by type and
-    factor).
+    """Rotary frequency scaling, in Hugging Face's words. `dynamic` and `proportional` have only a type and
+    a factor.
 
     low_freq_factor, high_freq_factor: for `llama3`. beta_fast ... mscale_all_dim: for `yarn`. short_factor,
     long_factor: for `longrope`, one per pair of dimensions. attention_factor: factor on cosine and sine, if

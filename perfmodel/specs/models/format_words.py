@@ -1,4 +1,6 @@
-"""One number format by its word: this program's, a checkpoint's, an engine's or a mix of formats by layer."""
+"""Number formats by name: names of this program, of checkpoints and of engines, and mixes of formats by
+layer.
+"""
 
 import re
 

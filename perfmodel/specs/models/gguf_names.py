@@ -54,7 +54,7 @@ def ollama_tag(name: str) -> OllamaTag | None:
 
 
 def is_gguf(model: str) -> bool:
-    """Whether a model is named by its GGUF file or the repository of one."""
+    """Whether a model is named by a GGUF file, or by a repository of such files."""
     return model.endswith((".gguf", ".GGUF")) or gguf_repository(model) is not None
 
 

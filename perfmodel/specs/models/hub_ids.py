@@ -19,7 +19,7 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
 
     A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). For a file it
     is the id that the file states; for a folder, the folder. None if no id is known. Raises InputError as
-    `load_model`.
+    `load_model` does.
     """
     if exists(name):
         stated = load_model(name, flag).hf_id
@@ -68,9 +68,9 @@ def _most_similar(key: str, spec: ModelSpec) -> str | None:
 def served_id(name: str, flag: str = "--model") -> str | None:
     """The Hugging Face id with which an engine serves the model, see `hub_id`.
 
-    A short name whose config is that of the base model stands for the instruction-tuned model, if one of
-    its aliases does: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``. Servers run
-    these, and heads are trained for their output.
+    A short name means the instruction-tuned model if the bundled model has such an alias, even if its
+    config is that of the base model: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``.
+    Servers run these, and heads are trained for their output.
     """
     hub = hub_id(name, flag)
     if hub is None or "/" in name or _TUNED.search(hub) or exists(name):

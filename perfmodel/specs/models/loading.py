@@ -47,8 +47,8 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
 
 
 def named_format(name: str) -> str | None:
-    """The format that an unlisted checkpoint has by its name alone, such as
-    ``nvidia/Llama-3.3-70B-Instruct-FP8``; else None.
+    """The format of an unlisted checkpoint, if only its name states it, as in
+    ``nvidia/Llama-3.3-70B-Instruct-FP8``; otherwise None.
     """
     key = files.spelling(name)
     if format_in_name(key) is None or exists(name):

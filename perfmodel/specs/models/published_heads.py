@@ -1,5 +1,5 @@
-"""Published drafting heads by target: the meaning of ``--draft eagle3`` if the makers publish the shape of
-their head.
+"""Published drafting heads by target. ``--draft eagle3`` means the published head, if its makers state its
+shape.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ from perfmodel.reading import data_folder, read_rows
 class PublishedHead:
     """A dense head. vocab: tokens that it drafts. features: hidden states of the target that it takes.
 
-    A head of kind ``mtp`` is an assistant without its own keys and values. Its last layer reads the whole
-    cache of the target, the others the target's window (vLLM, models/gemma4_mtp.py).
+    A head of kind ``mtp`` is an assistant without its own keys and values. Its last layer reads the cache
+    of the target's full layers, and the other layers read that of its sliding layers (vLLM,
+    models/gemma4_mtp.py).
     """
 
     target: str

@@ -112,10 +112,11 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
     activations too and run at that peak. With ``-wo`` they are weight-only and compute in bf16. So do
     ``mxfp4``, ``int4``, ``int4-gN`` (a 16-bit scale and zero per N weights; 2 to 8 bits), ``int4-gN-sym``
     (a scale), ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes). Any of these with
-    ``-a8`` runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp (`ggml.MIXES`), ``4.9bpw`` one
-    with that many bits per weight; ``4bit`` or ``8bit-g32`` is a checkpoint of MLX (`mlx.of_bits`). A
-    format of its tensors (``q4_k``) is weight-only. Parts of `KEPT` remain at 16 bits unless they are
-    named. ``A*3+B*75`` is A in 3 layers and B in 75. Raises InputError for an unknown name.
+    ``-a8`` runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp (`ggml.MIXES`), and ``4.9bpw`` is
+    a file with that many bits per weight. A format of tensors in such a file (``q4_k``) is weight-only.
+    ``4bit`` or ``8bit-g32`` is a checkpoint of MLX (`mlx.of_bits`). Parts of `KEPT` remain at 16 bits
+    unless they are named. ``A*3+B*75`` is A in 3 layers and B in 75. Raises InputError for an unknown
+    name.
     """
     base_word, *own_words = (word.strip().lower() for word in name.split(","))
     mix = of_mix(base_word) or of_bits(base_word)
