@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
-from perfmodel.kv.base import KVMethod
+from perfmodel.kv import KVMethod, sparse_method
 from perfmodel.plugins import class_in, names_in, options_of
 from perfmodel.reading import is_folder
 from perfmodel.specs import ModelSpec, Precision, load_model, weight_format
@@ -98,6 +98,7 @@ def _drafter(name: str, target: ModelSpec) -> Drafter:
     if head is not None and (kind is None or issubclass(kind_of(head.kind), kind)):
         return kind_of(head.kind), head.model, dict(head.options)
     if kind is None:
+        _refuse_cache(typed)
         return kind_of("model"), load_model(name, "--draft"), {}
     if kind.named_model:
         if not rest:
@@ -105,6 +106,14 @@ def _drafter(name: str, target: ModelSpec) -> Drafter:
         return kind, load_model(rest, "--draft"), {}
     is_eagle3 = spelled(typed) == "eagle3"
     return _drafter_of_target(kind, is_eagle3, rest if colon else None, target)
+
+
+def _refuse_cache(word: str) -> None:
+    """Refuse (InputError) the name of a sparse KV cache, which ``--draft-kv`` takes."""
+    cache = sparse_method(word)
+    if cache is not None:
+        allowed = f"a draft: {word} is a KV cache of a draft, as in --draft self --draft-kv {cache.example}"
+        raise refuse("--draft", None, allowed, word)
 
 
 def _drafter_of_target(kind: type[Draft], is_eagle3: bool, stated: str | None, target: ModelSpec) -> Drafter:

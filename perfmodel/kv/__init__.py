@@ -14,7 +14,17 @@ from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step
 from perfmodel.parse import amount
 from perfmodel.plugins import class_in, names_in, options_of
 
-__all__ = ["NOTHING", "KVLayout", "KVMethod", "Step", "method", "methods", "names", "parse_kv"]
+__all__ = [
+    "NOTHING",
+    "KVLayout",
+    "KVMethod",
+    "Step",
+    "method",
+    "methods",
+    "names",
+    "parse_kv",
+    "sparse_method",
+]
 
 
 @cache
@@ -64,15 +74,26 @@ def _types(name: str) -> dict[str, Any]:
     return get_type_hints(method(name))
 
 
+def sparse_method(word: str) -> type[KVMethod] | None:
+    """The method of a name or an alias; None for another word, and for the full cache."""
+    known = _known(word.strip().lower())
+    return None if known is None or known.reads_all else known
+
+
 def _resolve(name: str, flag: str) -> type[KVMethod]:
     """The method of a name or an alias. Raises InputError that names `flag`."""
+    known = _known(name)
+    if known is None:
+        raise unknown_name(flag, "KV method", name, names())
+    return known
+
+
+def _known(name: str) -> type[KVMethod] | None:
+    """The method of a name or an alias; None for another word."""
     plain = re.sub(r"[-_\s]", "", name)
     if plain in names():
         return method(plain)
-    for known in methods().values():
-        if plain in known.aliases:
-            return known
-    raise unknown_name(flag, "KV method", name, names())
+    return next((known for known in methods().values() if plain in known.aliases), None)
 
 
 def _value(text: str, option_type: Any, where: str, key: str) -> bool | int | float:

@@ -181,6 +181,15 @@ def test_a_name_that_ends_in_mtp_is_no_kind() -> None:
     refused("no model named 'Qwen3-0", scenario, "Qwen3-0.6B-MTP", model="qwen3.5-27b")
 
 
+@pytest.mark.parametrize("word", ["StreamingLLM", "snap-kv:512", "triforce"])
+def test_a_sparse_cache_is_not_a_draft(word: str) -> None:
+    refused(
+        "is a KV cache of a draft, as in --draft self --draft-kv (streamingllm|snapkv|retrieval):",
+        scenario,
+        word,
+    )
+
+
 def test_stacked_mtp_layers() -> None:
     one = scenario("mtp:modules=1", model="minimax-m2", hardware="h200-sxm-141gb", tp=4)
     three = scenario("mtp:modules=3", model="minimax-m2", hardware="h200-sxm-141gb", tp=4)
