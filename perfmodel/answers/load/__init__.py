@@ -1,1 +1,1 @@
-"""A server under a request rate or a number of clients."""
+"""Answers about a server under a load: a request rate, or a number of clients."""

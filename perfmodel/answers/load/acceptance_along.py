@@ -1,4 +1,4 @@
-"""Acceptance by context, for requests of different lengths and for sessions that grow."""
+"""Looks up acceptance by context, for requests of different lengths and for sessions whose context grows."""
 
 import math
 from contextlib import suppress
@@ -18,10 +18,10 @@ KNOTS = 16
 
 
 def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts: Array) -> Array | None:
-    """Tokens per iteration by context. None if the question states no acceptance by context, or no
-    acceptance for such short contexts.
+    """Tokens per iteration at each context. None if the question gives no acceptance file, or if the file
+    has no acceptance at these contexts.
 
-    Outside the measured range the nearest measured context counts.
+    Outside the measured contexts, the value at the nearest of them is used.
     """
     if question.acceptance is None or not gamma:
         return None
@@ -42,8 +42,8 @@ def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts
 
 
 def along_turns(question: TrafficQuery, scenario: Scenario, steps: StepTimes) -> StepTimes:
-    """Passes whose gain is the mean over the turns of a session. Each iteration has equal weight, as in the
-    engines' counters.
+    """The passes, with the tokens per iteration replaced by their mean over the turns of a session. The
+    mean is over iterations, as in the counters of engines.
     """
     kinds = question.reusing.kinds
     gains = gains_along(question, scenario, steps.gamma, kinds.prompt + question.first.output_mean / 2.0)

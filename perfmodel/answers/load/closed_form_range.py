@@ -1,8 +1,9 @@
-"""Where the closed form of a server under load holds. Elsewhere a replay makes the row.
+"""Decides at which loads the closed form holds. At all other loads, a replay (simulation) computes the
+prediction.
 
-The limits were found by serving the same requests twice, by the closed form and by the replay, over random
-servers and loads (tests/queueing/test_closed_form_and_replay.py and tests/attack/loads.py). Within them both
-agree: mean TPOT and throughput within 3 %, mean TTFT within 10 % (15 % for clients).
+The limits come from comparisons of the closed form with replays of the same requests, for random servers
+and loads (tests/queueing/test_closed_form_and_replay.py and tests/attack/loads.py). Within the limits, the
+two differ by at most 3 % in mean TPOT and throughput, and by at most 10 % (15 % for clients) in mean TTFT.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 
 class Doubt(StrEnum):
-    """A reason why the closed form may be off at a load."""
+    """A reason why the closed form may be wrong at a load."""
 
     NEAR_SATURATION = "the load is near saturation"
     CROWDED = "seats or caches are often full"
@@ -49,10 +50,11 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
-    """Limits that differ between open and closed loops.
+    """Limits of the closed form that differ between open loops (request rates) and closed loops (clients).
 
-    saturation: share of the saturation rate above which TTFT may be 20 % off. hits: share of an idle server's
-    hits below which sessions, or waiting clients, lose their contexts.
+    saturation: share of the saturation rate above which TTFT may be wrong by 20 %. hits: if the prefix
+    hits are below this share of those on an idle server, sessions or waiting clients lose their cached
+    contexts.
     """
 
     saturation: float
@@ -97,8 +99,8 @@ passes of their own: a short prompt takes longer than its share of the tokens.
 def doubts(
     question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, loads: Array
 ) -> list[tuple[Doubt, ...]]:
-    """The reasons to doubt the closed form at each load. There are none at a rate that saturates the server,
-    because a replay has no steady state there.
+    """The reasons to doubt the closed form, for each load. There are none at a rate that saturates the
+    server, because a replay has no steady state there either.
     """
     limits = OPEN if loop.opens else CLOSED
     masks = {
@@ -159,8 +161,9 @@ def _splits(steps: StepTimes, loop: Loop, limits: Limits, served: ServedLoad) ->
 
 
 def ends_on_the_way(steps: StepTimes, lengths: Lengths, running: Array) -> Array:
-    """Answers that end in the time `own_s` that a request takes to the server, for each number of running
-    requests. All passes in this time only decode.
+    """The mean number of outputs that end while the next request of a client is on its way to the server
+    (`own_s` seconds), for each number of running requests. It assumes that passes in this time only
+    decode.
     """
     passes = steps.own_s / steps.decode_at(running)
     ends_per_pass = running / steps.iterations(lengths)

@@ -1,4 +1,4 @@
-"""The rows of the closed form: one draft length at several loads."""
+"""Computes the rows of the closed form: predictions for one draft length at several loads."""
 
 from dataclasses import replace
 
@@ -23,11 +23,12 @@ from perfmodel.queueing.steps import StepTimes
 def closed_rows(
     question: TrafficQuery, choice: Choice, log_off: float | None, loads: Array, bounds: bool = False
 ) -> list[TrafficRow]:
-    """The rows of a choice at some loads. log_off: standard deviation of the logarithm of its mean TPOT.
-    bounds: whether the rows only bound other rows, and need neither replicas nor warnings.
+    """The rows of one draft length or policy (`choice`) at these loads. log_off: standard deviation of the
+    logarithm of the mean TPOT. bounds: whether the rows are only used as bounds of other rows, and need
+    neither replicas nor warnings.
 
-    If the number of clients is limited and they cannot send faster, a rate is served as a closed loop of
-    that many clients.
+    If the question limits the number of requests at once and this limit is reached, the server is
+    predicted as a closed loop with this many clients.
     """
     loop = question.loop
     rows = _rows(question, loop, choice, log_off, loads, bounds)

@@ -1,4 +1,6 @@
-"""The limits of one draft length: when it saturates, and from which load it is slower than the baseline."""
+"""Finds the limits of one draft length: the saturation rate, and the load above which it is slower than
+the baseline.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -17,12 +19,12 @@ LOADS_TRIED = 24
 
 @dataclass(frozen=True, slots=True)
 class DraftLimits:
-    """The saturation rate of one draft length, and the load from which it is slower than the baseline (or
-    None).
+    """The limits of one draft length or policy. saturation_rate: in requests per second. stops_paying_at:
+    the load from which it is not faster than the baseline; None if it is faster at all loads.
 
-    table: rows of [first batch, last batch, tokens] for a policy with a table. over_best_fixed: for a
-    policy that changes its length, the lowest mean TPOT of a single length divided by that of the policy,
-    at each load.
+    table: rows (first batch, last batch, tokens), for a policy with a table. over_best_fixed: for a
+    policy, the lowest mean TPOT of a single draft length divided by the mean TPOT of the policy, at each
+    load.
     """
 
     gamma: int | str

@@ -1,5 +1,5 @@
-"""Notes on the seats of a server: a smaller number that serves more tokens per second, and an engine's own
-default with a draft.
+"""Notes on the number of seats of a server: a smaller number may serve more tokens per second, and an
+engine may have another default with a draft.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from perfmodel.queueing.steps import StepTimes
 
 
 def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterator[str]:
-    """A sentence if a server with fewer seats serves more tokens per second (the time of prompts included)
-    than a server in which all requests run. steps: those of the baseline. most_at_once: requests that can be
-    at the server.
+    """A sentence if a server with fewer seats has a higher throughput (with the time of prompts counted)
+    than one with a seat for every request. steps: the passes of the baseline. most_at_once: the largest
+    number of requests that can be at the server.
     """
     each_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
     run = steps.batches <= most_at_once
@@ -21,7 +21,9 @@ def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterato
 
 
 def of_default(limits: Limits, drafts: bool, most_at_once: float) -> Iterator[Note]:
-    """A note if a server that drafts runs fewer requests at once, by default, than can be at the server."""
+    """A note if the default number of seats of a server with a draft is below the number of requests that
+    can be at the server.
+    """
     seats = limits.drafting_seats
     if drafts and seats is not None and seats < most_at_once:
         yield Note(

@@ -1,5 +1,5 @@
-"""90 % intervals of the mean TTFT and of the throughput of a row, derived from the interval of its mean
-TPOT.
+"""Computes the 90 % intervals of the mean TTFT and of the throughput of a row from the interval of its
+mean TPOT.
 """
 
 import math
@@ -14,12 +14,14 @@ from perfmodel.speculation import Scenario
 
 def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -> TrafficRow:
     """The row with both intervals. log_off: standard deviation of the logarithm of its mean TPOT. The
-    error of the mean TTFT is that of its engine, or that of the TPOT if it is larger.
+    error of the mean TTFT is the one that is known for the engine, or the error of the TPOT if that is
+    larger.
 
-    In a closed loop clients send when an answer ends, so the throughput is as uncertain as the time of a
-    request. In an open loop the throughput is the request rate, or the saturation rate if that is lower. If
-    slower passes would saturate the server, the TTFT has no interval. On an engine whose prompts were never
-    timed (`untimed_prompts`), neither the TTFT nor the throughput of a closed loop has one.
+    In a closed loop, a client sends its next request when an output ends, so the throughput is as
+    uncertain as the time of a request. In an open loop, the throughput is the request rate, or the
+    saturation rate if that is lower. The TTFT has no interval if passes at the slow end of their interval
+    would saturate the server. For an engine whose prompts were never timed (`untimed_prompts`), the TTFT
+    has no interval either, nor has the throughput of a closed loop.
     """
     if log_off is None or row.tpot_interval is None or not row.tpot_s.mean:
         return row

@@ -1,16 +1,18 @@
-"""Replays at the rungs of a ladder of loads, which is the same in every question.
+"""Replays at fixed loads (*rungs*), between which rows are interpolated.
 
-A replay draws its requests, so the times at two near loads differ by chance, and those of the higher load
-may be shorter. So replays run at the rungs only. The times at a rung are at least those at the rungs below
-it, and the times at any other load are between those of the two rungs around it. Below the first rung few
-requests meet: the times are those of that rung, and the number of running requests falls in proportion to
-the load. A policy changes its drafts with the load, so it is replayed at each load itself.
+A replay uses random requests, so the times at two similar loads differ by chance, and the higher load may
+have the shorter times. Replays therefore run only at the rungs, which depend only on the server. The times
+at a rung are raised to those at the rungs below it, and the times at any other load are interpolated
+between the two nearest rungs. At loads below the first rung, requests seldom overlap. The times are then
+those of the first rung, and the number of running requests is proportional to the load. A policy changes
+its draft length with the load, so it is replayed at each load of the question.
 
-The closed form makes the rows where it holds. Its times at the rungs bound those of all rows between them.
+At loads at which the closed form holds, it computes the rows. Its times at the rungs are then bounds of
+the times at all loads between them.
 
-At a rate above its capacity, a server serves as it does at its capacity. Each request arrives sooner than
-at the capacity and waits longer by this difference. With a limit on requests at once, it waits at its
-client.
+At a request rate above its capacity, a server runs as at its capacity. Each request arrives earlier than
+it would at the capacity, and waits longer by this difference. With a limit on requests at once, it waits
+at its client.
 """
 
 from bisect import bisect_right
@@ -63,11 +65,13 @@ TIMES = ("tpot_s", "ttft_s", "e2e_s")
 
 @dataclass(slots=True)
 class Ladder:
-    """The rungs of one choice of a question. Each is replayed when a load first needs it.
+    """The rungs for one draft length or policy of a question. Each rung is replayed when a load first
+    needs it.
 
     log_off: standard deviation of the logarithm of the mean TPOT. loads: the loads of the rungs. closed:
-    the rows of the closed form at the rungs. bounds: these rows where the closed form holds, with times at
-    least those of lower rungs. more_bounds: such bounds at further loads. met: rung -> its replay.
+    the rows of the closed form at the rungs. bounds: those of these rows for which the closed form holds,
+    with times raised to those at lower rungs. more_bounds: such rows at the rungs and at loads between
+    them. met: number of a rung -> its replay.
     """
 
     question: TrafficQuery
@@ -101,7 +105,9 @@ class Ladder:
         return most
 
     def bounded(self, load: float, row: TrafficRow) -> TrafficRow:
-        """A row with times between those of the closed form at the loads below and above it."""
+        """The row with its times limited to the range between the closed form at the next lower load and
+        at the next higher load.
+        """
         bounds = self._between_rungs() if row.made_by is MadeBy.REPLAY else self.bounds
         higher = bisect_right(bounds, load, key=load_of)
         if higher > 0:
@@ -126,8 +132,8 @@ class Ladder:
         return list(accumulate(standing, lambda lower, row: at_least(row, lower)))
 
     def replayed(self, load: float, closed: TrafficRow, rough: bool = False) -> TrafficRow:
-        """The row of a replay at a load. closed: the row of the closed form. rough: whether, in an open
-        loop, the times at a rung may be shorter than those at the rungs below it.
+        """The row at a load from replays. closed: the row of the closed form at this load. rough: whether
+        to skip, in an open loop, raising the times at a rung to those at the rungs below it.
         """
         if _is_policy(self.choice):
             return self._alone(load, closed)
@@ -231,8 +237,8 @@ class Ladder:
 
 
 def most_replays(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> int:
-    """The most replays for these rows, of these choices: a few for each row where times rise, or all rungs of
-    each draft length and all loads of each policy.
+    """An upper bound of the number of replays that a question needs. rows: number of its rows. choices:
+    its draft lengths and policies.
     """
     rungs = len(CAPPED) if question.opens else len(_clients(question))
     policies = sum(_is_policy(choice) for choice in choices)
@@ -252,7 +258,9 @@ def _clients(question: TrafficQuery) -> tuple[float, ...]:
 
 
 def between(low: TrafficRow, high: TrafficRow, share: float) -> TrafficRow:
-    """Interpolates between two rows: times geometrically, other figures linearly."""
+    """Interpolates between two rows: times geometrically, other figures linearly. share: 0 gives `low`, 1
+    gives `high`.
+    """
     values: dict[str, Any] = {name: _part(getattr(low, name), getattr(high, name), share) for name in FIGURES}
     for name in SHARED:
         lower = getattr(low, name)

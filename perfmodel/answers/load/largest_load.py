@@ -1,4 +1,4 @@
-"""The largest load that one server serves within its limits."""
+"""Finds the largest load that one server can serve within the latency limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,8 +26,9 @@ Keeps = Callable[[TrafficRow], bool]
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """row: the row of the largest load within the limits; None if no load is. above: the row of a load a
-    few per cent higher, which exceeds the limits; None if the highest load is within them.
+    """The largest load within the limits. row: the prediction at this load; None if every load exceeds the
+    limits. above: the prediction at the next higher load that was tried, which exceeds the limits; None if
+    the highest load of all is within them.
     """
 
     row: TrafficRow | None
@@ -35,13 +36,17 @@ class Largest:
 
     @property
     def load(self) -> float:
-        """Requests per second, or clients; 0 if no load is within the limits."""
+        """The largest load: requests per second, or a number of clients. It is 0 if every load exceeds the
+        limits.
+        """
         return 0.0 if self.row is None else load_of(self.row)
 
 
 @dataclass(frozen=True, slots=True)
 class OneServer:
-    """The server of a question with a draft, or without one, at any load. Its loads share replays."""
+    """Predicts one server at any load, with a draft or without one. Predictions at different loads use the
+    same replays.
+    """
 
     priced: Priced
     drafts: bool
@@ -49,12 +54,12 @@ class OneServer:
 
     @classmethod
     def of(cls, question: TrafficQuery, drafts: bool) -> "OneServer":
-        """Raises InputError."""
+        """The server of a question. drafts: whether it uses its draft. Raises InputError for wrong input."""
         return cls(Priced.of(question), drafts)
 
     def row(self, load: float, rough: bool = False) -> TrafficRow | None:
-        """The row of `traffic` at a load, a replay where the closed form does not hold; None if nothing is
-        drafted there. rough: see `Ladder.replayed`.
+        """The prediction at a load, by a replay if the closed form does not hold. None if the server
+        should use a draft but its best draft length is 0. rough: as in `Ladder.replayed`.
         """
         found = self._closed(np.array([load]))
         if not found:
@@ -71,7 +76,9 @@ class OneServer:
         return ladder.bounded(load, row)
 
     def largest(self, most: float, keeps: Keeps) -> Largest:
-        """The largest load within the limits by the closed form, up to a highest load."""
+        """The largest load within the limits, by the closed form. most: the highest load to try. keeps:
+        whether a prediction is within the limits.
+        """
         question = self.priced.question
         if question.opens:
             passes = self.priced.replica.passes.values()

@@ -1,4 +1,4 @@
-"""The recommendation at one load."""
+"""Recommends a draft length at one load."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ RATE_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
-    """The recommendation at one load. gamma: the draft length that serves the most requests within the SLO.
-    On a tie, the length with which requests end earliest.
+    """The recommendation at one load. gamma: the draft length with the most requests per second within the
+    SLO. Of equally good lengths, it is the one with the shortest mean time of a request.
 
-    speedup: the baseline's mean TPOT over that of this length. dollars_per_million_tokens: per million output
-    tokens, on all replicas that the load needs.
+    speedup: the mean TPOT of the baseline divided by that of this draft length. replicas: servers that the
+    load needs. dollars_per_million_tokens: dollars per million output tokens, with all these replicas.
     """
 
     request_rate: float | None
@@ -34,8 +34,8 @@ class TrafficVerdict:
 
 
 def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
-    """The verdict from the rows of one load, the baseline first. known: whether the draft's acceptance is
-    known.
+    """The verdict from the rows of one load. The first row is that of the baseline. known: whether the
+    acceptance of the draft is known.
     """
     baseline = rows[0]
     served = [row for row in rows if not row.saturated] or rows
@@ -53,8 +53,9 @@ def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) 
 
 
 class Worth(NamedTuple):
-    """The figures that rank the rows of a load; a later figure only breaks ties: requests per second within
-    the SLO, requests per second of a saturated server, and the negated time of a request.
+    """The figures by which the rows of a load are ranked, the most important first; larger is better. They
+    are the requests per second within the SLO, the requests per second of a saturated server, and the
+    negative mean time of a request.
     """
 
     within_slo_per_s: float

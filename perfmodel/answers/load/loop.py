@@ -1,4 +1,4 @@
-"""How requests come to a server: at rates (an open loop), or from clients (a closed loop)."""
+"""The loads of a question: request rates (an open loop), or numbers of clients (a closed loop)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +9,12 @@ from perfmodel.queueing.load import Lengths, Load
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Loads of one kind. values: requests per second of an open loop, or clients of a closed one.
+    """Loads of one kind. opens: whether requests arrive at given rates (an open loop). values: requests
+    per second, or numbers of clients.
 
-    burstiness: shape of the gaps between arrivals. think_s: mean time between an output and the client's
-    next request. cap: the largest number of requests at once in an open loop; None without a limit.
+    burstiness: shape parameter of the gamma-distributed gaps between arrivals; 1 is Poisson. think_s: mean
+    time between an output and the client's next request. cap: the largest number of requests at once in an
+    open loop; None without a limit.
     """
 
     opens: bool
@@ -23,14 +25,14 @@ class Loop:
     cap: int | None = None
 
     def load(self, values: Array) -> Load:
-        """A load at these rates, or with these numbers of clients."""
+        """The load at these request rates, or with these numbers of clients."""
         rate = values if self.opens else None
         clients = None if self.opens else values
         return Load(self.lengths, rate, clients, self.burstiness, self.think_s)
 
     def named(self, value: float) -> dict[str, Any]:
-        """One load as fields of a row: a rate, a number of clients, or a rate and its limit; the other
-        fields are None.
+        """One load as fields of a row: `request_rate`, `concurrency` (clients, or the limit on requests at
+        once), or both.
         """
         if self.opens:
             return {"request_rate": value, "concurrency": self.cap}

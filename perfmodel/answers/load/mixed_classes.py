@@ -1,4 +1,4 @@
-"""Classes of requests that share a server: latencies of each class, and its goodput."""
+"""Predicts classes of requests that share a server: the latencies and the goodput of each class."""
 
 import math
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ from perfmodel.uniform import largest_std
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRow:
-    """One class at one load and draft length, from a replay.
+    """The replayed requests of one class at one load and draft length.
 
-    slo_share: share of its requests within its own SLO, or within that of the question if it has none.
-    goodput: requests per second within the SLO.
+    requests: number of its requests. slo_share: share of these within the SLO of the class, or within that
+    of the question if the class has none. goodput: requests per second within this SLO.
     """
 
     request_rate: float | None
@@ -42,7 +42,9 @@ class ClassRow:
 
 
 def mix_values(question: TrafficQuery) -> dict[str, Any]:
-    """Means, deviations and acceptance over all classes, for the values that the question does not state."""
+    """The mean and standard deviation of the lengths over all classes, and their mean acceptance, for
+    those arguments that the question does not state.
+    """
     if question.mix is None or (question.input_len is not None and question.output_len is not None):
         return {}
     classes = list(read_mix(question.mix).values())
@@ -65,7 +67,7 @@ def mix_values(question: TrafficQuery) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MixedRequests:
-    """Requests of the classes of a mix. class_of: index of each request's class."""
+    """The requests of a replay, each of one class. class_of: index of the class of each request."""
 
     classes: Mapping[str, RequestClass]
     class_of: NDArray[np.int64]
@@ -73,7 +75,9 @@ class MixedRequests:
 
     @classmethod
     def drawn(cls, question: TrafficQuery, rate: float | None) -> "MixedRequests":
-        """Requests with drawn classes, at a rate or all at the start. Raises InputError."""
+        """Draws requests with random classes. rate: requests per second; None: all arrive at the start.
+        Raises InputError if a class gets no request.
+        """
         assert question.mix is not None
         classes = read_mix(question.mix)
         count = question.num_prompts
@@ -95,7 +99,9 @@ class MixedRequests:
         return cls(classes, class_of, Arrivals(base.at_s, inputs, outputs))
 
     def requests(self, choice: Choice, replica: Replica) -> Arrivals:
-        """The requests, each with the acceptance of its class at the longest draft of a choice."""
+        """The requests for a draft length or policy, each with the acceptance of its class at the longest
+        draft.
+        """
         gamma = max((t.gamma for t in choice.steps.table), default=choice.steps.gamma)
         if not gamma:
             return self.arrivals
@@ -109,7 +115,7 @@ class MixedRequests:
     def rows(
         self, question: TrafficQuery, met: ReplayedRequests, choice: Choice, where: dict[str, Any]
     ) -> list[ClassRow]:
-        """A row for each class of the served requests. where: the load, as a row names it."""
+        """A row for each class. met: the replayed requests. where: the load, as fields of a row."""
         return [
             _row(question, name, one, self.class_of == at, met, choice, where)
             for at, (name, one) in enumerate(self.classes.items())
@@ -117,7 +123,9 @@ class MixedRequests:
 
 
 def check_mix(path: str, longest: int) -> None:
-    """Refuse (InputError) a class whose requests have more tokens than the model has positions."""
+    """Raise InputError for a class whose requests have more than `longest` tokens, the positions of the
+    model.
+    """
     for name, one in read_mix(path).items():
         tokens = one.input_len + one.output_len
         if tokens > longest:

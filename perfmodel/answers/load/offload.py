@@ -1,4 +1,6 @@
-"""Caches of earlier prompts on another tier: whether a read takes less time than computing them again."""
+"""Compares two ways to get the cache of an earlier prompt: reading it from another tier (such as host
+memory), or computing it again.
+"""
 
 import math
 from collections.abc import Callable
@@ -21,13 +23,14 @@ Seconds = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Reading the cached part of a prompt from a tier, compared with computing it again.
+    """The comparison of reading the cached part of a prompt from a tier with computing it again.
 
-    tokens: tokens of the cached part. read_s, recompute_s: seconds of reading and of computing; with a draft,
-    both include its cache. saved_s: the time by which reading shortens the TTFT, negative if it takes
-    longer. pays_from_tokens: the shortest prefix that is worth reading; None if no prefix is, up to the
-    model's positions. bytes_per_token: bytes of the caches on one device. draft_share: the draft's share
-    of them; these must be kept too, or the draft starts without a context.
+    tokens: tokens of the cached part. read_s, recompute_s: seconds of reading and of computing; with a
+    draft, both include the cache of the draft. saved_s: seconds by which reading shortens the TTFT,
+    negative if reading takes longer. pays_from_tokens: the shortest prefix that is read faster than
+    computed; None if there is none up to the positions of the model. bytes_per_token: bytes of the caches
+    per token on one device. draft_share: share of these bytes that belongs to the draft. The tier must
+    store them too, or the draft starts without a context.
     """
 
     tier: str
@@ -42,7 +45,7 @@ class Offload:
 
     @property
     def sentence(self) -> str:
-        """The answer in words."""
+        """The result in words."""
         word = "pays" if self.saved_s > 0 else "does not pay"
         start = self.pays_from_tokens
         since = "at no length" if start is None else f"from {start} tokens on"
@@ -51,7 +54,9 @@ class Offload:
 
 
 def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offload:
-    """The tier of a question, with its longest draft. Raises InputError for a tier that the device lacks."""
+    """The comparison for the tier of a question. gamma: the longest draft; with 0, the caches of the draft
+    are not counted. Raises InputError for a tier that is not known for the device.
+    """
     tier = question.kv_offload or ""
     store = _store(tier, scenario.machine.gpu)
     drafts = gamma > 0
@@ -59,7 +64,7 @@ def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offloa
     costs = engine_requests(scenario)
 
     def kept_bytes(tokens: float) -> tuple[float, float]:
-        """Bytes of the caches of the target and of the draft for this many tokens, on one device."""
+        """Bytes per device of the target's cache and of the draft's cache, for this many tokens."""
         own = float(scenario.target_shard.stored_kv_bytes(tokens))
         if not drafts:
             return own, 0.0
@@ -98,7 +103,7 @@ def _cached_tokens(question: TrafficQuery) -> float:
 
 
 class Store(NamedTuple):
-    """How fast a device reads from a tier. shortest_s: time of the smallest read."""
+    """How fast a device reads from a tier. shortest_s: time of the smallest read, in seconds."""
 
     bytes_per_s: float
     shortest_s: float

@@ -1,4 +1,4 @@
-"""The passes and prompts of the instances of both pools, priced from the question."""
+"""Predicts the prefill and the decoding passes of the servers (instances) of two pools."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ LONGEST_DRAFT = 8
 
 
 def decoder_of(question: TrafficQuery) -> TrafficQuery:
-    """The question with the draft of the decode pool."""
+    """The question with the draft that the decode pool uses."""
     if question.decode_draft == "run":
         return question
     if question.decode_draft == "none":
@@ -33,7 +33,9 @@ def decoder_of(question: TrafficQuery) -> TrafficQuery:
 
 
 def lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
-    """0, and the draft lengths of the question; all up to the longest one if it leaves them open."""
+    """The draft lengths to predict: 0 and those of the question, or all up to `LONGEST_DRAFT` if the
+    question leaves them open.
+    """
     stated = question.stated_lengths
     if stated is not None:
         return sorted({0, *stated})
@@ -41,12 +43,12 @@ def lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
 
 
 def scenario_of(question: TrafficQuery, instances: Instances) -> Scenario:
-    """One instance that decodes."""
+    """The scenario of one decode instance."""
     return resolve(_query(question, instances))
 
 
 def prompting_of(question: TrafficQuery, instances: Instances) -> Scenario:
-    """One instance that reads prompts. Acceptance does not matter there."""
+    """The scenario of one prefill instance, which needs no acceptance."""
     return resolve_costs(_query(question, instances))
 
 
@@ -60,12 +62,12 @@ def _query(question: TrafficQuery, instances: Instances) -> Query:
 def steps_of(
     question: TrafficQuery, decode: Instances, decoding: Scenario, gammas: Sequence[int]
 ) -> list[StepTimes]:
-    """The passes of one decode instance at each draft length."""
+    """The times of the passes of one decode instance at each draft length."""
     return step_times(decoding, question.lengths, limits_of(question, decode), gammas)
 
 
 def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, drafts: bool) -> Prompts:
-    """Prompts on one prefill instance. drafts: whether the decode pool drafts."""
+    """The times of prompts on one prefill instance. drafts: whether the decode pool uses a draft."""
     lengths = question.lengths
     reads_too = runs_draft(question, drafts)
     limits = limits_of(question, prefill)
@@ -75,7 +77,9 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
     own = costs.request_s + costs.prompt_token_s * lengths.input_mean
 
     def full_s(computed: float) -> float:
-        """Seconds per prompt when a pass is full of prompts."""
+        """Seconds per prompt if passes are full of prompts. computed: tokens per prompt that are not
+        cached.
+        """
         tokens = max(budget, computed)
         return float(prefilling(np.zeros(1), np.array([tokens]))[0]) * computed / tokens
 
@@ -114,7 +118,7 @@ def two_pools(
     prompts: Prompts,
     steps: StepTimes,
 ) -> TwoPools:
-    """Both pools at one draft length."""
+    """Both pools at the draft length of `steps`."""
     drafts = steps.gamma > 0
     transfer = transfer_of(question, decoding.machine.gpu)
     return TwoPools(
@@ -131,24 +135,28 @@ def two_pools(
 
 
 def needs_prompt(decoding: Scenario) -> bool:
-    """Whether the draft of a decode pool needs a prompt that it has read itself. A draft that looks up
-    tokens needs only the tokens.
+    """Whether the draft of a decode pool must have processed the prompt itself. Only n-gram and similar
+    drafts, which look up tokens, need not.
     """
     return draft_size(decoding.draft) != "lookup"
 
 
 def runs_draft(question: TrafficQuery, drafts: bool) -> bool:
-    """Whether the prefill pool runs the draft on prompts. drafts: whether the decode pool drafts."""
+    """Whether the prefill pool also runs the draft on the prompts. drafts: whether the decode pool uses a
+    draft.
+    """
     return question.prefill_draft == "run" and (drafts or question.decode_draft == "none")
 
 
 def limits_of(question: TrafficQuery, instances: Instances) -> Limits:
-    """The limits of one instance."""
+    """The scheduler's limits of one instance."""
     return replace(question, dp=instances.dp).limits
 
 
 def sent_bytes(question: TrafficQuery, decoding: Scenario, drafts: bool) -> float:
-    """Cache of a prompt on one decode device, with that of the draft if both pools have it."""
+    """Bytes that one decode device receives for a mean prompt: the target's cache and, if the prefill pool
+    runs the draft, the draft's cache.
+    """
     tokens = question.lengths.input_mean
     kept = float(decoding.target_shard.stored_kv_bytes(tokens))
     if runs_draft(question, drafts):

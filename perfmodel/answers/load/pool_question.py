@@ -1,4 +1,4 @@
-"""How a question states two pools: the instances of each, and the link between the pools."""
+"""Reads the arguments that state two pools: the instances of each pool, and the link between the pools."""
 
 import re
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ FORM = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?::((?:dp|ep)\d{1,4}(?:,(?:dp|
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """Instances of a pool. gpus: devices of each instance. dp, ep: the groups of an instance, as in
-    `whatif`.
+    """The instances (servers) of a pool. gpus: devices of each instance. dp, ep: the data-parallel and
+    expert-parallel degrees of each instance, as in `whatif`.
     """
 
     count: int
@@ -25,17 +25,19 @@ class Instances:
 
     @property
     def devices(self) -> int:
-        """Devices of the pool."""
+        """The number of devices of the pool."""
         return self.count * self.gpus
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The arguments of a question about one instance."""
+        """The parallel degrees of one instance, as arguments of a question."""
         return {"tp": self.gpus, "dp": self.dp, "ep": self.ep, "nodes": None}
 
     @classmethod
     def of(cls, text: str, flag: str) -> "Instances":
-        """Reads ``2x4`` or ``1x32:dp32,ep32``. Raises InputError."""
+        """Reads instances such as ``2x4`` (two instances of four devices) or ``1x32:dp32,ep32``. Raises
+        InputError for other text.
+        """
         form = FORM.fullmatch(text)
         if form is None:
             raise refuse(flag, None, "INSTANCESxGPUS[:dpN,epN], such as 2x4 or 1x32:dp32,ep32", text)
@@ -49,7 +51,7 @@ class Instances:
 
 
 def parse_instances(given: object, flag: str) -> str:
-    """Reads the instances of a pool. Raises InputError."""
+    """Checks text that states the instances of a pool. Raises InputError for wrong text."""
     text = parse_text(given, flag).lower()
     Instances.of(text, flag)
     return text
@@ -57,8 +59,8 @@ def parse_instances(given: object, flag: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The link of each device that carries caches between the pools: its rate in bytes/s, the share of
-    this rate that a transfer reaches, and the time of the shortest transfer.
+    """The link over which each device sends caches to the other pool. rate: bytes per second. share: the
+    share of this rate that a transfer reaches. floor_s: seconds of the shortest transfer.
     """
 
     rate: float
@@ -67,13 +69,13 @@ class Transfer:
     source: str
 
     def seconds(self, sent_bytes: float) -> float:
-        """Time of a transfer of this many bytes by one device."""
+        """Seconds in which one device sends this many bytes."""
         return self.floor_s + sent_bytes / (self.rate * self.share)
 
 
 def parse_kv_link(given: object, flag: str) -> str:
-    """Reads ``RATE[,SHARE[,FLOOR]]``: GB/s per device, the share that a transfer reaches, and the shortest
-    time in milliseconds. Raises InputError.
+    """Checks text of the form ``RATE[,SHARE[,FLOOR]]``: GB/s per device, the share of it that a transfer
+    reaches, and the time of the shortest transfer in milliseconds. Raises InputError for wrong text.
     """
     text = parse_text(given, flag)
     _numbers(text, flag)
@@ -93,7 +95,9 @@ def _numbers(text: str, flag: str) -> list[float]:
 
 
 def transfer_of(question: Any, gpu: GPUSpec) -> Transfer:
-    """The link of a question: as given, or that of the device's nodes. Raises InputError without either."""
+    """The link between the pools: the one that the question states, or the one known for the nodes of the
+    device. Raises InputError if there is neither.
+    """
     known = link_of(gpu, "--kv-link").transfer
     if question.kv_link is None:
         if known is None:

@@ -1,4 +1,4 @@
-"""What two pools do at one rate: their batches and loads, and the times of a request."""
+"""The state of two pools at one request rate: batches, loads, and the times of a request."""
 
 from dataclasses import astuple, dataclass, replace
 
@@ -9,9 +9,9 @@ from perfmodel.queueing.served_load import whole_answer
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Prompts on one prefill instance. alone_s: seconds of one prompt alone. each_s: seconds per prompt in
-    full passes. cv: coefficient of variation of the tokens that are read. hit_rate: share of prompt tokens
-    that a prefix cache holds; None without one.
+    """The times of prompts on one prefill instance. alone_s: seconds of one prompt alone. each_s: seconds
+    per prompt if passes are full of prompts. cv: coefficient of variation of the computed tokens per
+    prompt. hit_rate: share of prompt tokens that the prefix cache holds; None without such a cache.
     """
 
     alone_s: float
@@ -22,7 +22,7 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True)
 class PoolTimes:
-    """Times of a request over requests, in seconds."""
+    """The distributions over requests of TTFT and TPOT, in seconds."""
 
     ttft: Moments
     tpot: Moments
@@ -30,15 +30,16 @@ class PoolTimes:
 
     @property
     def e2e(self) -> Moments:
-        """Time to the last token."""
+        """The distribution of the time to the last token, in seconds."""
         return whole_answer(self.lengths, self.ttft, self.tpot)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """Both pools at a rate of all requests. batch: decoding requests of one instance. step_s: seconds of
-    its iteration. used: load of the prefill pool over its capacity. waiting_s: seconds that clients wait
-    in front of full pools.
+    """The state of both pools. rate: requests per second of all instances. batch: decoding requests of one
+    decode instance. step_s: seconds of an iteration with this batch. queue_s: seconds in the queue of the
+    prefill pool. used: load of the prefill pool divided by its capacity. waiting_s: seconds that requests
+    wait because both pools are full.
     """
 
     rate: float
@@ -51,10 +52,12 @@ class PoolState:
     waiting_s: float = 0.0
 
     def between(self, other: "PoolState", share: float) -> "PoolState":
-        """Interpolates between this state and another one."""
+        """Interpolates linearly between this state and another one. share: 0 gives this state, 1 the
+        other.
+        """
         ends = zip(astuple(self), astuple(other), strict=True)
         return PoolState(*(low + share * (high - low) for low, high in ends))
 
     def waited(self, seconds: float) -> "PoolState":
-        """The state with a wait in front of the pools."""
+        """The state with an additional wait before the pools accept a request."""
         return replace(self, ttft_s=self.ttft_s + seconds, waiting_s=seconds)

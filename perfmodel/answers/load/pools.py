@@ -1,5 +1,5 @@
-"""Prefill and decode on separate pools of devices: rate, latency and the ratio of the pools, with and without
-a draft.
+"""Predicts separate pools for prefill and decoding: rate, latency and the best ratio of the pools, with
+and without a draft.
 """
 
 import math
@@ -40,7 +40,9 @@ OUTPUTS_READ = (
 
 
 def pools_of(question: TrafficQuery) -> Pools:
-    """The two pools of a question. Raises InputError."""
+    """The prediction for the two pools of a question. Raises InputError for wrong input, or if a pool does
+    not hold one request.
+    """
     prefill = Instances.of(question.prefill or "", "--prefill")
     decode = Instances.of(question.decode or "", "--decode")
     decoder = decoder_of(question)

@@ -1,4 +1,4 @@
-"""The answer about two pools, and its best row in words."""
+"""The answer about two pools."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,11 @@ from perfmodel.answers.load.pool_row import PoolRow
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Two pools. ratio: prefill devices per decode device at which both pools are full, by draft length.
-    transfer_bytes: cache of a prompt on one decode device. best_split: by draft length, the numbers of
-    instances of these sizes that serve the highest rate on the same number of devices. prefix_hit_rate:
-    share of prompt tokens that the caches of the prefill pool hold; None without any.
+    """The answer about two pools. prefill, decode: the instances of each pool. ratio: prefill devices per
+    decode device with which both pools reach their capacity at the same rate, by draft length. best_split:
+    by draft length, the numbers of prefill and decode instances that serve the highest rate on the same
+    number of devices. transfer_bytes: bytes that one decode device receives for a prompt. prefix_hit_rate:
+    share of prompt tokens that the prefix caches of the prefill pool hold; None without such caches.
     """
 
     prefill: str
@@ -27,8 +28,8 @@ class Pools:
 
     @property
     def best(self) -> PoolRow:
-        """The row with the most output tokens per second at the last load; at equal rates, the one with
-        the shortest time per token.
+        """The row with the most output tokens per second at the last load. Of rows with equal throughput,
+        it is the one with the shortest TPOT.
         """
         last_load = self.rows[-len(self.ratio) :]  # a row for each draft length
         return max(last_load, key=lambda row: (round(row.output_tokens_per_s, 6), -row.tpot_s))

@@ -1,4 +1,6 @@
-"""The alternatives to two pools: one server of the decode layout, and caches kept on another tier."""
+"""Alternatives to two pools: servers of the decode layout that also do prefill, and caches that are kept
+on another tier.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +12,9 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 
 
 def one_server(question: TrafficQuery) -> TrafficQuery:
-    """The question about one server of the decode layout, with its share of the load on the same devices."""
+    """The question about one server of the decode layout that also does prefill. Its load is its share if
+    all devices are in such servers.
+    """
     question = decoder_of(question)
     prefill = Instances.of(question.prefill or "", "--prefill")
     decode = Instances.of(question.decode or "", "--decode")
@@ -31,7 +35,9 @@ def one_server(question: TrafficQuery) -> TrafficQuery:
 
 
 def tier_of_prefill(question: TrafficQuery, gamma: int) -> Offload:
-    """Caches of earlier prompts on another tier of a prefill instance. gamma: the longest draft."""
+    """The comparison for caches of earlier prompts on another tier of a prefill instance. gamma: the
+    longest draft.
+    """
     prefill = Instances.of(question.prefill or "", "--prefill")
     reads_too = runs_draft(question, gamma > 0)
     return offload_of(replace(question, dp=prefill.dp), prompting_of(question, prefill), int(reads_too))

@@ -1,5 +1,5 @@
-"""The cost of a draft to the prefix cache at a load, whether the draft still pays, and which changes would
-help.
+"""Computes how many prefix-cache hits a draft costs at a load, whether the draft still pays, and which
+changes would help.
 """
 
 import math
@@ -25,7 +25,9 @@ LONGEST_TRIED = 4
 
 @dataclass(frozen=True, slots=True)
 class PrefixChange:
-    """An alternative configuration, compared with the same baseline as the draft of `PrefixVerdict`."""
+    """An alternative to the draft of a `PrefixVerdict`. change: another draft length, or an option of the
+    engine. hit_rate, net_s, pays: as in `PrefixVerdict`.
+    """
 
     change: str
     hit_rate: float
@@ -35,14 +37,15 @@ class PrefixChange:
 
 @dataclass(frozen=True, slots=True)
 class PrefixVerdict:
-    """A draft length at one load of a server with a prefix cache, compared with the baseline there.
+    """A comparison of one draft length with the baseline, at one load of a server with a prefix cache.
 
-    hit_rate_without, hit_rate: share of prompt tokens found in the cache, without and with a draft. block:
-    tokens of a block. dropped_tokens: tokens of a hit that are computed again. decode_gain_s: mean seconds
-    per request that decoding saves. recomputed_s: mean seconds per request by which prompts take longer
-    because of lost hits. net_s: seconds by which a request ends sooner; None if the server is saturated
-    with or without the draft. pays: whether requests end sooner, or the server serves more of them.
-    changes: alternatives, the best first.
+    hit_rate_without, hit_rate: share of prompt tokens that the cache holds, without a draft and with it.
+    block: tokens of a cache block. dropped_tokens: tokens of each hit that are computed again because of
+    the draft. decode_gain_s: mean seconds per request that decoding with the draft saves. recomputed_s:
+    mean seconds per request that prefill takes longer because of lost hits. net_s: mean seconds by which a
+    request with the draft ends sooner; None if the server is saturated with or without it. pays: whether
+    requests with the draft end sooner or, on a saturated server, more are served. changes: alternatives,
+    the best first.
     """
 
     request_rate: float | None
@@ -65,7 +68,9 @@ def prefix_verdicts(
     choices: Sequence[Choice],
     by_load: Sequence[Sequence[TrafficRow]],
 ) -> tuple[PrefixVerdict, ...]:
-    """A verdict for each load with a draft. It is about the draft length with which requests end soonest."""
+    """A verdict for each load at which a draft can run. It is about the draft length with the shortest
+    mean time of a request.
+    """
     others = _Others(replace(question, slo=None), replica)
     verdicts = []
     for load_index, (baseline, *rows) in enumerate(by_load):
@@ -175,7 +180,7 @@ def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:
 
 
 def prefix_warnings(scenario: Scenario) -> tuple[str, ...]:
-    """Warnings about the parts of the cost to the prefix cache that the model leaves out."""
+    """Warnings about effects of a draft on the prefix cache that are not modelled."""
     notes = []
     if scenario.draft.reads_cache and not scenario.draft.views_target_cache:
         notes.append(

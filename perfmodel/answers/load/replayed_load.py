@@ -1,4 +1,4 @@
-"""One replay: requests that are served at one load, and the row of their times."""
+"""Replays requests at one load, and makes the row of their times."""
 
 import math
 import pickle
@@ -34,7 +34,9 @@ MOST_KEPT_BYTES = 2**18
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLoad:
-    """Requests that are served at one load. where: the load, as a row names it."""
+    """Requests to replay at one load. where: the load, as the fields `request_rate` and `concurrency` of a
+    row.
+    """
 
     question: TrafficQuery
     scenario: Scenario
@@ -43,7 +45,9 @@ class ReplayedLoad:
     where: dict[str, Any]
 
     def served(self, steps: StepTimes, count: int | None = None) -> ReplayedRequests:
-        """The times of the requests, or of the first `count` of them, in a replay."""
+        """Replays the requests, or the first `count` of them, and returns their times. steps: times of the
+        passes.
+        """
         question = self.question
         clients = self.where["concurrency"]
         cap = None
@@ -71,7 +75,7 @@ class ReplayedLoad:
         )
 
     def around(self, steps: StepTimes) -> int:
-        """Approximate number of running requests."""
+        """The approximate mean number of running requests, by the closed form."""
         rate = self.where["request_rate"]
         clients = None if rate else float(self.where["concurrency"])
         load = Load(self.lengths, rate=rate, clients=clients)
@@ -80,8 +84,8 @@ class ReplayedLoad:
     def row(
         self, choice: Choice, met: ReplayedRequests, closed: TrafficRow, log_off: float | None
     ) -> TrafficRow:
-        """The row of a choice that served them. closed: the row of the closed form. log_off: standard
-        deviation of the logarithm of its mean TPOT.
+        """The row of a draft length or policy (`choice`). met: its replayed requests. closed: its row in
+        the closed form. log_off: standard deviation of the logarithm of the mean TPOT.
         """
         question = self.question
         steps = choice.steps
@@ -112,7 +116,7 @@ class ReplayedLoad:
         return with_intervals(row, log_off, self.scenario)
 
     def notes(self, met: ReplayedRequests, closed: TrafficRow, most: float) -> Iterator[str]:
-        """Warnings of a row. most: requests/s that can be served."""
+        """The warnings of a row. most: the requests per second that the server can serve."""
         if not closed.saturated:
             yield from closed.warnings
         if met.preemptions:
@@ -129,8 +133,8 @@ class ReplayedLoad:
             )
 
     def interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
-        """Ends of the 90 % interval of the mean TPOT, from replays of the first `OF_INTERVAL` requests with
-        passes that are faster and slower by the error.
+        """The ends of the 90 % interval of the mean TPOT. They come from replays of the first
+        `OF_INTERVAL` requests with passes that are faster, and slower, by the error.
         """
         factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
         low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)
@@ -139,8 +143,8 @@ class ReplayedLoad:
 
 
 def replayed(*served: Any) -> ReplayedRequests:
-    """The result of `replay` for these arguments. It is kept, because several drafts are compared with one
-    baseline.
+    """The result of `replay` for these arguments. It is cached, because several drafts are compared with
+    the same baseline.
     """
     pickled = pickle.dumps(served)
     return _known(pickled) if len(pickled) <= MOST_KEPT_BYTES else replay(*served)

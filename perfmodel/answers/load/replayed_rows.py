@@ -1,6 +1,4 @@
-"""The rows of replays: requests that are drawn, or those of a mix or a trace, on the same server as in the
-closed form.
-"""
+"""Makes rows by replaying the requests of a trace or a mix."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,8 +24,8 @@ MOST_PROMPT_PASSES = 1_000_000
 
 
 def check_size(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> None:
-    """Refuse (InputError) more requests than can be replayed in seconds. rows: loads times draft lengths.
-    choices: draft lengths and policies.
+    """Raise InputError if the replays of a question would take more than about ten seconds. rows: number
+    of rows that need a replay. choices: draft lengths and policies.
     """
     if question.rollout is not None:
         ages = len(question.alpha_by_age or (None,))
@@ -69,11 +67,12 @@ def replayed_rows(
     log_off: Mapping[int, float | None],
     load: float,
 ) -> tuple[list[TrafficRow], list[ClassRow]]:
-    """The rows of a trace or a mix at one load, in the order of `choices` and of their rows in the closed
-    form; with a mix also the rows of its classes.
+    """The rows of a trace or a mix at one load, in the order of `choices`. The second result has the rows
+    of the classes of a mix.
 
-    log_off: draft length -> standard deviation of the logarithm of its mean TPOT. If no request fits, the
-    row of the closed form remains. Raises InputError.
+    closed: the rows of the closed form, in the same order; such a row is kept if memory does not hold one
+    request. log_off: draft length -> standard deviation of the logarithm of its mean TPOT. Raises
+    InputError for wrong input.
     """
     if question.trace is not None:
         replica, choices = _for_trace(question, replica, choices, load)

@@ -1,4 +1,4 @@
-"""The requests that a replay serves: those of a trace, or drawn ones."""
+"""Makes the requests of a replay: those of a trace, or random ones."""
 
 from dataclasses import replace
 
@@ -14,8 +14,8 @@ from perfmodel.queueing.trace import LONGEST
 def requests_at(question: TrafficQuery, load: float) -> Arrivals:
     """The requests of one load of the question.
 
-    A trace keeps the order of its requests and the shape of their gaps; they come at the load's rate, or from
-    its clients. Raises InputError.
+    For a request rate, the arrival times of a trace are multiplied by a factor that gives this rate. For
+    clients, the requests of a trace keep their order. Raises InputError for wrong input.
     """
     if question.trace is None:
         rate = load if question.opens else None

@@ -1,8 +1,8 @@
-"""Latencies never fall as the load rises.
+"""Ensures that predicted latencies do not fall as the load rises.
 
-Both methods have an error of a few per cent: the closed form by its assumptions, a replay by the requests
-that it draws. So the times of a row may come out shorter than those at a lower load. They are then raised to
-those of the lower load.
+The closed form has an error of a few per cent because of its assumptions, and a replay because its
+requests are random. The times of a row may therefore be shorter than those at a lower load. They are then
+raised to the times at the lower load.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow, load_of
 
 
 def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficRow]]:
-    """The rows by load. For each draft length, TTFT and TPOT are at least as long as at all lower loads,
-    and the share within the SLO is at most as large.
+    """The rows of each load, changed where needed. For each draft length, TTFT and TPOT are then at least
+    as long as at all lower loads, and the share within the SLO is at most as large.
     """
     highest = dict[int | str, TrafficRow]()
     raised: list[list[TrafficRow]] = [[] for _ in by_load]
@@ -26,7 +26,7 @@ def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficR
 
 
 def at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
-    """The row, raised to the times of a lower load: means, and each percentile by itself."""
+    """The row with its times raised to those at a lower load: the mean and each percentile separately."""
     share = row.slo_share
     if share is not None and lower.slo_share is not None:
         share = min(share, lower.slo_share)
@@ -43,7 +43,7 @@ def at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
 
 
 def at_most(row: TrafficRow, higher: TrafficRow) -> TrafficRow:
-    """The row, lowered to the times of a higher load."""
+    """The row with its times lowered to those at a higher load."""
     ttft_s = row.ttft_s
     if ttft_s is not None and higher.ttft_s is not None:
         ttft_s = ttft_s.at_most(higher.ttft_s)

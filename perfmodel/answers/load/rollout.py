@@ -1,4 +1,6 @@
-"""Duration of a rollout of reinforcement learning, by draft policy and by the age of the target's weights."""
+"""Predicts how long a rollout of reinforcement learning takes, by draft policy and by the age of the
+draft.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +25,12 @@ MOST_DONE = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutRow:
-    """A rollout with one draft length or policy.
+    """The prediction for a rollout with one draft length or policy.
 
-    age: versions of the target's weights since those that the draft was trained for. alpha: the acceptance
-    at that age; None if it is that of the question. makespan_s: time to the last token of the last
-    request. tail_s: the part of the makespan after nine in ten requests were done. speedup: the makespan
-    without drafts over the makespan with them. stream_speedup: the same ratio for the mean TPOT of a
-    request.
+    age: number of updates of the target's weights since the draft was trained. alpha: the acceptance at
+    this age; None if it is that of the question. makespan_s: time to the last token of the last request.
+    tail_s: the part of this time after nine of ten requests were done. speedup: the makespan without a
+    draft divided by that with it. stream_speedup: the same ratio for the mean TPOT of a request.
     """
 
     age: float | None
@@ -46,7 +47,7 @@ class RolloutRow:
 
 @dataclass(frozen=True, slots=True)
 class AgedServer:
-    """The server and its acceptance at one age of the weights."""
+    """The server and the acceptance of its draft at one age, as in `RolloutRow`."""
 
     age: float | None
     alpha: float | None
@@ -55,7 +56,7 @@ class AgedServer:
 
 
 def rollout_values(question: TrafficQuery) -> dict[str, Any]:
-    """The clients of a rollout, and the policies that it compares by default."""
+    """Arguments that a rollout fills in: the number of requests at once, and the policies to compare."""
     if question.rollout is None:
         return {}
     values: dict[str, Any] = {"max_concurrency": question.max_concurrency or (question.rollout,)}
@@ -65,10 +66,10 @@ def rollout_values(question: TrafficQuery) -> dict[str, Any]:
 
 
 def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int) -> tuple[RolloutRow, ...]:
-    """A row for each age and choice, all with the same requests.
+    """A row for each age and each draft length or policy. All rows have the same requests.
 
-    longest: the model's longest context. Raises InputError for a trace with too few requests, and for
-    requests of one token.
+    longest: the number of positions of the model. Raises InputError for a trace with too few requests, and
+    for requests with one output token.
     """
     assert question.rollout is not None
     if question.trace is None:
@@ -125,9 +126,10 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
 
 
 def batch_of(lengths: Lengths, count: int, longest: int, seed: int) -> Arrivals:
-    """Prompts of one length, and outputs of a log-normal distribution with this mean and standard deviation.
+    """The random requests of a rollout. All prompts have the mean length; outputs have a log-normal
+    distribution with the given mean and standard deviation.
 
-    An output is cut where prompt and output together reach `longest` tokens.
+    An output is cut if prompt and output together have more than `longest` tokens.
     """
     mean = lengths.output_mean
     variance = np.log1p((lengths.output_std / mean) ** 2)

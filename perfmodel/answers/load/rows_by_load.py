@@ -1,4 +1,6 @@
-"""The rows of a question about a server by load: the closed form, and replays where it does not hold."""
+"""Makes the rows of a question about a server, by load: with the closed form, or with replays if it does
+not hold.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,10 +32,11 @@ from perfmodel.speculation import Scenario, check_draft_length
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A question with the passes that its rows need.
+    """A question, with the times of the passes that its rows need.
 
-    question: as completed. query: the point at which its names are resolved. spread_source: see
-    `completed`. known: whether the draft's acceptance is known; if not, the baseline is the only choice.
+    question: as `completed` returns it. spread_source: source of the standard deviation of acceptance.
+    query: the question to `whatif` with which names are resolved. known: whether the acceptance of the
+    draft is known; if not, only the baseline is predicted. choices: the draft lengths and policies.
     """
 
     question: TrafficQuery
@@ -46,7 +49,7 @@ class Priced:
 
     @classmethod
     def of(cls, question: TrafficQuery) -> "Priced":
-        """Completes and prices a question. Raises InputError."""
+        """Completes a question and computes the times of its passes. Raises InputError for wrong input."""
         question, spread_source = completed(question)
         query = _query(question)
         scenario, known = _scenario(question, query)
@@ -57,12 +60,12 @@ class Priced:
 
     @property
     def mean_context(self) -> float:
-        """Tokens of a request in the middle of its answer."""
+        """The context of a request in the middle of its output, in tokens."""
         lengths = self.question.lengths
         return lengths.input_mean + lengths.output_mean / 2.0
 
     def at(self, loads: Array) -> "Priced":
-        """The same server at other loads."""
+        """The same server at these loads: request rates, or numbers of clients."""
         at = loads.tolist()
         if self.question.opens:
             question = replace(self.question, request_rate=at)
@@ -74,7 +77,7 @@ class Priced:
 
     @property
     def draft_is_slowed(self) -> bool:
-        """Whether a known defect slows the draft."""
+        """Whether a known defect of the engine slows the draft."""
         return slowing(self.scenario, self.mean_context) is not None
 
     def advisable(self, rows: list[TrafficRow]) -> list[TrafficRow]:
@@ -82,11 +85,14 @@ class Priced:
         return rows[:1] if self.draft_is_slowed else rows
 
     def closed(self, log_off: Mapping[int, float | None]) -> list[list[TrafficRow]]:
-        """The rows of the closed form by load, in the order of the choices."""
+        """The rows of the closed form for each load, in the order of the choices.
+
+        log_off: draft length -> standard deviation of the logarithm of its mean TPOT.
+        """
         return _closed_rows(self.question, self.scenario, self.choices, log_off)
 
     def rows(self, log_off: Mapping[int, float | None]) -> tuple[list[list[TrafficRow]], list[ClassRow]]:
-        """The rows by load, some of which are replays, and those of the classes of a mix."""
+        """The rows for each load, some of which come from replays, and the rows of the classes of a mix."""
         closed = self.closed(log_off)
         by_load, classes = _one_row_per_load(self.question, self.replica, self.choices, closed, log_off)
         return never_falling(by_load), classes
@@ -94,8 +100,8 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class RowsByLoad:
-    """The rows of `traffic` by load, the baseline first, without intervals and notes; a draft that a known
-    defect slows has none. known: whether the draft's acceptance is.
+    """The rows of `traffic` for each load, the baseline first, without intervals. A draft that a known
+    defect slows has no row. known: whether the acceptance of the draft is known.
     """
 
     question: TrafficQuery
@@ -109,8 +115,8 @@ class RowsByLoad:
 
 
 def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
-    """The figures by which servers are compared: those of the closed form alone, or the rows of `traffic`,
-    some of which are replays.
+    """The rows by which `advise` compares servers. replays: whether to use replays if the closed form does
+    not hold, as `traffic` does.
     """
     priced = Priced.of(question)
     without = dict.fromkeys(priced.replica.passes)
@@ -119,8 +125,8 @@ def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
 
 
 def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
-    """The question with the values that it leaves out, taken from its files, its model and its engine; and
-    the source of the spread of acceptance between requests. Raises InputError.
+    """The question with missing arguments filled in from its files, its model and its engine, and the
+    source of the standard deviation of acceptance between requests. Raises InputError for wrong input.
     """
     values = mix_values(question) | trace_values(question) | rollout_values(question)
     named = Named.of(question)
@@ -138,7 +144,7 @@ def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
 
 
 def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
-    """Refuse (InputError) requests with more tokens than the model has positions."""
+    """Raise InputError for requests with more tokens than the model has positions."""
     longest = target.max_position_embeddings
     if question.trace is not None:
         check_fits(question.trace, trace_of(question.trace), target)
@@ -151,7 +157,9 @@ def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
 
 
 def check_positions(tokens: int, stated: str, target: ModelSpec) -> None:
-    """Refuse (InputError) requests with more tokens than the model has positions. stated: their lengths."""
+    """Raise InputError if `tokens` is more than the positions of the model. stated: the lengths, for the
+    message.
+    """
     longest = target.max_position_embeddings
     if tokens > longest:
         allowed = f"at most the {longest} positions of {target.name}, with the output"
@@ -243,9 +251,10 @@ def _as_doubted(row: TrafficRow) -> TrafficRow:
 
 
 def replica_of(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:
-    """The replica, with the passes of all draft lengths that a policy of the question may choose.
+    """One server (replica), with the times of its passes at all draft lengths that a policy of the
+    question may choose.
 
-    Raises InputError for a length that the draft cannot make.
+    Raises InputError for a draft length that the draft cannot produce.
     """
     longest = scenario.longest(question.max_gamma)
     lengths = {0}
@@ -276,7 +285,9 @@ def _passes(
 
 
 def choices_of(question: TrafficQuery, replica: Replica) -> list[Choice]:
-    """The baseline, then the choices of each policy. A repeated draft length is left out."""
+    """The draft lengths and policies to predict: the baseline, then those of each policy of the question,
+    without repetitions.
+    """
     choices: dict[int | str, Choice] = {}
     for policy in (Fixed(0), *sorted(question.gamma, key=lambda each: each.tokens is None)):
         for choice in policy.choices(replica):

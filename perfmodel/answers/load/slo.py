@@ -1,4 +1,4 @@
-"""The share of requests within the SLO, and the replicas that a rate needs."""
+"""Computes the share of requests within the SLO, and the number of replicas that a request rate needs."""
 
 import math
 from typing import Protocol
@@ -21,23 +21,23 @@ TRIED = 16
 
 
 class Times(Protocol):
-    """Times of requests, in seconds."""
+    """Distributions of the times of requests, in seconds."""
 
     @property
     def ttft(self) -> Moments:
-        """Time to first token."""
+        """The distribution of the time to first token."""
 
     @property
     def tpot(self) -> Moments:
-        """Time per output token."""
+        """The distribution of the time per output token."""
 
     @property
     def e2e(self) -> Moments:
-        """Time to the last token."""
+        """The distribution of the time to the last token."""
 
 
 def slo_share(limits_s: dict[str, float], times: Times) -> Array:
-    """Share of requests within every limit. TTFT and TPOT are assumed to be independent."""
+    """The share of requests within all limits. TTFT and TPOT are assumed to be independent of each other."""
     share = np.ones(np.shape(times.tpot.mean))
     for name, limit in limits_s.items():
         if name != "e2e":
@@ -48,7 +48,7 @@ def slo_share(limits_s: dict[str, float], times: Times) -> Array:
 
 
 def falling_slo_share(question: TrafficQuery, loop: Loop, steps: StepTimes, loads: Array) -> Array:
-    """The least `slo_share` of each load and of lower ones."""
+    """For each load, the smallest `slo_share` at this load and at lower loads."""
     lower = np.geomspace(loads.max() / 2.0**TRIED, loads.max(), TRIED)
     tried = np.union1d(lower if loop.opens else np.maximum(np.round(lower), 1.0), loads)
     served = serve(steps, loop.load(tried), question.limits, question.spread)
@@ -64,8 +64,9 @@ def replicas_of(
     rate: float,
     share: float | None,
 ) -> int | None:
-    """Number of replicas that must share an open loop's rate so that none is saturated and the SLO is met.
-    share: share of requests within the SLO on one replica.
+    """The fewest replicas with which a request rate saturates none of them and the share `SHARE_WANTED` of
+    the requests is within the SLO; None if no number is enough, and for clients. share: share of requests
+    within the SLO on one replica; None without an SLO.
     """
     if not loop.opens:
         return None

@@ -1,4 +1,4 @@
-"""The words of a question about a tier of caches."""
+"""Reads the argument that states a tier for caches."""
 
 from typing import NamedTuple
 
@@ -6,21 +6,23 @@ from perfmodel.errors import refuse
 
 
 class RemoteTier(NamedTuple):
-    """How fast a remote tier is read. shortest_s: seconds of the smallest read."""
+    """A remote tier, with its bandwidth in GB/s and the time of the smallest read in seconds."""
 
     gb_per_s: float
     shortest_s: float
 
 
 def parse_tier(given: object, flag: str) -> str:
-    """Reads ``host``, ``c2c``, ``nvme`` or ``remote:RATE,FLOOR``. Raises InputError."""
+    """Checks text such as ``host``, ``c2c``, ``nvme`` or ``remote:GB/S,SECONDS``. Raises InputError for
+    other text.
+    """
     text = str(given).strip().lower()
     remote_tier(text, flag)
     return text
 
 
 def remote_tier(text: str, flag: str) -> RemoteTier | None:
-    """The remote tier that is stated; None for a named tier."""
+    """The remote tier that the text states; None for ``host``, ``c2c`` and ``nvme``."""
     if text in ("host", "c2c", "nvme"):
         return None
     word, _, numbers = text.partition(":")

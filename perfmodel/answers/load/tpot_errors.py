@@ -1,4 +1,4 @@
-"""The error of a mean TPOT under load, and its interval in the closed form."""
+"""Computes the error of a mean TPOT under load, and its interval in the closed form."""
 
 import math
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from perfmodel.speculation import Scenario, log_error, step_log_error
 def log_errors(
     question: TrafficQuery, scenario: Scenario, times: Sequence[StepTimes]
 ) -> dict[int, float | None]:
-    """Draft length -> standard deviation of the logarithm of its mean TPOT, at the batch of the first choice
-    (the baseline).
+    """Draft length -> standard deviation of the logarithm of its mean TPOT, at the batch that the baseline
+    has under the median load.
 
     None if the calibration states no error.
     """
@@ -39,11 +39,12 @@ def log_errors(
 def served_log_errors(
     scenario: Scenario, batch: float, context: float, gammas: Sequence[int]
 ) -> dict[int, float | None]:
-    """Draft length -> standard deviation of the logarithm of a mean TPOT while `batch` requests decode.
+    """Draft length -> standard deviation of the logarithm of its mean TPOT, while `batch` requests decode.
+    None if no error is known.
 
-    A ratio has the errors of two measurements, an iteration and a step. So an iteration has the error of a
-    ratio divided by the square root of 2, or that of a step if it is larger. The error of the engine's
-    request costs (`EngineRequests`) is added.
+    The ratio of an iteration to a step has the errors of two measurements. The error of an iteration is
+    therefore that of the ratio divided by the square root of 2, or that of a step if it is larger. The
+    error of the engine's time per request (`EngineRequests`) is added to it.
     """
     machine = scenario.machine
     sends = machine.over_host or machine.fabric is not None
@@ -58,30 +59,30 @@ def served_log_errors(
 
 
 def combined(step: float, ratio: Array, requests: float) -> Array:
-    """The error of a mean TPOT, from those of a step, of ratios of iterations to steps, and of the costs of
-    requests.
+    """The error of a mean TPOT, computed from three errors: of a step, of the ratio of an iteration to a
+    step, and of the engine's time per request.
     """
     iteration = np.maximum(step, ratio / math.sqrt(2.0))
     return np.asarray(np.hypot(iteration, requests))
 
 
 class TpotInterval(NamedTuple):
-    """Ends of the 90 % interval of a mean TPOT at each load, in seconds."""
+    """The ends of the 90 % interval of a mean TPOT, in seconds, as arrays over loads."""
 
     low_s: Array
     high_s: Array
 
     def at(self, load: int) -> tuple[float, float]:
-        """Both ends at one load."""
+        """Both ends at the load with this index."""
         return float(self.low_s[load]), float(self.high_s[load])
 
 
 def tpot_interval(
     log_off: float, steps: StepTimes, served: ServedLoad, load: Load, limits: Limits
 ) -> TpotInterval:
-    """Ends of the mean TPOT's interval: the server is solved again with steps that are faster and slower
-    by the error. For a server at a request rate, scaling the steps gives the same result as changing the
-    rate and scaling all times.
+    """The interval of the mean TPOT. The closed form is computed again with passes that are faster, and
+    slower, by the error. At a request rate, multiplying all passes by a factor is the same as multiplying
+    the rate by it and then all times.
     """
     factors = np.exp([[-Z * log_off], [Z * log_off]])
     if load.rate is not None:

@@ -1,4 +1,4 @@
-"""The lengths and the rate of a trace, which replace those that a question does not state."""
+"""Computes the lengths and the request rate of a trace, for questions that do not state them."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,9 @@ RATE_DIGITS = 4
 
 
 def trace_of(path: str) -> Arrivals:
-    """The requests of a file; a file that does not change is read once. Raises InputError."""
+    """The requests of a trace file. The last file is cached as long as it does not change. Raises
+    InputError for a wrong file.
+    """
     where = Path(path)
     check_regular(where)
     return _read(path, where.stat().st_mtime_ns)
@@ -35,21 +37,23 @@ def _read(path: str, stamp: int) -> Arrivals:
 
 
 def lengths_of(trace: Arrivals) -> Lengths:
-    """Means and standard deviations of the lengths of a trace's requests, in tokens."""
+    """The means and standard deviations of the prompt and output lengths of a trace, in tokens."""
     prompts = trace.input_tokens.astype(float)
     outputs = trace.output_tokens.astype(float)
     return Lengths(prompts.mean(), max(outputs.mean(), LEAST_OUTPUT), prompts.std(), outputs.std())
 
 
 def rate_of(trace: Arrivals) -> float | None:
-    """Requests per second; None if all arrive at the same time."""
+    """The mean request rate of a trace per second; None if all requests arrive at the same time."""
     if trace.at_s[-1] > 0:
         return (trace.at_s.size - 1) / float(trace.at_s[-1])
     return None
 
 
 def trace_values(question: TrafficQuery) -> dict[str, Any]:
-    """The trace's lengths and rate, for the values that the question does not state. Raises InputError."""
+    """The lengths and the request rate of the trace as arguments, for those that the question does not
+    state. Raises InputError for a wrong file.
+    """
     if question.trace is None:
         return {}
     trace = trace_of(question.trace)
@@ -85,7 +89,7 @@ def _load_of(path: str, trace: Arrivals) -> dict[str, tuple[float, ...]]:
 
 
 def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:
-    """Refuse (InputError) a request with more tokens than the model has positions."""
+    """Raise InputError if a request of the trace has more tokens than the model has positions."""
     longest = trace.input_tokens + trace.output_tokens
     most = target.max_position_embeddings
     too_long = int(np.sum(longest > most))

@@ -1,5 +1,5 @@
-"""A server under a request rate: latency, throughput and replicas, with and without a draft. See
-docs/traffic.md.
+"""Predicts a server under a load: latency, throughput and replicas, with and without a draft
+(docs/traffic.md).
 """
 
 import math
@@ -47,14 +47,16 @@ OVER_HOST = (
 
 @dataclass(frozen=True, repr=False)
 class Traffic(Answer):
-    """One row for each load and draft length, the baseline first, and the conclusions from them.
+    """The answer of `traffic`: one row for each load and draft length, and the conclusions from these
+    rows.
 
-    verdict: ``unknown_acceptance`` if no acceptance of the draft is known; the answer then has only the
-    baseline. prefix: with a prefix cache, what the draft costs it at each load. replay: the rows of a
-    replay that the question requests; they are also in `rows`. kv_cache: what one server with the longest
-    draft logs at its start. pools: the answer about two pools; the rows are then those of the same devices
-    used as servers of the decode layout, which read prompts and decode; each has its share of the load.
-    offload: caches of earlier prompts on another tier.
+    rows: the baseline comes first at each load. verdict: ``unknown_acceptance`` if no acceptance of the
+    draft is known; the answer then has only the baseline. verdicts: the recommendation at each load.
+    drafts: the limits of each draft length. prefix: with a prefix cache, the hits that the draft costs at
+    each load. replay: the rows from replays, if the question asks for replays; they are also in `rows`.
+    kv_cache: the size of the KV cache that one server with the longest draft logs when it starts. pools:
+    the answer about two pools. The rows are then those of the same devices in servers of the decode layout
+    that also do prefill. offload: the comparison for caches on another tier.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -85,7 +87,9 @@ class Traffic(Answer):
         return f"{self.verdicts[-1].reason}; {self.model} on {devices(self.hardware, self.tp)}"
 
     def to_frame(self) -> "DataFrame":
-        """A DataFrame with one row per load and draft length; times by statistic, such as ``tpot_s_p99``."""
+        """A DataFrame with one row per load and draft length. Each statistic of a time has its own column,
+        such as ``tpot_s_p99``.
+        """
         return library("pandas").DataFrame([flat(row) for row in self.rows])
 
 
@@ -94,8 +98,8 @@ def traffic(question: TrafficQuery) -> Traffic:
     """Should this server speculate under this request rate (or concurrency), with which draft length, and on
     how many replicas?
 
-    A rate is that of one replica, or of all pools together. A row states whether the replica is saturated.
-    Raises InputError.
+    A request rate is that of one replica or, with pools, of all devices together. A row states whether the
+    replica is saturated. Raises InputError for wrong input.
     """
     if question.decode is None:
         return _of_servers(question)
@@ -106,7 +110,7 @@ def traffic(question: TrafficQuery) -> Traffic:
 
 
 def _of_servers(question: TrafficQuery) -> Traffic:
-    """The answer about servers that read prompts and decode."""
+    """The answer about servers that do both prefill and decoding."""
     draft = question.draft
     priced = Priced.of(question)
     question = priced.question

@@ -1,4 +1,4 @@
-"""The arguments of a question about a server under load."""
+"""The arguments of a question to `traffic`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,8 +46,8 @@ Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 
 @question
 class TrafficArguments(CommonOptions):
-    """The arguments of a question about a server. Names are those of ``vllm bench serve`` and of the engine's
-    own flags.
+    """The arguments of a question to `traffic`. Their names are those of ``vllm bench serve`` and of the
+    flags of engines.
     """
 
     input_len: MaybeWhole = argument(
@@ -384,10 +384,10 @@ class TrafficArguments(CommonOptions):
 
     @property
     def opens(self) -> bool:
-        """Whether the loop is open: requests arrive at a rate, independent of their service."""
+        """Whether the loop is open: requests arrive at a given rate, however fast they are served."""
         return self.request_rate is not None
 
     @property
     def capped(self) -> bool:
-        """Whether requests arrive at a rate and a limited number of them is sent at once."""
+        """Whether requests arrive at a given rate, and the number of requests at once is limited."""
         return self.opens and self.max_concurrency is not None

@@ -1,4 +1,4 @@
-"""A question about a server under load, and what follows from its arguments: lengths, loads and limits."""
+"""A question to `traffic`, and the values that follow from its arguments: lengths, loads and limits."""
 
 import math
 from dataclasses import replace
@@ -22,16 +22,18 @@ from perfmodel.speculation.accounts.of_engine import account_of
 
 @question
 class TrafficQuery(TrafficArguments):
-    """A question about a server."""
+    """A question to `traffic`."""
 
     @property
     def group_seats(self) -> int:
-        """Requests that an attention group runs at once: as stated, or the engine's default."""
+        """The number of requests that one attention group runs at once: as stated, or the engine's
+        default.
+        """
         return self.max_num_seqs or self._default_seats()
 
     @property
     def planned(self) -> "TrafficQuery":
-        """The question about a server whose command states its seats."""
+        """The same question with the number of seats stated, as in a printed command."""
         return replace(self, max_num_seqs=self.group_seats)
 
     def _default_seats(self) -> int:
@@ -75,21 +77,21 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def in_lockstep(self) -> bool:
-        """Whether clients, if there are any, send requests of equal output lengths without time to
-        think between them.
+        """Whether clients would stay in step: all outputs have the same length, and a client sends its
+        next request at once.
         """
         return not (self.output_std or self.think_time)
 
     @property
     def first(self) -> Lengths:
-        """Lengths of a session's first request, in tokens."""
+        """The lengths of the first request of a session, in tokens."""
         return Lengths(
             float(self.input_len or 0), float(self.output_len or 0), self.input_std, self.output_std
         )
 
     @property
     def lengths(self) -> Lengths:
-        """Lengths of a request, in tokens."""
+        """The lengths of a request over all turns of a session, in tokens."""
         if self.turns == 1:
             return self.first
         mean, std = self.reusing.prompts
@@ -97,14 +99,14 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def longest(self) -> int:
-        """Tokens of the last context of a session."""
+        """The context at the end of a session, in tokens."""
         turns = self.turns
         first = self.first
         return int(first.input_mean + turns * first.output_mean + (turns - 1) * self.reusing.turn_tokens)
 
     @property
     def reusing(self) -> Reuse:
-        """The parts that requests share with each other."""
+        """The parts of prompts that requests share: a prefix, and the earlier turns of a session."""
         engine = PrefixSettings(self.prefix_block, self.disable_eagle_block_drop)
         prefix = float(self.prefix_len or 0) if self.prefix_hits else 0.0
         return Reuse(
@@ -119,13 +121,13 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def reuse(self) -> Reuse | None:
-        """`reusing`, or None if requests share nothing."""
+        """As `reusing`, but None if requests share nothing."""
         reusing = self.reusing
         return reusing if self.turns > 1 or reusing.prefix else None
 
     @cached_property
     def limits(self) -> Limits:
-        """The limits of the server."""
+        """The scheduler's limits of the server, such as seats and tokens per pass."""
         groups = self.dp  # each has seats and a token budget of its own
         return Limits(
             max_num_seqs=groups * self.group_seats,
@@ -143,9 +145,9 @@ class TrafficQuery(TrafficArguments):
 
     @cached_property
     def loop(self) -> Loop:
-        """The loads of the question: rates, or numbers of clients.
+        """The loads of the question: request rates, or numbers of clients.
 
-        In sessions with think times, only the first turns arrive in bursts.
+        If sessions have think times, only their first turns arrive in bursts.
         """
         bursts = (1.0 / self.burstiness - 1.0) / (self.turns if self.think_time else 1)
         loads = self.request_rate if self.opens else self.max_concurrency
@@ -163,19 +165,25 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def capped_loop(self) -> Loop:
-        """The closed loop of the number of clients to which `--max-concurrency` limits an open loop."""
+        """A closed loop with as many clients as `--max-concurrency` allows requests at once in an open
+        loop.
+        """
         loop = self.loop
         return replace(loop, opens=False, values=np.array([float(loop.cap or 1)]), cap=None)
 
     @property
     def most_at_once(self) -> float:
-        """The most requests that can be at the server; infinite for rates without a limit on clients."""
+        """The largest number of requests that can be at the server; infinite for request rates without a
+        limit on requests at once.
+        """
         clients = math.inf if self.max_concurrency is None else float(max(self.max_concurrency))
         return clients if self.rollout is None else min(clients, float(self.rollout))
 
     @property
     def replays(self) -> bool:
-        """Whether a replay makes every row, and not only those where the closed form does not hold."""
+        """Whether every row comes from a replay, and not only the rows for which the closed form does not
+        hold.
+        """
         return self.rollout is None and (self.replay or self.trace is not None or self.mix is not None)
 
     @property
@@ -186,15 +194,15 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def draws(self) -> bool:
-        """Whether replayed requests are drawn from the question's lengths."""
+        """Whether replayed requests are random, with the lengths of the question."""
         return self.trace is None and self.mix is None
 
     @property
     def spread(self) -> float:
-        """Standard deviation of acceptance between requests."""
+        """The standard deviation of acceptance between requests."""
         return DEFAULT_STD if self.acceptance_std is None else self.acceptance_std
 
     @property
     def limits_s(self) -> dict[str, float]:
-        """The SLO in seconds; empty if none is given."""
+        """The latency limits in seconds, by name; empty without an SLO."""
         return {name: limit / 1e3 for name, limit in (self.slo or {}).items()}

@@ -1,4 +1,4 @@
-"""The rows of a traffic answer: one replica at one load and draft length, in seconds and shares."""
+"""The rows of an answer of `traffic`. Each is about one replica at one load and draft length."""
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -11,7 +11,7 @@ from perfmodel.operations import Array
 
 
 class MadeBy(StrEnum):
-    """The method whose figures a row has."""
+    """The method that computed the figures of a row."""
 
     CLOSED_FORM = "closed form"
     REPLAY = "replay"
@@ -26,7 +26,7 @@ def between(low: float, high: float, share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Percentiles of a time over requests, in seconds."""
+    """The mean and percentiles of a time over requests, in seconds."""
 
     mean: float
     p50: float
@@ -35,46 +35,49 @@ class Percentiles:
 
     @classmethod
     def of(cls, times_s: Array) -> "Percentiles":
-        """The percentiles of the times of requests; 0 without requests."""
+        """The mean and percentiles of these times; 0 without any."""
         if not times_s.size:
             return cls(0.0, 0.0, 0.0, 0.0)
         return cls(float(times_s.mean()), *map(float, np.quantile(times_s, (0.5, 0.9, 0.99))))
 
     @property
     def figures(self) -> tuple[float, float, float, float]:
-        """All of them, in order."""
+        """The mean and the percentiles, in the order of the fields."""
         return self.mean, self.p50, self.p90, self.p99
 
     def times(self, factor: float) -> "Percentiles":
-        """All of them multiplied by a factor."""
+        """The mean and the percentiles multiplied by a factor."""
         return Percentiles(factor * self.mean, factor * self.p50, factor * self.p90, factor * self.p99)
 
     def at_least(self, other: "Percentiles") -> "Percentiles":
-        """The higher value of each percentile."""
+        """The larger of both values, for the mean and for each percentile."""
         return Percentiles(*map(max, self.figures, other.figures))
 
     def at_most(self, other: "Percentiles") -> "Percentiles":
-        """The lower value of each percentile."""
+        """The smaller of both values, for the mean and for each percentile."""
         return Percentiles(*map(min, self.figures, other.figures))
 
     def between(self, other: "Percentiles", share: float) -> "Percentiles":
-        """Interpolates between these percentiles and others, geometrically."""
+        """Interpolates geometrically between these percentiles and the other ones. share: 0 gives these, 1
+        the others.
+        """
         return Percentiles(*(between(a, b, share) for a, b in zip(self.figures, other.figures, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRow:
-    """One replica at one load and draft length. Fields without a value are None, such as the TTFT of a
-    saturated server.
+    """The prediction for one replica at one load and draft length. A field without a value, such as the
+    TTFT of a saturated server, is None.
 
-    request_rate: the rate of an open loop. concurrency: the clients of a closed loop. gamma: drafted
-    tokens, or the name of a policy (``table``). running_mean: mean number of requests that decode.
-    slo_share: share of requests within all limits. prefix_hit_rate: prompt tokens found in the prefix
-    cache, over all prompt tokens. replicas: the number of replicas that the rate needs, within the SLO if
-    one is given; None if no number suffices. tpot_interval, ttft_interval, throughput_interval: 90 %
-    intervals of the means of TPOT and TTFT, and of output_tokens_per_s. made_by: the method; doubts: why
-    the closed form does not hold at this load. In a row of a replay, means are over its requests, but
-    `replicas` and `saturation_rate` always come from the closed form.
+    request_rate: requests per second in an open loop. concurrency: number of clients, or the limit on
+    requests at once in an open loop. gamma: drafted tokens, or the name of a policy such as ``table``.
+    running_mean: mean number of requests that decode. slo_share: share of requests within all latency
+    limits. kv_share: share of the KV cache in use. prefix_hit_rate: share of prompt tokens that the prefix
+    cache holds. replicas: the number of replicas that the request rate needs, within the SLO if there is
+    one; None if no number is enough. tpot_interval, ttft_interval, throughput_interval: 90 % intervals of
+    mean TPOT, mean TTFT and output_tokens_per_s. made_by: the method. doubts: reasons why the closed form
+    may be wrong at this load. `replicas` and `saturation_rate` come from the closed form even in a row
+    from a replay.
     """
 
     request_rate: float | None
@@ -101,27 +104,29 @@ class TrafficRow:
 
     @property
     def by_limit(self) -> dict[str, Percentiles | None]:
-        """The time to which each latency limit of an SLO applies."""
+        """The time that each latency limit of an SLO is about, by the name of the limit."""
         return {"ttft": self.ttft_s, "tpot": self.tpot_s, "e2e": self.e2e_s}
 
     @property
     def saturated(self) -> bool:
-        """Whether more requests arrive than the replica can serve, and no limit holds them back."""
+        """Whether more requests arrive than the replica can serve, in an open loop without a limit on
+        requests at once.
+        """
         if self.request_rate is None or self.concurrency is not None:
             return False
         return self.request_rate >= self.saturation_rate
 
 
 def saturation_note(saturation_rate: float, replicas: int | None) -> str:
-    """The warning of a row at a rate above that of one replica. replicas: number that the rate needs, if
-    known.
+    """The warning of a row whose request rate saturates one replica. replicas: number of replicas that the
+    rate needs, if known.
     """
     number = "" if replicas is None else f": {replicas} replicas"
     return f"saturated at {saturation_rate:.3g}/s{number}"
 
 
 def load_of(row: TrafficRow) -> float:
-    """Requests per second, or clients."""
+    """The load of a row: requests per second, or the number of clients."""
     return row.concurrency or 0.0 if row.request_rate is None else row.request_rate
 
 

@@ -1,4 +1,4 @@
-"""How values of a question about a server under load are read: latency limits, and acceptance by age."""
+"""Reads two arguments of `traffic`: latency limits, and acceptance by age."""
 
 import math
 from typing import Any
@@ -14,7 +14,9 @@ chat and code.
 
 
 def parse_slo(given: Any, flag: str) -> dict[str, float]:
-    """Reads ``ttft:2000,tpot:30`` in milliseconds, or such a mapping."""
+    """Reads latency limits in milliseconds: ``ttft:2000,tpot:30``, or a mapping of names to milliseconds.
+    Raises InputError for other values.
+    """
     if isinstance(given, dict):
         pairs = [list(pair) for pair in given.items()]
     else:
@@ -34,7 +36,9 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
 
 
 def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
-    """Reads ``0:0.75,8:0.6``, such a mapping or pairs, into (age, acceptance) sorted by age."""
+    """Reads acceptance by age: ``0:0.75,8:0.6``, a mapping, or pairs. Returns pairs of age and acceptance,
+    sorted by age. Raises InputError for other values.
+    """
     pairs = given.items() if isinstance(given, dict) else given
     if isinstance(given, str):
         pairs = [part.split(":") for part in given.split(",")]

@@ -1,9 +1,10 @@
-"""Prefill and decode instances in steady state: rate, batch and times of a request, at one draft length.
+"""Prefill and decode instances in steady state at one draft length: request rate, batch, and the times of
+a request.
 
-Each of the n instances of a pool serves a share 1/n of the requests. A decode instance holds on average b
-requests: its rate times the time of an answer (Little's law). A prefill instance is a queue with one server
-(Kingman 1961; exact for Poisson arrivals). TTFT = queue + prompt + transfer of the caches + first decode
-step.
+Each of the n instances of a pool serves 1/n of the requests. The mean number of requests on a decode
+instance is its request rate times the decoding time of a request (Little's law). A prefill instance is
+modelled as a queue with one server (Kingman 1961; exact for Poisson arrivals). TTFT is the sum of the
+queue, the prefill, the transfer of the cache and the first decode step.
 """
 
 from dataclasses import dataclass, replace
@@ -30,9 +31,10 @@ ONCE = np.ones(1)
 
 @dataclass(frozen=True)
 class TwoPools:
-    """The two pools at one draft length. transfer_s: time to send the caches of one prompt. first_alone:
-    whether the first step drafts nothing, because the prefill pool does not run the draft. arrivals: variance
-    of the arrivals over that of Poisson arrivals. spread: standard deviation of acceptance between requests.
+    """The two pools at one draft length. transfer_s: seconds to send the cache of one prompt. first_alone:
+    whether the first decode step has no drafted tokens, because the prefill pool does not run the draft.
+    arrivals: variance of the number of arrivals divided by that of Poisson arrivals. spread: standard
+    deviation of acceptance between requests.
     """
 
     prefill: Instances
@@ -47,12 +49,12 @@ class TwoPools:
 
     @property
     def devices(self) -> int:
-        """Devices of both pools."""
+        """The number of devices of both pools."""
         return self.prefill.devices + self.decode.devices
 
     @cached_property
     def iterations(self) -> float:
-        """Mean iterations of an answer."""
+        """The mean number of iterations per request."""
         gained = self.steps.tokens_per_iteration
         return self.steps.iterations(self.lengths) + (1.0 - 1.0 / gained) * self.first_alone
 
@@ -63,27 +65,31 @@ class TwoPools:
 
     @cached_property
     def rising(self) -> Array:
-        """The largest of the `rates` up to each batch size."""
+        """The largest of the `rates` up to each batch size, so it never falls."""
         return np.maximum.accumulate(self.rates)
 
     @property
     def decode_rate(self) -> float:
-        """The most requests per second that decoding serves; 0 if not one request fits."""
+        """The most requests per second that the decode pool can serve; 0 if memory does not hold one
+        request.
+        """
         return float(self.rising[-1]) if self.steps.seats else 0.0
 
     @property
     def prefill_rate(self) -> float:
-        """The most requests per second that prefill serves."""
+        """The most requests per second that the prefill pool can serve."""
         return self.prefill.count / self.prompts.each_s
 
     @property
     def most(self) -> float:
-        """The most requests per second that both pools serve."""
+        """The most requests per second that both pools together can serve, with a queue of finite length."""
         return MOST_USED * min(self.prefill_rate, self.decode_rate)
 
     @property
     def ratio(self) -> float:
-        """Prefill devices for each decode device at which both pools are full."""
+        """Prefill devices for each decode device with which both pools reach their capacity at the same
+        rate.
+        """
         if not self.decode_rate:
             return float("nan")
         prefill = self.prefill.devices / self.prefill_rate
@@ -91,8 +97,8 @@ class TwoPools:
 
     @property
     def best_split(self) -> tuple[int, int]:
-        """The numbers of instances that serve the highest rate on these devices; on a tie, those with the
-        smallest prefill pool.
+        """The numbers of prefill and decode instances that serve the highest request rate on these
+        devices. Of equally good splits, it is the one with the smallest prefill pool.
         """
         each_prefill = self.prefill_rate / self.prefill.count
         each_decode = self.decode_rate / self.decode.count
@@ -105,17 +111,17 @@ class TwoPools:
         )
 
     def with_counts(self, prefill: int, decode: int) -> "TwoPools":
-        """The same pools with other numbers of instances."""
+        """The same pools with these numbers of instances."""
         return replace(
             self, prefill=replace(self.prefill, count=prefill), decode=replace(self.decode, count=decode)
         )
 
     def slowed(self, factor: float) -> "TwoPools":
-        """The pools with all decode passes multiplied by a factor."""
+        """The pools with the times of all decode passes multiplied by a factor."""
         return replace(self, steps=self.steps.slowed(factor))
 
     def state(self, rate: float) -> PoolState:
-        """The pools at a rate that both serve."""
+        """The state of the pools at a request rate that both can serve."""
         rising = self.rising
         batch = rate / float(rising[0])
         if batch > 1.0:
@@ -131,8 +137,9 @@ class TwoPools:
         return PoolState(rate, batch, step, tpot, ttft, queue, used)
 
     def times(self, state: PoolState) -> PoolTimes:
-        """Times over requests: the wait in a queue is exponential, prompt times vary as their lengths, and
-        an answer waits for a running step.
+        """The distributions of TTFT and TPOT over requests. The wait in the queue is exponential, prefill
+        times vary in proportion to the prompt lengths, and a request waits for the end of the running
+        decode step.
         """
         waits = sometimes(state.used, state.queue_s / state.used) if state.used else FIXED
         prompt = Moments(self.prompts.alone_s, (self.prompts.cv * self.prompts.alone_s) ** 2)
@@ -144,23 +151,23 @@ class TwoPools:
 
     @cached_property
     def tpot_percentiles(self) -> Array:
-        """``[2, batches]``: p90 and p99 of the time per output token at batches from 0 on. They do not fall
-        as the batch grows.
+        """The 90th and the 99th percentile of TPOT for each batch of `batches`, in an array of shape ``[2,
+        batches]``. They do not fall as the batch grows.
         """
         at_batches = self.tpot_at(self.batches).quantiles(0.9, 0.99)
         return np.maximum.accumulate(at_batches, axis=1)
 
     @property
     def batches(self) -> Array:
-        """Batch size 0, and the batch sizes of the steps."""
+        """Batch size 0, and the batch sizes of `steps`."""
         return np.append(0.0, self.steps.batches)
 
     def tpot_at(self, batch: Array) -> Moments:
-        """Time per output token over requests, with `batch` decoding requests on an instance.
+        """The distribution of TPOT over requests, with a mean of `batch` decoding requests on an instance.
 
-        Requests come at random, so the batch varies as a Poisson number. The standard deviation of a step
-        is half the difference of the steps at one standard deviation of the batch above and below its
-        mean.
+        Requests arrive at random, so the batch is assumed to have a Poisson distribution. The standard
+        deviation of the time of a step is half the difference between two step times: at one standard
+        deviation of the batch above its mean, and at one below.
         """
         step = self.steps.decode_at(np.maximum(batch, 1.0))
         deviation = np.sqrt(batch)
@@ -174,13 +181,13 @@ class TwoPools:
         )
 
     def share_within(self, limits_s: dict[str, float], rate: float) -> float:
-        """Share of the requests within all limits (in seconds); 0 beyond the capacity."""
+        """The share of requests within all latency limits (in seconds); 0 at a rate above the capacity."""
         if rate > self.most:
             return 0.0
         return float(slo_share(limits_s, self.times(self.state(rate))))
 
     def row(self, state: PoolState, clients: float | None, limits_s: dict[str, float]) -> PoolRow:
-        """The figures of a state."""
+        """The row for a state. clients: the number of clients; None for a request rate."""
         times = self.times(state)
         ttft_p90, ttft_p99 = times.ttft.quantiles(0.9, 0.99).tolist()
         tpot_p90, tpot_p99 = (
@@ -219,7 +226,7 @@ class TwoPools:
         )
 
     def at(self, rate: float, limits_s: dict[str, float] | None = None) -> PoolRow:
-        """The row of both pools at a rate of all requests together."""
+        """The row of both pools at a rate, in requests per second over all instances."""
         row = self.row(self.state(min(rate, self.most)), None, limits_s or {})
         if rate <= self.most:
             return row
@@ -228,12 +235,13 @@ class TwoPools:
     def with_clients(
         self, clients: float, think_s: float = 0.0, limits_s: dict[str, float] | None = None
     ) -> PoolRow:
-        """The pools with clients that each wait for their answer, and then for `think_s`: clients = rate x
-        time between two requests of one client.
+        """The row for a number of clients, each of which waits for its output and then for `think_s`
+        seconds. The request rate is the number of clients divided by the time between two requests of one
+        client.
         """
 
         def inside(state: PoolState) -> float:
-            """Clients at a rate."""
+            """The number of clients that would send requests at the rate of a state."""
             return state.rate * (state.ttft_s + self.lengths.decoded * state.tpot_s + think_s)
 
         low = 0.0
