@@ -8,10 +8,10 @@ from perfmodel.answers.advice.candidates import Candidate, find_candidates
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_order import order
 from perfmodel.answers.advice.nearest import reaches_of, served_by
-from perfmodel.answers.advice.reach import Reach, keeps, load_of
+from perfmodel.answers.advice.reach import Reach, load_of
+from perfmodel.answers.advice.replayed_servers import fewest_of
 from perfmodel.answers.advice.searched_layouts import over_nodes, searched_layouts
 from perfmodel.answers.advice.served import Served, confirmed, estimated
-from perfmodel.answers.advice.servers_needed import fitting_seats, queues
 from perfmodel.answers.question import Named
 from perfmodel.errors import InputError
 
@@ -19,10 +19,6 @@ TRIED = 3
 """Number of reaches for which the number of servers is confirmed, beginning with those that need the fewest
 GPUs.
 """
-PART = 8
-"""Each further try has more servers than the last by one part in this many."""
-MOST_MORE = 4
-"""The search ends at this many times the number of servers that the closed form gives."""
 ROUNDING = 1e-9
 """Share of a server that rounding may add."""
 
@@ -122,19 +118,5 @@ def _with_fewest(question: AdviseQuery, reach: Reach) -> Served | None:
     """The fewest servers of a reach that serve a load without a queue; None if no number near that of the
     closed form does.
     """
-    first = _servers(question, reach)
-
-    def serve(servers: int) -> bool:
-        row = reach.row(load_of(question), servers, rough=True)
-        return (
-            row is not None and keeps(row) and not queues(row, fitting_seats(question, reach.candidate, row))
-        )
-
-    enough = first
-    while not serve(enough):
-        enough += math.ceil(enough / PART)
-        if enough > MOST_MORE * first + 1:
-            return None
-    while enough > 1 and serve(enough - 1):
-        enough -= 1
-    return served_by(question, reach, enough)
+    enough = fewest_of(question, reach, _servers(question, reach))
+    return None if enough is None else served_by(question, reach, enough)

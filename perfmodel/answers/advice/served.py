@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.replayed_servers import servers_by_replays
 from perfmodel.answers.advice.servers_needed import (
     fitting_seats,
     question_of,
     queues,
-    replicas_by_replays,
     replicas_needed,
     replicas_without_queue,
     share_of_load,
@@ -161,8 +161,8 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
     candidate = estimate.candidate
     drafts = estimate.row.gamma != 0
     replicas: int | None = candidate.layout.replicas
-    if question.gpus is None and question.clients is not None:
-        replicas = replicas_by_replays(question, candidate, drafts, candidate.layout.replicas)
+    if question.gpus is None:
+        replicas = servers_by_replays(question, candidate, drafts, candidate.layout.replicas)
     if replicas is None:
         return None
     served = on_servers(question, candidate, drafts, replicas, replays=True)

@@ -103,25 +103,6 @@ def _replicas_that_draft(question: AdviseQuery, candidate: Candidate) -> int | N
     return between.start + bisect_left(between, True, key=serves)
 
 
-def replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
-    """The fewest servers that serve all clients within the limits, by replays; None if no tried number
-    does. near: an estimate of this number, where the search starts. The search assumes that a server that
-    meets the limits also meets them with fewer clients.
-    """
-    shares = _shares(question)
-
-    def meets(share: int) -> bool:
-        asked = question_of(question, candidate, drafts, **clients_each(question, [share]))
-        return bool(_met(question, candidate, compared(asked, replays=True).by_load[0], drafts))
-
-    at = shares.index(_share(question, near))
-    if not meets(shares[at]):
-        return _servers_for(question, [share for share in reversed(shares[:at]) if meets(share)][:1])
-    while at + 1 < len(shares) and meets(shares[at + 1]):
-        at += 1
-    return _servers_for(question, [shares[at]])
-
-
 def _shares(question: AdviseQuery) -> list[int]:
     """The clients of one server for each number of servers, the fewest first."""
     return sorted({_share(question, servers) for servers in range(1, MOST_SERVERS + 1)})

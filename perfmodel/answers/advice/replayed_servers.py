@@ -1,0 +1,60 @@
+"""The fewest servers of a candidate that serve a load by replays, where the closed form may be off."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate
+from perfmodel.answers.advice.reach import Reach, keeps, load_of
+from perfmodel.answers.advice.servers_needed import (
+    fitting_seats,
+    question_of,
+    queues,
+    share_of_load,
+)
+from perfmodel.answers.load.largest_load import Largest, OneServer
+
+MOST_MORE = 2
+"""The search ends at this many times the number of servers of the estimate."""
+
+
+def servers_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
+    """The fewest servers of a candidate that serve a load, searched around an estimate."""
+    asked = question_of(question, candidate, drafts, **share_of_load(question, near))
+    server = OneServer.of(asked, drafts)
+    return fewest_of(question, Reach(candidate, server, Largest(None, None)), near)
+
+
+def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
+    """The fewest servers of a reach that serve the load within the limits without a queue, searched around an
+    estimate to within a per cent of the load; None if no number near the estimate does.
+    """
+
+    def serve(servers: int) -> bool:
+        row = reach.row(load_of(question), servers, rough=True)
+        return (
+            row is not None and keeps(row) and not queues(row, fitting_seats(question, reach.candidate, row))
+        )
+
+    return fewest(serve, near, MOST_MORE * near + 1)
+
+
+def fewest(serve: Callable[[int], bool], near: int, most: int) -> int | None:
+    """The fewest servers, up to a largest number, that serve a load, searched around an estimate in steps
+    that double; None if none do. A larger number than one that serves it is taken to serve it too.
+    """
+    step = 1
+    if serve(near):
+        low = near - 1
+        while low >= 1 and serve(low):
+            near, step = low, 2 * step
+            low = near - step
+        low = max(low, 0)
+    else:
+        low = near
+        while not serve(near := low + step):
+            low, step = near, 2 * step
+            if low >= most:
+                return None
+    between = range(low + 1, near)
+    return between.start + bisect_left(between, True, key=serve)
