@@ -62,7 +62,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
         style = f"bold {'yellow' if a.admitted else COLOURS.get(a.verdict, 'yellow')}"
     say(headline, style)
     older = _older_version(a, query)
-    facts(older | _facts(a, why, verbose))
+    facts(older | _facts(a, why, verbose) | _undecided(a, query))
     if verbose:
         from perfmodel.cli.panel_details import more_facts, print_passes  # the short answer needs neither
 
@@ -90,6 +90,15 @@ def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
         return {}
     word, _, version = a.calibration.stack.partition(" ")
     return {"version": f"{ENGINES[word]} {version}, the newest fitted; {older.text} at gamma {a.query.gamma}"}
+
+
+def _undecided(a: WhatIf, query: Query) -> dict[str, str]:
+    """What decides a draft that is too close to call."""
+    if a.verdict != "too_close_to_call":
+        return {}
+    from perfmodel.cli.to_decide import to_decide  # a decided answer needs none
+
+    return {"to decide": to_decide(a, query)}
 
 
 def several(answers: Sequence[WhatIf], queries: Sequence[Query] = ()) -> None:

@@ -1,0 +1,64 @@
+"""What decides a point that is too close to call: the tokens per iteration from which the draft pays, and the
+measurement that shows it.
+"""
+
+import shlex
+from dataclasses import fields
+
+from perfmodel.answers.point.whatif_answer import WhatIf
+from perfmodel.answers.question import Query
+from perfmodel.answers.question.rates import GIVEN
+from perfmodel.specs import DRIFT
+
+SERVED = (
+    "weights",
+    "kv_dtype",
+    "draft_weights",
+    "draft_kv",
+    "tp",
+    "ep",
+    "dp",
+    "pp",
+    "layer_split",
+    "cpu_moe",
+    "gpu_layers",
+    "host_bandwidth",
+    "acceptance",
+)
+"""Fields of the question that ``validate engine`` also has."""
+
+
+def to_decide(a: WhatIf, query: Query) -> str:
+    """The tokens per iteration that decide, and the command that compares a measurement. query: the question
+    as it was given.
+    """
+    assert a.speedup is not None
+    gained = a.acceptance.tokens_per_iteration
+    most = a.query.gamma + 1
+    even = gained / a.speedup
+    certain = gained / a.speedup_interval[0] if a.speedup_interval else even
+    if even > most:
+        counts = f"no acceptance breaks even at gamma {a.query.gamma}"
+    elif certain > most:
+        counts = f"pays from {even:.2f} tokens per iteration on, which alone do not decide it"
+    else:
+        counts = f"pays from {even:.2f} tokens per iteration on, for certain from {certain:.2f} on"
+    return f"{counts}; paste the server's tokens/s with the draft and without into: {_command(a, query)}"
+
+
+def _command(a: WhatIf, query: Query) -> str:
+    """The command that reads a measurement of this server."""
+    words = ["--model", query.model, "--hardware", query.hardware, "--draft", str(a.query.draft)]
+    words += ["--context", str(query.context), "--gamma", str(a.query.gamma)]
+    defaults = {field.name: field.default for field in fields(Query)}
+    for name in SERVED:
+        value = getattr(query, name)
+        if value != defaults[name]:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    if query.engine:
+        engine, _, version = query.engine.partition(DRIFT)
+        words += ["--engine", engine] + (["--version", version] if version else [])
+    place = "-" if query.batch == 1 else f"-,batch={query.batch}"
+    if a.acceptance.source.startswith(GIVEN):
+        place += f",accepted={a.acceptance.tokens_per_iteration:.3g}"
+    return f"perfmodel validate engine --from {place} {shlex.join(words)}"
