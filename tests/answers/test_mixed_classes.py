@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.answers.load.mixed_classes import mix_values
 from perfmodel.answers.load.traffic import traffic
 from tests.refusals import refused
 
@@ -39,6 +40,18 @@ def test_each_class_has_its_lengths_acceptance_and_slo(tmp_path: Path) -> None:
     assert code.slo_share == 0
     assert chat.goodput == pytest.approx(0.75, rel=0.05)
     assert chat.output_tokens_per_s / code.output_tokens_per_s == pytest.approx(900 / 700, rel=0.1)
+
+
+def test_lengths_of_a_mix_vary_within_and_between_its_classes(tmp_path: Path) -> None:
+    """Of four requests three are short: 625 prompt tokens on average. The variance is 3/4 (125² + 50²) + 1/4
+    (375² + 100²). Outputs vary between the classes alone.
+    """
+    short = "{share: 3, input_len: 500, input_std: 50, output_len: 100}"
+    long = "{share: 1, input_len: 1000, input_std: 100, output_len: 200}"
+    values = mix_values(traffic.question(mix=mix(tmp_path, short=short, long=long), request_rate=1, **ASKED))
+    assert (values["input_len"], values["output_len"]) == (625, 125)
+    assert values["input_std"] == pytest.approx(51250**0.5)
+    assert values["output_std"] == pytest.approx(1875**0.5)
 
 
 def test_one_class_is_the_server_alone(tmp_path: Path) -> None:

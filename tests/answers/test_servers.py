@@ -209,11 +209,15 @@ def test_an_eagle_head_takes_the_tokenizer_of_its_target() -> None:
         "llama-3.1-8b", "rtx-5090", context=4096, max_batch=1, rate="0.9", weights="q8_0", engine="llamacpp",
         draft="yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
     ).tables[0]  # fmt: skip
-    *commands, _ = table.export.lines["llamacpp"].splitlines()
-    convert = "python convert_hf_to_gguf.py EAGLE3-LLaMA3.1-Instruct-8B --target-model-dir"
-    assert commands[-1].startswith(f"{convert} Llama-3.1-8B-Instruct --outtype q8_0")
-    own = table.export.lines["llamacpp"].splitlines()
-    assert own[-1].startswith("llama-server")
+    *commands, server = table.export.lines["llamacpp"].splitlines()
+    name = "EAGLE3-LLaMA3.1-Instruct-8B"
+    of_target = "--target-model-dir Llama-3.1-8B-Instruct"
+    assert commands == [
+        f"hf download yuhuili/{name} --local-dir {name}",
+        "hf download meta-llama/Llama-3.1-8B-Instruct --local-dir Llama-3.1-8B-Instruct --include '*.json'",
+        f"python convert_hf_to_gguf.py {name} {of_target} --outtype q8_0 --outfile {name}.gguf",
+    ]
+    assert server.startswith("llama-server")
 
 
 def test_the_head_that_an_answer_names_is_taken_as_a_draft() -> None:
