@@ -182,6 +182,13 @@ def test_a_sweep_in_memory_has_no_more_than_ten_million_rows() -> None:
     refused("rows: must be at most 10000000 in memory", pm.sweep, grid, gamma="1..11")
 
 
+def test_measured_tokens_per_iteration_belong_to_one_draft_length() -> None:
+    ask = {"model": "llama-3.1-8b", "hardware": "a100", "draft_kv": "full", "alpha": None, "context": "4k"}
+    several = replace(QUESTION, **ask, gamma="2,3")
+    refused("tokens_per_iteration: needs one gamma N", pm.sweep, several, tokens_per_iteration=2)
+    assert len(pm.sweep(several, gamma="2", tokens_per_iteration=2)) == 2
+
+
 def test_a_sweep_of_too_many_cases_is_refused_before_any_is_priced() -> None:
     """Each acceptance is a case; without one, each context is."""
     alphas = tuple(np.linspace(0, 1, 5001).tolist())

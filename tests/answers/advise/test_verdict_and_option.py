@@ -60,6 +60,14 @@ def test_a_draft_that_may_lose_more_than_it_gains_is_an_option() -> None:
     assert worth.verdict == "too_close_to_call"
     assert low * worth.robustness.gain_over_baseline > 1
     assert (worth.chosen.draft, worth.option) == ("eagle3", None)
+    assert "speculative" not in worth.serve_option.vllm_line, "the line without it"
+
+
+def test_a_clear_choice_has_one_command_line() -> None:
+    clear = advise(question_with(rate={"eagle": "0.7"}, context=32768, batch="8"))
+    assert clear.verdict == "speculate"
+    assert clear.chosen.gamma
+    assert clear.serve_option is None
 
 
 def test_a_gain_under_a_bound_is_as_uncertain_as_the_steps_of_both() -> None:
