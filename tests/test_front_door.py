@@ -21,7 +21,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import __main__, cli
-from perfmodel.answers.answer import Answer
+from perfmodel.answers.answer import Answer, plain
 from perfmodel.answers.declaration import arguments, flag
 from perfmodel.answers.schema import ANSWERS, answer_type, schema
 from perfmodel.errors import InputError, in_names
@@ -146,6 +146,11 @@ def test_every_answer_is_a_frame() -> None:
     table = advice.to_frame()
     assert len(table) == len(advice.layouts) > 0
     assert table["gamma"][0] == advice.layouts[0].gamma
+
+
+def test_numbers_of_numpy_are_those_of_json() -> None:
+    values = {"one": np.float64(1.5), "is": (np.bool_(True),), "several": np.arange(2)}
+    assert json.dumps(plain(values)) == '{"one": 1.5, "is": [true], "several": [0, 1]}'
 
 
 def test_a_sweep_and_an_exploration_have_a_file_of_their_own(monkeypatch, tmp_path) -> None:

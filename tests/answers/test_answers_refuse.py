@@ -30,6 +30,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"context": 1e300}, "context: must be at most 1e+15"),
     ("whatif", {"alpha": False}, "alpha: must be a finite number, given False"),
     ("whatif", {"alpha": [0.5, 0.6]}, "alpha: must be a finite number"),
+    ("whatif", {"acceptance_rate": 0.5}, "acceptance_rate: must not be given with another acceptance"),
+    *(
+        ("whatif", {"acceptance_rate": 0.5, "alpha": None, "gamma": gamma}, "acceptance_rate: needs gamma N")
+        for gamma in (0, None)
+    ),
     ("whatif", {"kv_reread": math.nan}, "kv_reread: must be a finite number"),
     ("whatif", {"batch_range": 8}, "batch_range: must be two rising numbers such as 32..256, given 8"),
     ("whatif", {"batch_range": (1, math.inf)}, "batch_range: must be a positive whole number"),

@@ -112,3 +112,9 @@ def test_the_acceptance_of_an_instruct_model_is_not_that_of_its_thinking_one() -
         assert answer.verdict == "unknown_acceptance"
         assert answer.memory.fits
     assert answer.memory.weight_bytes < 90e9
+
+
+@pytest.mark.parametrize(("gamma", "tokens"), [(1, 1.5), (4, 3.0)])
+def test_a_share_of_accepted_tokens_is_known_at_its_draft_length(gamma: int, tokens: float) -> None:
+    answer = whatif(replace(UNKNOWN, gamma=gamma), acceptance_rate=0.5)
+    assert answer.acceptance.tokens_per_iteration == pytest.approx(tokens)

@@ -6,8 +6,10 @@ import pytest
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.cli import run
+from perfmodel.validate.engine.load_lines import LoggedLoad
 from tests.validate.engine.health_logs import (
     ASK,
+    plain_log,
     predicted_tokens_per_s,
     vllm_log,
     watched,
@@ -67,6 +69,15 @@ def test_the_used_parts_of_all_ranks_of_a_page_count_together(tmp_path, capsys) 
         out = " ".join(capsys.readouterr().out.split())
         contexts.append(re.search(r"context: about (\d+) tokens, by the used part", out)[1])
     assert contexts[0] == contexts[1]
+
+
+def test_lines_that_do_not_state_the_use_of_the_cache_have_no_context() -> None:
+    stated = LoggedLoad.of(plain_log(400.0))
+    unstated = LoggedLoad.of(plain_log(400.0).replace("GPU KV cache usage: 10.0%, ", ""))
+    assert stated is not None
+    assert unstated is not None
+    assert (stated.running, stated.context) == (8, 4096)
+    assert (unstated.running, unstated.context, unstated.context_of(327_680)) == (8, None, None)
 
 
 def test_a_log_without_the_size_of_its_cache_has_the_predicted_one(tmp_path, capsys) -> None:

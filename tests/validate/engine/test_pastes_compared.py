@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.cli import run
-from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.compared import predicted_prompt_s
+from perfmodel.validate.engine.pastes import PromptTiming, form_of
 from tests.validate.engine.pasting import ASK, SAMPLES, pasted, sample
 
 
@@ -66,6 +68,17 @@ def test_an_answer_that_counts_its_draft_keeps_its_acceptance_beside_one_that_do
     _, out = pasted(monkeypatch, capsys, text, *given)
     assert "acceptance is not in the text; taken:" in out
     assert out.count("83 ms per iteration, 2.67 tokens per iteration") == 1  # 512 / 192 over 32.14
+
+
+def test_a_prompt_takes_longer_behind_cached_tokens_and_where_a_draft_reads_it_too() -> None:
+    scenario = resolve_costs(Query("qwen3-32b", "h100", 1, 4096, tp=2, draft="eagle3", alpha=0.6))
+
+    def prompt_s(tokens: int, cached: int = 0, drafts: bool = False) -> float:
+        return predicted_prompt_s(scenario, PromptTiming(tokens, cached, 0.0), drafts)
+
+    assert prompt_s(2048) < prompt_s(2048, drafts=True) < prompt_s(2048, cached=2048)
+    in_two = prompt_s(2048) + prompt_s(2048, cached=2048)
+    assert in_two == pytest.approx(prompt_s(4096), rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["serving_block", "llama_bench", "mlx_lm"])
