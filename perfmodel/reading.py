@@ -57,7 +57,7 @@ def only(folder: Path | None) -> Iterator[None]:
 
 
 def check_place(path: Path) -> None:
-    """Refuse (UnreadableError) files of the system, and all outside the folders of `only`."""
+    """Refuse (UnreadableError) files of the system, and all files outside the folders of `only`."""
     try:
         real = Path(os.path.realpath(path))
         places = (Path(os.path.abspath(path)), real)
@@ -97,8 +97,8 @@ def _visible(path: Path | str) -> bool:
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """The whole content of a file. Raises InputError for one that is missing, not regular (a pipe, a device),
-    or larger than `most`.
+    """The whole content of a file. Raises InputError for a file that is missing, not regular (a pipe, a
+    device), or larger than `most`.
     """
     with opened(path, most, mode="rb") as stream:
         data: bytes = stream.read(most + 1)
@@ -111,7 +111,7 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 def opened(path: Path, most: int = MAX_BYTES, **how: Any) -> Iterator[IO[Any]]:
     """A stream of a regular file. how: arguments of `Path.open`.
 
-    Raises InputError for one that is missing, not regular, not permitted, or larger than `most`.
+    Raises InputError for a file that is missing, not regular, not permitted, or larger than `most`.
     """
     check_regular(path)
     try:
@@ -125,7 +125,7 @@ def opened(path: Path, most: int = MAX_BYTES, **how: Any) -> Iterator[IO[Any]]:
 
 
 def lines_of(path: Path, stream: IO[str]) -> Iterator[str]:
-    """The lines of a stream of text. Raises InputError for one longer than `MAX_LINE_CHARACTERS`."""
+    """The lines of a stream of text. Raises InputError for a line longer than `MAX_LINE_CHARACTERS`."""
     number = 0
     while line := stream.readline(MAX_LINE_CHARACTERS + 1):
         number += 1
@@ -135,7 +135,7 @@ def lines_of(path: Path, stream: IO[str]) -> Iterator[str]:
 
 
 def read_head(path: Path, count: int) -> bytes:
-    """The first bytes of a file, at most `count`. Raises InputError for one that is missing or not
+    """The first bytes of a file, at most `count`. Raises InputError for a file that is missing or not
     regular.
     """
     check_regular(path)

@@ -51,7 +51,9 @@ def takes(question_class: type[Question], *several: str) -> Callable[[Command], 
 
 
 def flagged(command: Command) -> Command:
-    """Turns a command's parameters into flags or positional arguments, each read before the call."""
+    """Turns a command's parameters into flags or positional arguments. Their values are parsed before the
+    call.
+    """
     declared = _declared(command)
 
     @wraps(command)

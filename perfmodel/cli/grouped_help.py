@@ -128,7 +128,7 @@ class GroupedCommand(click.Command):
 
 
 class App(click.Group):
-    """A group of such commands. For an unknown command it lists them."""
+    """A group of such commands. For an unknown command, the error lists the known commands."""
 
     command_class = GroupedCommand
 

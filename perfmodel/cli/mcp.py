@@ -1,7 +1,7 @@
 """``perfmodel mcp``: a server of the Model Context Protocol. Its tools are commands of this program.
 
-The official SDK (extra ``mcp``) speaks the protocol. The parameters of a tool are the declared arguments of
-its question. Its result is the answer, with the JSON Schema of its type.
+The official SDK (extra ``mcp``) implements the protocol. The parameters of a tool are the declared
+arguments of its question. Its result is the answer, with the JSON Schema of its type.
 """
 
 import json

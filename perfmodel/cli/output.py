@@ -1,7 +1,8 @@
 """Output of the command line: one writer of JSON, one of tables, sentences wrapped to the terminal, and
 progress.
 
-Piped output is wrapped at `PIPED` columns, or at COLUMNS of the environment; a program reads ``--json``.
+Piped output is wrapped at `PIPED` columns, or at COLUMNS of the environment; programs should use
+``--json``.
 """
 
 import json as json_module
@@ -228,7 +229,7 @@ def facts(pairs: dict[str, str]) -> None:
 
 
 def fit(fits: bool, max_batch: int) -> str:
-    """The cell of a table that says whether a batch fits, and the largest one that does."""
+    """The cell of a table that says whether a batch fits, and which is the largest batch that fits."""
     return "yes" if fits else f"no, {max_batch}"
 
 

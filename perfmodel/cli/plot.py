@@ -176,7 +176,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
 def ratios(question: Points, output: Output, over: Over = "context") -> None:
-    """Draft step and verification in baseline steps, over the context or over the batch."""
+    """Times of a draft step and of a verification, in baseline steps, over the context or the batch."""
     if not question.gamma:
         raise refuse(
             "--gamma", None, "a whole number of 1 or more here", "auto" if question.gamma is None else 0

@@ -83,7 +83,7 @@ class Fabric:
 
 
 def along(knots: Knots, at: Floats) -> Floats:
-    """Linear interpolation; beyond the last knot with the slope before it."""
+    """Linear interpolation. Beyond the last knot, the curve continues with the slope of its last segment."""
     xs, ys = np.array(knots, float).T
     inside = np.interp(at, xs, ys)
     if len(xs) == 1:

@@ -30,8 +30,9 @@ class Formula:
     """A formula of some numbers. It compiles itself once it has run so often that compiling would have
     saved time.
 
-    direct: the formula for numbers and arrays. recorded: the same for recorded numbers (by default `direct`).
-    Both return one value, or several (`numbers`). runs: shared by the formulas of a question.
+    direct: the formula for numbers and arrays. recorded: the same for recorded numbers (by default
+    `direct`). Both return one value, or several (`numbers`). runs: the count of runs, which the formulas
+    of a question share.
     """
 
     def __init__(

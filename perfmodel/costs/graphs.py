@@ -14,8 +14,8 @@ def graph_sizes(step: int, last: int) -> tuple[int, ...]:
 
 
 def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
-    """Tokens of a pass, rounded up to the next captured size; unchanged beyond the largest size or without
-    sizes, which rise.
+    """Tokens of a pass, rounded up to the next captured size; unchanged beyond the largest size and
+    without sizes. sizes: captured sizes in rising order.
     """
     if not sizes:
         return tokens

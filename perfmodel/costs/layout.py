@@ -19,12 +19,12 @@ class Degrees(Immutable):
 
     @property
     def attend(self) -> int:
-        """Devices that share the attention of a sequence."""
+        """Number of devices that share the attention of a sequence."""
         return self.tensor_parallel // self.groups
 
     @property
     def beside_attention(self) -> int:
-        """Devices that share a matrix of other layers, such as a dense MLP or the LM head."""
+        """Number of devices that share a matrix of other layers, such as a dense MLP or the LM head."""
         return self.attend if self.exchanges else self.tensor_parallel
 
     @property

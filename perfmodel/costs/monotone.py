@@ -1,4 +1,5 @@
-"""GEMM times that never fall with more rows or rise on a better device, from measured (noisy) shares.
+"""GEMM times from measured (noisy) shares. The times never fall with more rows, and are never longer on a
+better device.
 
 A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. Its time, in
 units of one load of its weights, is max(1, rows / ridge) / share. The time of a GEMM must not fall as rows

@@ -32,7 +32,7 @@ def function_source(
 
     several: whether it returns a tuple.
 
-    A variable is used again once its value is no longer needed, so that few arrays exist at once.
+    A variable is reused once its value is no longer needed, so that few arrays exist at once.
     """
     last_use = dict.fromkeys(results, len(steps))
     for number, (step, name) in reversed([*enumerate(steps.items())]):

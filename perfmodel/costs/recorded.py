@@ -47,7 +47,7 @@ class Recorded(NDArrayOperatorsMixin):
         return self.program.add(func.__name__, args)
 
     def astype(self, kind: Any) -> "Recorded":
-        """A comparison as 0 or 1."""
+        """The result of a comparison, as 0 or 1."""
         return self.program.add("multiply", (self, 1.0))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:

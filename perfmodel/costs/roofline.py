@@ -2,8 +2,8 @@
 
 ``lower_s`` is the physical bound (perfect overlap inside an op, none between ops). ``serial_s`` has no
 overlap at peak rates. ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is
-Williams et al. 2009; docs/model.md describes the calibration by op with an example. The constants of an op
-are used in the class of its kind (`costs.kinds`), and those of a whole pass are used here.
+that of Williams et al. 2009; docs/model.md describes the calibration by op with an example. The constants
+of an op are used in the class of its kind (`costs.kinds`), and those of a whole pass are used here.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ class Machine(DeviceGroup):
         return sum(self.outside_ops_s(tokens).values(), start=0.0)
 
     def op_predicted_s(self, op: Op) -> Floats:
-        """Calibrated time of one op, all its kernels."""
+        """Calibrated time of one op with all its kernels."""
         return op.sum_of(seconds_of(self.split(op)))
 
     def op_limiter(self, op: Op) -> str:

@@ -34,7 +34,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def kind_of(word: str) -> type[Draft]:
-    """The class of one kind by its word, one of `names`."""
+    """The class of the kind with this word, which is one of `names`."""
     return class_in(f"{__name__}.{word}", Draft)
 
 

@@ -79,7 +79,7 @@ class Draft:
 
     @classmethod
     def own_weights(cls, model: ModelSpec) -> Weights | None:
-        """Weight formats of its own checkpoint; None if it is a part of the target's."""
+        """Weight formats of its own checkpoint; None if the draft is a part of the target's checkpoint."""
         return weight_format(model.weights) if cls.has_checkpoint else None
 
     @classmethod

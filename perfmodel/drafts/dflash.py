@@ -1,5 +1,5 @@
-"""DFlash: a few layers fill a block of masked positions in one pass, over keys and values of the target's
-features.
+"""DFlash: a few layers fill a block of masked positions in one pass. They attend to keys and values that
+are made from the target's features.
 """
 
 from perfmodel import costs

@@ -9,7 +9,8 @@ from perfmodel.operations import Floats
 
 
 class NGram(Draft):
-    """No model and no pass: only verification costs time. Acceptance is hit probability x run length.
+    """No model and no pass: only verification costs time. Its acceptance is stated by two numbers: the
+    probability of a match, and the mean number of right tokens in a match.
 
     `model` is the target and is not run. Two effects are not modelled: the time of the look-up on the
     host, and the smaller verification of a sequence without a match (docs/decisions.md describes the

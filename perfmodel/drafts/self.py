@@ -6,7 +6,8 @@ from perfmodel.drafts.base import Draft
 class SelfDraft(Draft):
     """The target drafts for itself. Every draft step still reads all weights.
 
-    target_weights: name of the target's weight format. A draft in another format keeps a second copy.
+    target_weights: name of the target's weight format. A draft in another format keeps a second copy of
+    the weights.
     """
 
     source = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"

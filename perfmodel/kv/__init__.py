@@ -35,7 +35,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def method(name: str) -> type[KVMethod]:
-    """The class of one method by its exact name, one of `names`."""
+    """The class of the method with this exact name, which is one of `names`."""
     return class_in(f"{__name__}.{name}", KVMethod)
 
 

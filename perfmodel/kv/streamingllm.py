@@ -34,8 +34,8 @@ class StreamingLLM(KVMethod):
         return self.own_prefill
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Gathers sinks and window into the ring buffer. No work for a view, or if the draft's own prefill
-        fills the buffer.
+        """Gathers sinks and window into the ring buffer. There is no work without a copy, or if the
+        draft's own prefill fills the buffer.
         """
         if self.own_prefill or not self.copy:
             return NOTHING

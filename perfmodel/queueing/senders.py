@@ -64,7 +64,7 @@ class Senders:
         return self.coming[0].at_s if self.coming else math.inf
 
     def arrived(self, time_s: float) -> Iterator[Coming]:
-        """The requests that have reached the server at a time. Those beyond the cap are held back."""
+        """The requests that have reached the server by `time_s`. Requests beyond the cap are held back."""
         while self.next_s <= time_s:
             coming = heappop(self.coming)
             self.next_s = self._first_s()

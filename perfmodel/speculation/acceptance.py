@@ -47,7 +47,7 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
     """The constant alpha with Omega(gamma, alpha) = omega. The arguments broadcast; gamma is a whole
     number from 1.
 
-    Newton's method from alpha = 1: Omega is convex and rising, so the steps fall onto the root from above.
+    Newton's method from alpha = 1: Omega is convex and rising, so the steps approach the root from above.
     Raises InputError for omega outside [1, gamma + 1].
     """
     omega, gamma = np.broadcast_arrays(np.asarray(omega, np.float64), np.asarray(gamma, np.float64))
@@ -141,7 +141,8 @@ class Acceptance(Immutable):
         decay: float = 1.0,
     ) -> "Acceptance":
         """The acceptance that gives these tokens per iteration (`omega`) at these draft lengths, which
-        must rise. survival: by position; it is used instead if it reaches the longest length.
+        must rise. survival: P(at least j drafted tokens are accepted) for j from 1; it is used instead if
+        it reaches the longest length.
 
         Published curves are noisy, so the gain of each further token is smoothed such that it never grows
         with the length (pool adjacent violators). Between two lengths the conditional acceptance is

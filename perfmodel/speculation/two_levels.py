@@ -1,5 +1,5 @@
-"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache (the middle),
-whose tokens the target with the full cache verifies.
+"""Two levels of drafting (TriForce). A small model drafts for the *middle*, which is the target with a
+sparse cache. The target with the full cache verifies the tokens of the middle.
 
 An inner round drafts gamma_1 tokens with the small model and verifies them with the middle. Rounds run until
 m >= gamma_2 tokens are drafted, so gamma_2 <= m <= gamma_2 + gamma_1. Then the target verifies m + 1 tokens.

@@ -129,8 +129,8 @@ class AttentionOp(CacheOp):
 
 
 def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
-    """Factor by which `items` equal pieces of work on `slots` places take longer than if they filled the
-    memory bandwidth to the end.
+    """Factor by which `items` equal pieces of work, of which `slots` run at a time, take longer than if
+    they used the whole memory bandwidth to the end.
 
     Below `slots` the kernel cuts the pieces until they fill the device: factor 1. Above, a piece is not cut
     (FlashInfer's plan, arXiv 2501.01005). The last, partial wave then takes at least as long as one piece per

@@ -1,4 +1,4 @@
-"""Launches by the host, during which the device works too."""
+"""Launches by the host. The device works at the same time."""
 
 from typing import ClassVar
 
@@ -34,7 +34,7 @@ class HostLaunchesOp(Op):
     def host_s(self, group: DeviceGroup) -> Floats:
         """Time of the host for a pass with these launches: 0 if the pass runs as a full CUDA graph.
 
-        Engines launch attention themselves in every pass of some versions, in passes of a draft, and in
+        The host launches attention in every pass of some versions, in passes of a draft, and in
         verifications for which no graph was captured.
         """
         c = group.calibration

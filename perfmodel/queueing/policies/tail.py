@@ -8,8 +8,8 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 
 class Tail(LengthPolicy):
-    """The server drafts at or below one running batch, and not above it. At each of these batches the
-    length must be faster than the baseline.
+    """The server drafts while its running batch is at most a certain size. At each batch up to this size,
+    the draft must be faster than the baseline.
 
     The chosen length has the largest sum of the logarithms of its speedups over these batches.
     """

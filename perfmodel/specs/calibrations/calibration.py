@@ -265,8 +265,8 @@ class Calibration(EngineConstants):
         """Additional error of the ratio of an iteration to a step, for a context or a number of verified
         tokens outside the fitted rows.
 
-        Standard deviation of its logarithm; broadcasts. tokens: tokens of all sequences that a pass
-        verifies.
+        The result is the standard deviation of the ratio's logarithm, and broadcasts over both arguments.
+        tokens: tokens of all sequences that a pass verifies.
         """
         if self.unseen_context is None or self.unseen_width is None:
             return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))

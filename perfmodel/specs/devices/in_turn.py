@@ -16,7 +16,8 @@ SIGN = "+"
 
 
 def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
-    """One device with the memory of all, whose rates are those of the devices in turn.
+    """One device that stands for all: it has the memory of all devices, and the rates that they reach one
+    after another.
 
     Its other figures are those of the device with the largest part. Raises InputError for devices of
     several makers, and for one without a memory size.

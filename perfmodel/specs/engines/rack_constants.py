@@ -30,9 +30,9 @@ class Imbalance(Frozen):
 
 
 class RackConstants(Frozen):
-    """The file. waiting: see `Fabric`. overlap: engine -> share of the shorter of computing and
-    communicating that two micro-batches hide. step_log_rms, speedup_log_rms: errors for measurements whose
-    source was left out of the fit.
+    """The contents of the file. waiting: see `Fabric`. overlap: engine -> share of the shorter of
+    computing and communicating that two micro-batches hide. step_log_rms, speedup_log_rms: errors for
+    measurements whose source was left out of the fit.
     """
 
     fitted_on: tuple[str, ...]

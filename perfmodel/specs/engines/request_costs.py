@@ -75,7 +75,7 @@ class Requests(Frozen):
         return self.engines.get(self.place(engine, architecture), self.common)
 
     def error(self, engine: str | None) -> Scatter:
-        """The error of a mean TPOT that the costs of an engine's requests add."""
+        """The part of the error of a mean TPOT that comes from the request costs of an engine."""
         return self.errors.get(engine or "", self.errors["tpot"])
 
     def ttft_error(self, engine: str | None) -> Scatter:

@@ -173,7 +173,7 @@ class ServingEngine(Stack):
         return repository.partition("/")[0] not in self.unread_owners and weights not in self.unread_formats
 
     def calibration_word(self, version: str) -> str:
-        """The word in the names of the calibrations of a version; empty for the engine's own."""
+        """The word in the names of a version's calibrations; empty if it is the engine's own word."""
         known = sorted(self.calibrations, key=release)
         reached = [first for first in known if not version or release(first) <= release(version)]
         return self.calibrations[reached[-1]] if reached else ""

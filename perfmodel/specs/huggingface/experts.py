@@ -242,7 +242,7 @@ def step(keys: Keys, layers: int) -> Fields:
 
 
 def granite(keys: Keys, layers: int) -> Fields:
-    """Granite-4.0: experts and a shared MLP, or only that MLP."""
+    """Granite-4.0: each layer has experts and a shared MLP, or only a shared MLP."""
     shared = keys.count("shared_intermediate_size")
     if not keys.data.get("num_local_experts"):
         keys.ignore("num_experts_per_tok")

@@ -104,11 +104,11 @@ class Keys:
         self._file_names: dict[str, str] = {}
 
     def usual(self, names: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Reads the keys of `USUAL` by their usual names if the file lacks its own ones. Refusals name the
-        file's key.
+        """Makes the keys of the file available under their usual names (`USUAL`). Error messages have the
+        name that the file uses.
 
-        names: usual name -> name in a family's files. Only the latter is read; dots stand for a key inside
-        a mapping.
+        names: usual name -> name in a family's files. Only the name in the family's files is read; dots
+        stand for a key inside a mapping.
         """
         self._file_names = dict(names)
         for usual, others in USUAL.items():

@@ -25,7 +25,9 @@ def learned_positions_and_two(keys: Keys, layers: int) -> Fields:
 
 
 def gpt_neo(keys: Keys, layers: int) -> Fields:
-    """GPT-Neo: layers by `attention_layers`, or by pairs of a pattern and its number of repeats."""
+    """GPT-Neo: `attention_layers` lists the kind of each layer, or `attention_types` lists patterns of
+    kinds, each with its number of repeats.
+    """
     kinds = keys.data.get("attention_layers")
     if not isinstance(kinds, list):
         kinds = []

@@ -1,5 +1,5 @@
-"""The formats of a checkpoint: its ``quantization_config`` or ``hf_quant_config.json`` as `--weights` and
-`--kv-dtype`.
+"""Converts the ``quantization_config`` or the ``hf_quant_config.json`` of a checkpoint to values of
+`--weights` and `--kv-dtype`.
 
 Reads fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and torchao. The
 file names the modules at 16 bits, module by module and layer by layer. LM head and router have 16 bits unless

@@ -200,7 +200,7 @@ def _group(group: Keys) -> str:
 
 
 def modelopt(q: Keys) -> Scheme:
-    """ModelOpt, in the form of ``config.json`` or of ``hf_quant_config.json``."""
+    """The scheme of ModelOpt, as ``config.json`` or ``hf_quant_config.json`` states it."""
     if q.data.get("quant_algo") == _MIXED:
         if q.mapping("quantized_layers") is None:
             raise q.bad("quantized_layers", "a mapping of modules to formats")

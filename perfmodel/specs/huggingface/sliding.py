@@ -34,7 +34,7 @@ def qwen(keys: Keys, layers: int) -> Fields:
 
 
 def qwen3_moe(keys: Keys, layers: int) -> Fields:
-    """Qwen3 with experts: as `qwen`, without windows."""
+    """Qwen3 with experts: like `qwen`, but a file with windows is refused."""
     if keys.flag("use_sliding_window", False):
         raise keys.bad(
             "use_sliding_window", "false (transformers' versions disagree on which qwen3_moe layers slide)"

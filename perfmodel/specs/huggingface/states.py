@@ -23,7 +23,7 @@ def state_of(
 
 
 def state_dtype(keys: Keys, key: str) -> str:
-    """Format of the recurrent state; by default fp32, as in the published files of both families."""
+    """Format of the recurrent state; by default fp32, as in published files."""
     value = keys.data.get(key, "float32")
     if value not in STATE_FORMATS:
         raise keys.bad(key, f"one of {', '.join(STATE_FORMATS)}")

@@ -21,7 +21,7 @@ def layer_types(keys: Keys, layers: int, kinds: Sequence[str], rule: Sequence[st
 
 
 def sliding_layers(keys: Keys, layers: int, rule: Sequence[bool]) -> int:
-    """Sliding layers by the file's `layer_types`, or else by the family's rule."""
+    """Number of sliding layers, from the file's `layer_types` or else from the family's rule."""
     return layer_types(keys, layers, KINDS, [KINDS[slides] for slides in rule]).count(KINDS[1])
 
 

@@ -29,7 +29,7 @@ a cache of 16 bits.
 
 class NamedCheckpoint(Immutable):
     """The facts that a name states. model: the name without the format. kv_dtype: the format of the cache;
-    None for the model's own.
+    None means the model's own.
     """
 
     model: str

@@ -27,7 +27,7 @@ class Format(Immutable):
 
     @property
     def weight_only(self) -> "Format":
-        """The same bytes, computed in bf16."""
+        """The format with the same bytes whose GEMMs compute in bf16."""
         if self.input_bytes is None:
             return self
         name = re.sub("-a[48]$", "", self.name)

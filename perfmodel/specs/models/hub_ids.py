@@ -17,9 +17,9 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     """The Hugging Face id of exactly the model that a name means: the typed id, or the most similar listed
     one.
 
-    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). For a file it
-    is the id that the file states; for a folder, the folder. None if no id is known. Raises InputError as
-    `load_model` does.
+    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). If the name is
+    a file, the id is the one that the file states. If it is a folder, the folder itself is returned. None
+    if no id is known. Raises InputError as `load_model` does.
     """
     if exists(name):
         stated = load_model(name, flag).hf_id

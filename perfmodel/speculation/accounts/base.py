@@ -67,7 +67,9 @@ class Account(Immutable):
         return share * gpu.memory_bytes
 
     def seats(self, gpu: GPUSpec) -> int:
-        """Requests that the server may run at once: stated, or the engine's default; 0 if it is unknown."""
+        """Largest number of requests that the server runs at once, as stated or by the engine's default; 0
+        if it is unknown.
+        """
         return self.server.max_num_seqs or 0
 
     def seat_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
