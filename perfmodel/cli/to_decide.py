@@ -32,7 +32,7 @@ def to_decide(a: WhatIf, query: Query) -> str:
     """The tokens per iteration that decide, and the command that compares a measurement. query: the question
     as it was given.
     """
-    assert a.speedup is not None
+    assert a.speedup and a.query.gamma and a.acceptance.tokens_per_iteration
     gained = a.acceptance.tokens_per_iteration
     most = a.query.gamma + 1
     even = gained / a.speedup
