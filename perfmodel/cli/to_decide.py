@@ -32,8 +32,10 @@ def to_decide(a: WhatIf, query: Query) -> str:
     """The tokens per iteration that decide, and the command that compares a measurement. query: the question
     as it was given.
     """
-    assert a.speedup and a.query.gamma and a.acceptance.tokens_per_iteration
     gained = a.acceptance.tokens_per_iteration
+    assert gained
+    assert a.speedup
+    assert a.query.gamma
     most = a.query.gamma + 1
     even = gained / a.speedup
     certain = gained / a.speedup_interval[0] if a.speedup_interval else even
