@@ -1,5 +1,5 @@
-"""Base of every answer: a typed, frozen dataclass. `as_dict` turns it into JSON, and a notebook shows it as a
-table.
+"""Base class of all answers, which are frozen dataclasses. `as_dict` returns an answer for JSON, and a
+notebook shows it as a table.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +18,16 @@ T = TypeVar("T")
 
 
 def items(whole: Any) -> dict[str, Any]:
-    """Name -> value of every field of a dataclass."""
+    """The fields of a dataclass: name -> value."""
     if not isinstance(whole, Answer) and hasattr(whole, "as_dict"):
         return dict(whole.as_dict())
     return {f.name: getattr(whole, f.name) for f in fields(whole)}
 
 
 def plain(value: Any) -> Any:
-    """Converts to JSON types: dataclasses to mappings, tuples to lists and numpy's numbers to Python's."""
+    """Converts a value to JSON types: dataclasses to mappings, tuples to lists, and numbers of numpy to
+    those of Python.
+    """
     if is_dataclass(value):
         return {name: plain(inner) for name, inner in items(value).items()}
     if isinstance(value, dict):
@@ -38,15 +40,15 @@ def plain(value: Any) -> Any:
 
 
 class Answer:
-    """Base of all answers. printed: the text of `print`; the package sets it to the text of the command
-    line.
+    """Base class of all answers. printed: makes the text that `print` shows; the package sets it to the
+    text of the command line.
     """
 
     printed: ClassVar[Callable[[Any], str]] = repr
 
     def __init_subclass__(cls) -> None:
-        """Gives the class its own hash, because the hash of a frozen dataclass fails on a field that is a
-        mapping.
+        """Gives a subclass its hash, because the generated hash of a frozen dataclass fails for a field
+        that is a mapping.
         """
         super().__init_subclass__()
         cls.__hash__ = Answer.__hash__  # type: ignore[method-assign]
@@ -55,17 +57,17 @@ class Answer:
         return hash(repr(self))
 
     def as_dict(self) -> dict[str, Any]:
-        """The answer in JSON's types, with None for missing values."""
+        """The answer in JSON types, with None for missing values."""
         return {"schema_version": SCHEMA_VERSION, **plain(self)}
 
     def to_frame(self) -> "DataFrame":
-        """A DataFrame with one row; a nested value has a column such as ``target_step.predicted_s``."""
+        """A DataFrame with one row. Nested values have columns such as ``target_step.predicted_s``."""
         return library("pandas").json_normalize(plain(self))
 
     @property
     def failed(self) -> bool:
-        """Whether the answer is negative (nothing fits, for example), so the command line exits with 1. By
-        default False.
+        """Whether the command line exits with 1 because there is no useful answer, for example if nothing
+        fits in memory.
         """
         return False
 
@@ -95,7 +97,7 @@ class Answer:
 
 @dataclass(frozen=True, repr=False)
 class Rows(Answer, Sequence[T], Generic[T]):
-    """Several answers of one kind, in order."""
+    """A sequence of answers of one kind."""
 
     rows: tuple[T, ...]
 
@@ -115,7 +117,7 @@ class Rows(Answer, Sequence[T], Generic[T]):
         return len(self.rows)
 
     def to_frame(self) -> "DataFrame":
-        """A DataFrame with a row for each answer."""
+        """A DataFrame with one row for each answer."""
         return library("pandas").json_normalize([plain(row) for row in self.rows])
 
     def _repr_html_(self) -> str:
@@ -131,7 +133,7 @@ def _facts(whole: Any) -> dict[str, str]:
 
 
 def escaped(text: str) -> str:
-    """The text in HTML."""
+    """The text with special characters escaped for HTML."""
     from html import escape  # only notebooks need it, and its table of entities takes 3 ms to load
 
     return escape(text)

@@ -1,4 +1,4 @@
-"""Readers of the values of a question's arguments: text of the command line, or values of Python."""
+"""Reads the values of a question's arguments, from text of the command line or from Python values."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,10 +25,10 @@ Given = TypeVar("Given", contravariant=True)
 
 
 class Parsed(Protocol[Got, Given]):
-    """The type of a field that is read when its question is made, and the type of the values that may be
-    given.
+    """The annotation of a field that accepts other types than it has: the type after reading, and the type
+    of the values that may be given.
 
-    For type checkers (PEP 681: a field accepts the type of `__set__`). Nothing instantiates it.
+    It is only for type checkers (PEP 681: a field accepts the type of `__set__`) and has no instances.
     """
 
     def __get__(self, question: object, kind: Any = None, /) -> Got: ...
@@ -53,7 +53,9 @@ Read = Callable[[Any, str], Any]
 
 
 def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
-    """Reads one value, text with commas and ranges, or a sequence of either, into a tuple."""
+    """Makes a reader that returns a tuple, from one value, from text with commas and ranges, or from a
+    sequence of these.
+    """
 
     def read(given: Any, flag: str) -> tuple[Any, ...]:
         if not (values := [value for item in items(given) for value in parse(item, flag)]):
@@ -64,12 +66,12 @@ def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
 
 
 def rate(given: Any, flag: str) -> str:
-    """A rate as text, such as ``0.8`` or ``0.4x3``. `question.rates` turns it into an acceptance."""
+    """Reads a rate as text, such as ``0.8`` or ``0.4x3``. `question.rates` turns it into an acceptance."""
     return str(given)
 
 
 def state_format(given: Any, flag: str) -> str:
-    """A format of recurrent states, in the words of an engine or of this package."""
+    """Reads the format of recurrent states: a name of this package, or the name that an engine has for it."""
     from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS  # few questions state one
 
     name = str(given).lower()
@@ -84,18 +86,18 @@ def whole(given: object, flag: str) -> int:
 
 
 def tokens(given: object, flag: str) -> float:
-    """A number of tokens that need not be whole, or text such as ``2k``."""
+    """Reads a number of tokens, which need not be whole, or text such as ``2k``."""
     known = amount(given) if isinstance(given, str) else None
     return parse_number(given if known is None else known, flag)
 
 
 def texts(given: Any, flag: str) -> tuple[str, ...]:
-    """Texts that may contain commas; None is allowed."""
+    """Reads one text or several texts, which may contain commas."""
     return tuple(parse_text(item, flag) for item in items(given))
 
 
 def path(given: object, flag: str) -> Path:
-    """A file or folder."""
+    """Reads the path of a file or folder."""
     if "\0" in (text := parse_text(given, flag)):
         raise refuse(flag, None, "a path without null characters", text)
     return Path(text)

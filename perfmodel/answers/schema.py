@@ -1,4 +1,6 @@
-"""JSON Schema of an answer, from its type. It is the contract of ``--json`` and of `Answer.as_dict`."""
+"""Makes the JSON Schema of an answer from its type. ``--json`` and `Answer.as_dict` return what the schema
+describes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -22,7 +24,9 @@ MORE: dict[type, dict[str, Any]] = {PassTime: {"comm_s": float, "fixed_s": float
 
 
 def schema(verb: Verb[..., Any]) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of the answer of a verb, in the form of `Answer.as_dict`."""
+    """The JSON Schema (2020-12) of the answer of a function such as `whatif`, as `Answer.as_dict` returns
+    it.
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": verb.__name__,
@@ -31,7 +35,7 @@ def schema(verb: Verb[..., Any]) -> dict[str, Any]:
 
 
 def given_schema(question: type[Question]) -> dict[str, Any]:
-    """The JSON Schema of the values that a question's arguments accept, as in Python and in text."""
+    """The JSON Schema of the arguments of a question: the values that Python and the command line accept."""
     hints = get_type_hints(question)
     taken = {}
     for name, argument in arguments(question).items():
@@ -62,7 +66,7 @@ def _accepted_type(hint: Any) -> Any:
 
 
 def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
-    """The type of the JSON answer of a verb, for `msgspec.convert`."""
+    """The type of the JSON answer of a function such as `whatif`, for `msgspec.convert`."""
     whole = _struct(get_type_hints(unwrap(verb))["return"])
     versioned = [("schema_version", Literal[SCHEMA_VERSION])]
     return msgspec.defstruct(

@@ -1,4 +1,4 @@
-"""Numbers for people, with a unit, and remarks on answers."""
+"""Writes numbers with their units for people to read."""
 
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.speculation import KVCapacity
@@ -11,13 +11,13 @@ PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 
 class Note(str):
-    """A remark among the warnings of an answer that does not make the answer less certain."""
+    """A warning of an answer that is only a remark: it does not make the answer less certain."""
 
     __slots__ = ()
 
 
 def seconds(value: float | None) -> str:
-    """8.5 us, 85 us, 2.5 ms, 25 ms, 1.2 s, 86,400 s; a word for an unknown time."""
+    """A time: ``8.5 us``, ``25 ms``, ``1.2 s`` or ``86,400 s``; ``unknown`` for None."""
     if value is None:
         return UNKNOWN
     for unit, factor in (("us", 1e6), ("ms", 1e3)):
@@ -34,30 +34,31 @@ def _two_digits(value: float) -> str:
 
 
 def counted(number: int | str, noun: str) -> str:
-    """1 client, 8 clients, 0 clients, 2.5 requests: a number with a noun whose plural ends in s.
+    """A number with its noun: ``1 client``, ``8 clients``, ``2.5 requests``. noun: the singular; its
+    plural must end in s.
 
-    number: a text if the number is not to be printed as a whole number.
+    number: a whole number, or a number that is already formatted as text.
     """
     return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
 
 
 def clients(number: int) -> str:
-    """1 client, 8 clients."""
+    """``1 client`` or ``8 clients``."""
     return counted(number, "client")
 
 
 def request_rate(rate: float, digits: str = "g") -> str:
-    """1 request/s, 2.5 requests/s. digits: the format of the number."""
+    """``1 request/s`` or ``2.5 requests/s``. digits: the format of the number, as for `format`."""
     return f"{counted(format(rate, digits), 'request')}/s"
 
 
 def size(value: float) -> str:
-    """Bytes with a decimal unit."""
+    """A number of bytes with a decimal unit: ``1.5 GB``."""
     return f"{_prefixed(value)}B"
 
 
 def count(value: float) -> str:
-    """Operations or FLOPs with a decimal prefix."""
+    """A number of operations with a decimal prefix: ``1.5 T``."""
     return _prefixed(value).rstrip()
 
 
@@ -69,25 +70,25 @@ def _prefixed(value: float) -> str:
 
 
 def tokens(value: float | None) -> str:
-    """A length in whole tokens, rounded up; a word for an infinite one."""
+    """A context length in whole tokens, rounded up; ``none`` for None."""
     if value is None:
         return NONE
     return f"{-int(-value // 1):,}"
 
 
 def context_text(value: float) -> str:
-    """A context: 32768, or 1M where it is a multiple of 1M (1048576)."""
+    """A context: ``32768``, or ``1M`` for a multiple of 1048576."""
     whole = int(value)
     return f"{whole >> 20}M" if whole and whole % 2**20 == 0 else f"{whole}"
 
 
 def ratio_text(value: float | None) -> str:
-    """A speedup: 1.34x; a word for an unknown one."""
+    """A speedup: ``1.34x``; ``unknown`` for None."""
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
 def range_text(interval: tuple[float, float] | None) -> str:
-    """An interval of seconds behind its value, as in `` (17 ms to 29 ms)``; empty without one."""
+    """An interval of times to put after its value: `` (17 ms to 29 ms)``; empty for None."""
     if interval is None:
         return ""
     low, high = interval
@@ -95,24 +96,24 @@ def range_text(interval: tuple[float, float] | None) -> str:
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
-    """An interval behind its value, as in `` (1.16 to 2.59)``; empty without one."""
+    """An interval to put after its value: `` (1.16 to 2.59)``; empty for None."""
     return "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
 
 
 def devices(hardware: str, tp: float) -> str:
-    """The group: ``8 x a100-sxm-80gb``, or one device by its name."""
+    """The devices of a server: ``8 x a100-sxm-80gb``, or the name of a single device."""
     if tp > 1:
         return f"{tp:g} x {hardware}"
     return hardware
 
 
 def limiter(name: str) -> str:
-    """The limiter of a pass as one word."""
+    """What takes most of the time of a pass, in words."""
     return LIMITERS.get(name, name)
 
 
 def draft_in_words(draft: str, draft_kv: str) -> str:
-    """``draft: eagle3, full KV cache``: the model that drafts, and the part of the cache that it reads."""
+    """The draft and the part of the cache that it reads: ``draft: eagle3, full KV cache``."""
     name = "the target itself" if draft == "self" else draft
     method = draft_kv.partition(",")[0]
     return f"draft: {name}, {'full KV cache' if method == 'full' else method}"
@@ -125,8 +126,9 @@ def _rounded_down(number: int) -> int:
 
 
 def kv_cache_text(cache: KVCapacity, stack: str) -> str:
-    """The caches in the words of a server's log, and what a draft takes from them. stack: the engine and its
-    version; vLLM refuses a longest sequence that does not fit.
+    """The size of the KV cache in the words of a server's log, and the part of it that a draft takes.
+    stack: the engine and its version. For vLLM, the text says if it would not start because the longest
+    sequence does not fit.
     """
     each = ""
     if cache.groups > 1:

@@ -1,10 +1,10 @@
-"""Declares the arguments of questions: their meaning, and how their values are read.
+"""Declares the arguments of questions: their help, and how their values are read.
 
-A question is a frozen dataclass (`question`) whose fields are annotated with arguments. Those that several
-questions share are in `question/arguments.py`; a field of one question only declares its own `argument`.
-Making a question reads all given values once, text such as ``"32k"`` or Python's values, so each field has
-one type. The command line makes its flags from the same arguments. `asks` turns a function of a question into
-one of its arguments.
+A question is a frozen dataclass (`question`) whose fields are declared arguments. Arguments that several
+questions share are in `question/arguments.py`; a field that only one question has declares its own
+`argument`. When a question is made, each value is read once, from text such as ``"32k"`` or from a Python
+value, so each field has one type. The command line makes its flags from the same arguments. `asks` turns a
+function that takes a question into one that takes the arguments of the question.
 """
 
 from perfmodel.answers.declaration.arguments import (

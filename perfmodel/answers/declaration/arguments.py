@@ -1,4 +1,4 @@
-"""One argument of a question: its meaning, its limits, and how its value is read."""
+"""One argument of a question: its help, its limits, and how its value is read."""
 
 from dataclasses import dataclass, replace
 from types import NoneType, UnionType
@@ -20,18 +20,18 @@ SHARE = (0.0, 1.0)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Argument:
-    """One argument: `help`, the form of its value on the command line, and flags in addition to the one of
-    its name.
+    """One argument of a question. help: its text in ``--help``. metavar: the form of its value there.
+    also: additional flags.
 
-    read: converts the given value, or refuses it; by default by the annotation (`READERS`). many: the
-    converter for commands that take lists. repeated: whether the flag may be given several times. default:
-    the default as help shows it. optional: whether None is a value. limits, choices: the allowed values
-    (choices are also its metavar). flag: its spelling on the command line, by default ``--draft-kv`` for
-    ``draft_kv``; a positional argument (`place`) has its metavar instead. group: its heading in
-    ``--help``. fallback: the default after reading. listed: the verb that lists its names, for completion
-    in a shell. needs: other arguments, one of which must be given with this one. without: arguments that
-    must not be given with this one. why: the reason, as a clause. most: the number of values that it may
-    have.
+    read: converts the given value, or raises InputError; without it, the annotation selects the converter
+    (`READERS`). many: the converter for commands that accept lists. repeated: whether the flag may be
+    given several times. default: the default as ``--help`` shows it. optional: whether None is allowed.
+    limits, choices: the allowed values; choices are also its metavar. flag: its name on the command line,
+    by default ``--draft-kv`` for ``draft_kv``. place: whether it is positional; its metavar is then its
+    name. group: its heading in ``--help``. fallback: the default after reading. listed: the command that
+    lists its names, for completion in a shell. needs: other arguments, at least one of which must be given
+    too. without: arguments that must not be given too. why: the reason for `needs` or `without`, as a
+    clause. most: the largest number of values.
     """
 
     help: str
@@ -67,7 +67,9 @@ class Argument:
         return f"a {noun} {ends}"
 
     def value(self, given: Any, name: str) -> Any:
-        """Reads and checks the given value. Raises InputError that names the flag of the parameter `name`."""
+        """Reads and checks the given value of the parameter `name`. Raises InputError for a wrong value;
+        its message begins with the flag.
+        """
         if (given is None and self.optional) or (given is not None and given is self.fallback):
             return given
         assert self.read is not None
@@ -85,14 +87,16 @@ class Argument:
 
 
 def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
-    """Refuse (InputError) a number, or one of several, outside low ... high, both included. None passes."""
+    """Raise InputError if a number, or one of several, is not from `low` to `high`, both included. None is
+    allowed. shown: the flag, for the message.
+    """
     for each in items(given):
         if each is not None and not low <= each <= high:
             raise refuse(shown, None, allowed, each)
 
 
 def listed(alias: Any) -> Argument:
-    """The argument in the annotation, changed to take a list."""
+    """The argument of an annotation, changed so that it accepts a list."""
     (argument,) = get_args(alias)[1:]
     assert isinstance(argument, Argument)
     assert argument.many is not None
@@ -100,7 +104,9 @@ def listed(alias: Any) -> Argument:
 
 
 def declared_by(name: str, hint: Any, of_field: Argument | None = None) -> Argument | None:
-    """A parameter's argument, from its field or else from its annotation (`hint`); None if it has none."""
+    """The argument of the parameter `name`, from its field or from its annotation (`hint`); None if
+    neither declares one.
+    """
     declared = of_field
     if declared is None:
         notes = getattr(hint, "__metadata__", ())
@@ -120,12 +126,12 @@ def declared_by(name: str, hint: Any, of_field: Argument | None = None) -> Argum
 
 
 def flag(name: str) -> str:
-    """The flag of a parameter in messages and on the command line: ``draft_kv`` becomes ``--draft-kv``."""
+    """The flag of a parameter on the command line and in messages: ``draft_kv`` becomes ``--draft-kv``."""
     return "--" + name.replace("_", "-")
 
 
 def type_of_field(annotation: Any) -> Any:
-    """The type that a field has after reading, such as ``int`` where ``32k`` may be given."""
+    """The type of a field after reading: ``int`` for an argument that also accepts the text ``32k``."""
     type_ = _without_argument(annotation)
     return get_args(type_)[0] if get_origin(type_) is Parsed else type_
 

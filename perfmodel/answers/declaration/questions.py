@@ -1,4 +1,4 @@
-"""A question: a frozen dataclass whose fields are declared arguments."""
+"""Questions: frozen dataclasses whose fields are declared arguments."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -20,11 +20,11 @@ def argument(
     shown: str | None = None,
     **more: Any,
 ) -> Any:
-    """A field of a question: its `Argument` with further settings, its default, and the form in which help
-    shows it.
+    """A field of a question. default: its default. shown: the default as ``--help`` shows it. All other
+    values are those of its `Argument`.
 
-    Without `help`, the argument is the one in its annotation. Every default of a question is declared this
-    way.
+    Without `help`, the annotation of the field has the argument. Every default of a question is declared
+    with this function.
     """
     if not help:
         return field(default=default)
@@ -34,7 +34,7 @@ def argument(
 
 
 def same_as(asked: type, name: str) -> Any:
-    """The field of another question, with its argument and default."""
+    """A field with the argument and the default that field `name` has in another question."""
     known = {each.name: each for each in fields(asked)}[name]
     return field(default=known.default, metadata=known.metadata)
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass_transform(field_specifiers=(argument, same_as))
 def question(cls: type[T]) -> type[T]:
-    """Makes a frozen dataclass whose fields get the values that `Question.read` makes of the given ones."""
+    """Makes a class a frozen dataclass. `Question.read` converts the values that are given for its fields."""
     frozen: Any = dataclass(frozen=True)(cls)
     assign = frozen.__init__
 
@@ -59,8 +59,8 @@ def question(cls: type[T]) -> type[T]:
 
 @dataclass_transform(field_specifiers=(argument, same_as))
 def options(cls: type[T]) -> type[T]:
-    """Makes the fields that several questions share. No question consists of them alone, so this class has
-    no methods.
+    """Makes a class of fields that several questions share. It gets none of the generated methods, because
+    only its subclasses have instances.
     """
     return dataclass(frozen=True, init=False, repr=False, eq=False)(cls)
 
@@ -113,13 +113,15 @@ _form: Callable[[Any], _Form] = cache(_form_of)
 
 @question
 class Question:
-    """A question. When a question is made, the values of its fields are read and checked (InputError)."""
+    """Base class of all questions. When a question is made, the values of its fields are read and checked;
+    a wrong value raises InputError.
+    """
 
     @classmethod
     def read(cls, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Field -> value, from positional and named values.
+        """The value of each field by name, from positional and named values.
 
-        Raises InputError for an unknown argument, a missing one, and a value that cannot be read.
+        Raises InputError for an unknown argument, a missing argument, or a value that cannot be read.
         """
         form = _form(cls)
         placed = form.placed
@@ -139,7 +141,9 @@ class Question:
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values after reading, with those that follow from other values. Raises InputError."""
+        """The values after reading, with values filled in that follow from others. Raises InputError if
+        they contradict each other.
+        """
         return values
 
     @in_names
@@ -159,11 +163,11 @@ class Question:
         self.check()
 
     def check(self) -> None:
-        """Refuse (InputError) questions that have no answer."""
+        """Raise InputError for a question that has no answer."""
 
     def within(self, name: str, low: float, high: float, allowed: str) -> None:
-        """Refuse a number outside low ... high, both included, which the rest of the question determines.
-        None passes.
+        """Raise InputError if the field `name` is not from `low` to `high`, both included, for limits that
+        depend on other fields. None is allowed.
         """
         within(getattr(self, name), flag(name), low, high, allowed)
 
@@ -171,7 +175,7 @@ class Question:
         return [*arguments(type(self)), "as_dict"]
 
     def as_dict(self) -> dict[str, Any]:
-        """The question with all defaults, for the answer."""
+        """The values of all arguments by name, with defaults filled in."""
         return {name: getattr(self, name) for name in arguments(type(self))}
 
 

@@ -1,4 +1,4 @@
-"""Functions of a question that take its arguments."""
+"""Functions that answer a question and take its arguments (*verbs*, such as `whatif`)."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,7 +16,9 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 class Verb(Protocol[P, A_co]):
-    """A function that takes a question's arguments, or an existing question with some arguments changed."""
+    """A function that takes the arguments of a question, or an existing question and changes to its
+    arguments.
+    """
 
     question: type[Any]
     __name__: str
@@ -28,13 +30,13 @@ class Verb(Protocol[P, A_co]):
 
 
 def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
-    """Makes a function of a question take that question's arguments. `question` is its class, for the command
-    line.
+    """Turns a function that takes a question into a function that takes the arguments of the question. Its
+    attribute `question` is the class of the question.
     """
     assert isinstance(question_class, type)
 
     def decorate(answer: Callable[[Q], A]) -> Verb[P, A]:
-        """The answer as a function of values, of a question, or of a question and changes to it."""
+        """The function that takes values, a question, or a question and changes to it."""
 
         @in_names
         @wraps(answer)

@@ -1,1 +1,1 @@
-"""Many points at once, and the files that hold them."""
+"""Answers many points at once, and writes them to files."""

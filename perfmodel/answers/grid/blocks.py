@@ -1,5 +1,5 @@
-"""The rows of a grid in blocks, with constant memory: the outer loop runs over cases, the inner arrays over
-batch x context x gamma.
+"""Computes the rows of a grid in blocks, so that memory stays constant. The outer loop is over the cases,
+and arrays are over batch, context and gamma.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,9 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive rows of one case: the values that they share, and one array per column."""
+    """Consecutive rows of one case. labels: the values that these rows share. columns: one array per
+    column.
+    """
 
     labels: dict[str, str | int | float | None]
     columns: dict[str, Array]
@@ -74,19 +76,19 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return self.columns["batch"].size
 
     def typed(self) -> dict[str, Any]:
-        """The columns; whole numbers have an integer type."""
+        """The columns by name. Columns of whole numbers have an integer type."""
         return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
 
 
 def blocks(grid: Grid, most_rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """The grid's rows in blocks. Raises InputError.
+    """The rows of the grid in blocks. Raises InputError for an impossible question.
 
-    most_rows: largest number of rows of a block; only a single pair of batch and context with more draft
-    lengths may exceed it.
+    most_rows: the largest number of rows in a block. A block always has all draft lengths of a pair of
+    batch and context, so it may be larger if there are more draft lengths than this.
     """
     for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)
@@ -144,13 +146,13 @@ def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | N
 
 
 def is_time(column: str) -> bool:
-    """Whether a column holds seconds."""
+    """Whether the values of a column are in seconds."""
     return column.endswith("_s") and not column.endswith("_per_s")
 
 
 def verdicts_of(block: Block) -> dict[str, Any]:
-    """Both ends of the speedup's interval, and the verdict. The ends are NaN where the calibration states no
-    error.
+    """The columns ``speedup_low`` and ``speedup_high`` (the ends of the 90 % interval) and ``verdict``.
+    The ends are NaN if no error of the calibration is known.
     """
     columns = block.columns
     error = np.full(block.rows, np.nan)

@@ -1,4 +1,4 @@
-"""The question of a sweep: every combination of lists."""
+"""The question of a sweep: every combination of several lists."""
 
 import itertools
 import math
@@ -23,8 +23,8 @@ AXES = (*HEADS, "batch", "context", "gamma")
 
 @question
 class Grid(Options):
-    """Every combination of the lists, with all other arguments fixed. A gamma of None means the best one at
-    each point.
+    """Every combination of the lists, with all other arguments the same. A gamma of None means the best
+    gamma at each point.
     """
 
     model: Annotated[Words, listed(arg.Model)]  # type: ignore[assignment]  # several
@@ -44,27 +44,29 @@ class Grid(Options):
             )
 
     def axis(self, name: str) -> tuple[Any, ...]:
-        """The values of one of `AXES`."""
+        """The values of the list `name`, one of `AXES`."""
         values = getattr(self, name)
         return values if isinstance(values, tuple) else (values,)
 
     @property
     def rows(self) -> int:
-        """Number of rows of the whole grid."""
+        """The number of rows of the whole grid."""
         return math.prod(len(self.axis(name)) for name in AXES)
 
     @property
     def looks_up(self) -> bool:
-        """Whether the acceptance is looked up. A published acceptance belongs to one context."""
+        """Whether the acceptance is looked up because the question does not state it. A published
+        acceptance depends on the context.
+        """
         is_open = self.axis("alpha") == (None,) and self.tokens_per_iteration is None
         return is_open and any(gamma != 0 for gamma in self.axis("gamma"))
 
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
-        """The questions that differ in more than batch, context and gamma, each with its contexts and
-        resolved names.
+        """The cases of the grid: for each combination of `HEADS` a question, its contexts, and its
+        scenario.
 
-        A looked-up acceptance belongs to one context, so each context then becomes its own case. Raises
-        InputError for too many cases, or for an impossible one.
+        If the acceptance is looked up, it depends on the context, so each context is a separate case.
+        Raises InputError for too many cases, or for an impossible case.
         """
         every = self.axis("context")
         gammas = self.axis("gamma")
@@ -86,7 +88,7 @@ class Grid(Options):
             yield query, contexts, resolve(query)
 
     def doubts(self) -> tuple[str, ...]:
-        """Warnings about a batch of one sequence at the longest context of each case, without repetitions."""
+        """Warnings about each case at batch 1 and its longest context, without repetitions."""
         notes: dict[str, None] = {}
         for query, contexts, scenario in self.resolved():
             gamma = 1 if query.gamma is None else query.gamma

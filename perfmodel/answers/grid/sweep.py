@@ -1,4 +1,4 @@
-"""The answers of a grid: as rows, as a table of pandas, or over its axes."""
+"""The answers of a grid as rows, as a pandas DataFrame, or as an xarray Dataset."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,10 @@ MAX_ROWS = 10_000_000
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Answer):
-    """The answers of a grid in order: a row per point, `LABELS` and `COLUMNS` with units in their names.
+    """The answers of a grid, with one row per point in the order of the lists. Its columns are `LABELS`
+    and `COLUMNS`; the names of columns state their units.
 
-    Two sweeps are equal if they are the same object.
+    Two sweeps are only equal if they are the same object.
     """
 
     grid: Grid
@@ -35,7 +36,7 @@ class Sweep(Answer):
         return sum(block.rows for block in self.blocks)
 
     def to_frame(self) -> "DataFrame":
-        """The rows as a pandas DataFrame, with the speedup's interval and the verdict of each point.
+        """The rows as a pandas DataFrame, with the interval of the speedup and the verdict of each point.
 
         Raises InputError if pandas is not installed.
         """
@@ -48,11 +49,11 @@ class Sweep(Answer):
         return library("pandas").concat(frames, ignore_index=True)
 
     def to_xarray(self) -> "Dataset":
-        """The figures as an xarray Dataset over `AXES`, including axes with one value.
+        """The figures as an xarray Dataset over all `AXES`, including axes with a single value.
 
-        A draft length that the sweep chooses is ``auto`` on its axis, an acceptance that is looked up
-        ``published``, and any other value that was not given an empty text. Raises InputError if xarray is
-        not installed.
+        On the axes, the best draft length is ``auto``, an acceptance that is looked up is ``published``,
+        and any other value that was not given is an empty text. Raises InputError if xarray is not
+        installed.
         """
         dataset = library("xarray", "to_xarray", "xarray").Dataset
         axes = {name: self.grid.axis(name) for name in AXES}
@@ -79,8 +80,8 @@ class Sweep(Answer):
         return column.reshape(swapped).swapaxes(AXES.index("batch"), AXES.index("context"))
 
     def best(self, figure: str = "speedup") -> dict[str, Any]:
-        """The row with the best figure (one of `COLUMNS`) among those that fit in memory: the largest value,
-        or the smallest of a time (``_s``).
+        """The row with the best value of `figure` (one of `COLUMNS`) among the rows that fit in memory.
+        The best value is the smallest for times (``_s``) and the largest for other figures.
 
         Raises InputError for an unknown figure, or if no row fits.
         """
@@ -110,10 +111,10 @@ class Sweep(Answer):
 
 @asks(Grid)
 def sweep(grid: Grid) -> Sweep:
-    """Answer every combination of the lists; `Sweep.to_frame` makes a table of it.
+    """Answer every combination of the lists. `Sweep.to_frame` returns a table.
 
-    model, hardware, tp, draft_kv, alpha, batch, context and gamma take lists, or text with commas and ranges:
-    ``1..16``, ``1000..64000+1000``, ``1..256x2``. Raises InputError.
+    model, hardware, tp, draft_kv, alpha, batch, context and gamma accept lists, or text with commas and
+    ranges: ``1..16``, ``1000..64000+1000``, ``1..256x2``. Raises InputError for wrong input.
     """
     if grid.rows > MAX_ROWS:
         raise refuse(

@@ -1,5 +1,5 @@
-"""Writes a sweep to CSV or Parquet, block by block with constant memory. A file gets its name only when it is
-complete.
+"""Writes a sweep to CSV or Parquet in blocks, so that memory stays constant. A file gets its name only
+when it is complete.
 """
 
 import math
@@ -32,14 +32,13 @@ def write_sweep(
     overwrite: bool = False,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> tuple[str, ...]:
-    """Writes the answers of a grid to a .csv file, or with pyarrow to a .parquet file. `progress` receives
-    the rows of each block.
+    """Writes the answers of a grid to a .csv file or, if pyarrow is installed, to a .parquet file.
+    progress: is called with the number of rows of each block.
 
-    Returns the doubts of its questions at their longest context, without repetitions.
+    Returns the warnings of `Grid.doubts`.
 
-    Raises InputError for a question without an answer, a suffix other than these two, a path that cannot
-    be written to, or an existing file if `overwrite` is false. After an interruption the file is complete
-    or absent.
+    Raises InputError for an impossible question, another suffix, a path that cannot be written to, or an
+    existing file if `overwrite` is false. If it is interrupted, the file is either complete or absent.
     """
     where = destination(path, ".csv", ".parquet")
     if where.exists() and not overwrite:
@@ -76,7 +75,7 @@ def _csv(path: Path, rows: Iterator[Block]) -> None:
 
 
 def label_cell(value: str | int | float | None) -> str:
-    """One label as a CSV cell. A label that begins like a formula gets an apostrophe in front."""
+    """A label as a CSV cell. If it begins like a spreadsheet formula, an apostrophe is put before it."""
     if value is None:
         return ""
     text = no_formula(value) if isinstance(value, str) else str(value)
@@ -86,11 +85,12 @@ def label_cell(value: str | int | float | None) -> str:
 
 
 def figure_cells(values: Array, whole: bool) -> NDArray[np.uint8]:
-    """A column of numbers as characters [rows, widest cell], filled up with zero bytes. All numbers have as
-    many decimals as the smallest one needs.
+    """A column of numbers as characters, in an array of shape [rows, width of the widest cell]. Unused
+    positions are zero bytes. All numbers have as many decimals as the smallest one needs.
 
-    Formats four digits of all rows at once, because Python's own formatting would take most of the time of
-    a sweep. Python formats the rest: columns of widely different sizes, negative numbers and infinities.
+    It formats four digits of all rows at once, because Python's own formatting would take most of the time
+    of a sweep. Python formats columns with negative or infinite numbers, and columns whose numbers differ
+    too much in size.
     """
     most_digits = _digits_ahead(values.max())
     least_digits = _digits_ahead(values.min(where=values > 0, initial=math.inf))

@@ -1,5 +1,5 @@
-"""Looks up the measured acceptance of a draft: in a file or the bundled rows by context, else in the
-library.
+"""Looks up the measured acceptance of a draft: first in a file or the bundled measurements by context,
+then in the library of published results.
 """
 
 import math
@@ -41,12 +41,13 @@ def measured_acceptance(
     flag: str = "--alpha",
     head: str | None = None,
 ) -> Acceptance:
-    """The measured acceptance of exactly this target and draft.
+    """The measured acceptance of exactly this target and draft at a context.
 
-    model: the target as the user named it. rows: a user's rows, instead of the bundled ones. head: the
-    draft as the user named it, which may be the Hugging Face id of a head.
+    model: the target as the user named it. rows: measurements of the user, used instead of the bundled
+    ones. head: the draft as the user named it, which may be the Hugging Face id of a head.
 
-    Raises UnknownAcceptance if nothing was measured; the error lists the measurements of this target.
+    Raises UnknownAcceptance if nothing was measured; the error lists what is published for this target and
+    this kind of draft.
     """
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     try:
@@ -93,9 +94,10 @@ def _short_names(names: tuple[str, ...]) -> tuple[str, ...]:
 def published_acceptance(
     model: str, draft: Draft, context: float, task: str | None = None, head: str | None = None
 ) -> Acceptance | None:
-    """The library's acceptance of a draft that reads the whole cache; None if it has none. It is less certain
-    at a context beyond those of its source. head: the draft as the user named it. If that is a head without
-    published results, the source says whose results these are.
+    """The published acceptance of a draft that reads the whole cache; None if none is known. Its interval
+    is wider at contexts longer than those of its source. head: the draft as the user named it. If no
+    results are published for this head, those of another head of its kind are used, and the source says
+    so.
     """
     if not draft.kv.reads_all or draft.kind == "self":
         return None
@@ -124,7 +126,9 @@ def acceptance_by_context(
     task: str | None = None,
     head: str | None = None,
 ) -> Callable[[float], Acceptance]:
-    """`measured_acceptance` by context. Below the shortest measured context, the acceptance there counts."""
+    """A function that gives `measured_acceptance` at a context. Below the shortest measured context, it
+    gives the acceptance at that context.
+    """
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     measured = [
         row.context_tokens for row in (published_rows() if rows is None else rows) if row.subject == key
@@ -136,15 +140,17 @@ def acceptance_by_context(
 
 
 def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:
-    """Hugging Face id of the head behind an acceptance of the library; None for any other acceptance."""
+    """The Hugging Face id of the head for which an acceptance was published; None for an acceptance from
+    elsewhere.
+    """
     subject = (short_name(model), library_word(draft))
     heads = [row.head for row in acceptance_library().rows if (row.target, row.draft) == subject]
     return next((head for head in heads if head and acceptance.source.startswith(f"{head}, ")), None)
 
 
 def library_word(draft: Draft) -> str:
-    """The library's word for a draft: a model by its short name, EAGLE-3 distinct from EAGLE, else the
-    kind. A model of a user's own file keeps its name.
+    """The name of a draft in the library: the short name of a draft model, ``eagle`` or ``eagle3``, or the
+    kind of draft. A model from a file of the user keeps its own name.
     """
     if draft.kind != "model":
         return draft.name

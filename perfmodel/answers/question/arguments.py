@@ -1,5 +1,5 @@
-"""The arguments that several questions share, each declared once (see `declaration.py`).
-`validate/cli/arguments.py` declares those of commands that measure.
+"""The arguments that several questions share, each declared once (see `answers.declaration`).
+`validate/cli/arguments.py` declares the arguments of commands that measure.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""Doubts about a question, for any verb. Its numbers can be computed but may have no meaning, or the
-engine has a known defect there.
+"""Warnings about a question, for all commands. The answer can be computed but may be meaningless, or the
+engine has a known defect in this case.
 """
 
 import math
@@ -51,8 +51,8 @@ def doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """`common_doubts`, and a warning if no engine runs the draft, for answers that do not say where it
-    runs.
+    """As `common_doubts`, with a warning if the engine does not run the draft, for answers that do not say
+    this otherwise.
     """
     runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
     refused = [f"the engine does not run the draft: {runs.text}"] if runs and gamma and not runs.runs else []
@@ -67,8 +67,8 @@ def common_doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """Sentences about assumptions, lengths, memory, draft, acceptance, engine, constants and device. room:
-    the memory, if known.
+    """Warnings about assumptions, context length, memory, draft, acceptance, engine, constants and device.
+    room: the memory at this point, if it was computed already.
     """
     room = room or memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     drafts = gamma or getattr(question, "gamma", 0) is None
@@ -104,7 +104,7 @@ def common_doubts(
 
 
 def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
-    """The assumed value of an argument that was left open and decides the answer."""
+    """Notes about the draft and KV method that are assumed because the question does not state them."""
     drafts_itself = scenario.draft.kind == "self"
     if question.draft is None and not drafts_itself:
         yield Note(f"no draft was given: {scenario.draft.name} is assumed")
@@ -113,8 +113,8 @@ def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
 
 
 def of_other_kernels(scenario: Scenario) -> Iterator[str]:
-    """A warning about another engine of the device whose kernels for a few rows, as in a verification,
-    differ.
+    """A warning that another engine for this device has other kernels for GEMMs with a few rows, such as
+    those of a verification.
     """
     asked = serving_engines().get(scenario.machine.calibration.stack)
     vendor = scenario.machine.gpu.vendor
@@ -125,7 +125,7 @@ def of_other_kernels(scenario: Scenario) -> Iterator[str]:
 
 
 def of_blocks(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """A warning about devices that would divide the blocks of the published checkpoint."""
+    """A warning if this number of devices would divide the FP8 blocks of the published checkpoint."""
     repository = served_id(question.model)
     why = None if repository is None else undivided(repository, scenario)
     if why is not None and getattr(question, "model_path", None) is None:
@@ -133,7 +133,7 @@ def of_blocks(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
 
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """The given options that have no effect on this question."""
+    """Warnings about stated arguments that have no effect on this question."""
     no_effect = "has no effect:"
     target = scenario.target.name
     shard = scenario.target_shard
@@ -154,8 +154,8 @@ def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]
 
 
 def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversion) -> Iterator[str]:
-    """Warnings about assumed formats, if the question names none and the engine converts checkpoints, and
-    about weights on the host.
+    """Warnings about weight formats that are assumed because the question states none and the engine
+    converts checkpoints, and about weights in host memory.
     """
     weights = question.weights
     repository = gguf_repository(question.model)
@@ -180,13 +180,15 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
 
 
 def by_name(model: str) -> Iterator[str]:
-    """A warning about formats that only the name of a checkpoint states."""
+    """A warning if the weight format is only known from the name of the checkpoint."""
     if form := named_format(model):
         yield f"weights are {form} by the name of {model}; --model PATH of its config.json is exact"
 
 
 def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
-    """The models whose positions end before this context. model: the target as the user named it."""
+    """A warning for each model with fewer positions than the context needs. model: the target as the user
+    named it.
+    """
     target = scenario.target
     limits = {name_of(model, target): target.max_position_embeddings}
     if gamma and scenario.draft.model.name != target.name:
@@ -197,8 +199,8 @@ def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterat
 
 
 def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
-    """Warnings about an acceptance that is 1, or that was measured at another draft length or only for short
-    prompts; and a note if the acceptance limits the draft length.
+    """Warnings about an acceptance that is 1, that was measured at another draft length, or that was
+    measured only for short prompts. A note follows if the acceptance limits the draft length.
     """
     known = scenario.acceptance
     if known is None:
@@ -226,8 +228,8 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
 
 
 def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
-    """Warnings about a budget that drops nothing or nearly all, fewer devices than the target's, another
-    vocabulary, and a draft as large as its target.
+    """Warnings about a draft whose KV budget is not below the context or very small, that runs on fewer
+    devices than the target, that has another vocabulary size, or that is as large as its target.
     """
     draft = scenario.draft
     target = scenario.target
@@ -251,14 +253,14 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
 
 
 def of_power(scenario: Scenario, batch: float) -> Iterator[str]:
-    """A warning about the energy of another model or batch than the measured one."""
+    """A warning if the power of the device was measured with another model or batch."""
     power = scenario.machine.gpu.power_draw
     if power and (scenario.target.name, batch) != (power.model, 1.0):
         yield f"power was measured with {power.model} at batch 1; here it is scaled by bytes and FLOPs"
 
 
 def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """A warning about a power limit of a device whose power was not measured."""
+    """A warning if the question states a power limit for a device whose power was not measured."""
     limit_w = getattr(question, "power_limit", None)
     if limit_w is not None and scenario.power_limit_w is None:
         yield (
@@ -268,8 +270,8 @@ def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]
 
 
 def of_device(scenario: Scenario) -> Iterator[str]:
-    """Warnings about formats without a peak, links between devices, and constants of another engine, device
-    or vendor.
+    """Warnings about formats that the device does not compute in, links between devices, and constants of
+    another engine, device or vendor.
     """
     gpu = scenario.machine.gpu
     stored = weight_format(scenario.target.weights)

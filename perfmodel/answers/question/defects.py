@@ -1,4 +1,4 @@
-"""The known defects of an engine that affect a draft."""
+"""Finds the known defects of an engine that affect a draft."""
 
 from perfmodel.answers.question.engine_support import draft_word
 from perfmodel.specs import Defect, serving_engine_of
@@ -6,8 +6,8 @@ from perfmodel.speculation import Scenario
 
 
 def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[Defect, ...]:
-    """The known defects of the engine's version that affect this draft on this device at a context. gamma:
-    its length.
+    """The known defects of this engine version that affect the draft, on this device and at this context.
+    gamma: draft length.
     """
     calibration = scenario.machine.calibration
     target = scenario.target
@@ -19,7 +19,7 @@ def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[D
     backend = scenario.machine.attention.backend(target.head, scenario.precision.narrow_kv)
 
     def affects(defect: Defect) -> bool:
-        """Whether every condition of the defect holds here."""
+        """Whether all conditions of the defect hold for this scenario, context and gamma."""
         if defect.drafts and word not in defect.drafts:
             return False
         if defect.architectures and not architecture.startswith(defect.architectures):
@@ -40,10 +40,10 @@ def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[D
 
 
 def slowing(scenario: Scenario, context: float) -> Defect | None:
-    """The first defect that may slow the draft; None if none is known."""
+    """The first known defect that may slow the draft; None if there is none."""
     return next((defect for defect in known_defects(scenario, context) if defect.slows), None)
 
 
 def defect_warning(defect: Defect) -> str:
-    """A defect, worded as a warning."""
+    """A defect as the text of a warning."""
     return f"known defect: {defect.effect} ({defect.thread})"

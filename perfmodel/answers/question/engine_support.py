@@ -1,5 +1,5 @@
-"""Which engine runs a draft: for the text of an answer, for the choices of `advise`, and for the default
-draft of a question.
+"""Finds which engine runs a draft, for the text of answers, for the choices of `advise`, and for the
+default draft of a question.
 """
 
 from contextlib import suppress
@@ -34,19 +34,25 @@ run this kind, and most targets have such a head.
 
 
 class RunsIn(Immutable):
-    """Whether the engine of the question runs a draft. text: ``vLLM >= 0.9``, or ``no engine yet (why)``."""
+    """Whether the engine of the question runs a draft. text: where it runs, such as ``vLLM >= 0.9`` or
+    ``no engine yet (why)``.
+    """
 
     runs: bool
     text: str
 
 
 def draft_word(draft: Draft) -> str:
-    """The engines' word for a kind: EAGLE-3 distinct from EAGLE, ``model`` for a separate model."""
+    """The kind of a draft as in the files of engines: ``eagle`` or ``eagle3``, ``model`` for a separate
+    model, and so on.
+    """
     return draft.name if draft.kind == "eagle" else draft.kind
 
 
 def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
-    """The draft in an engine; None if it has no such draft, or none for this architecture."""
+    """The engine's facts about this kind of draft; None if the engine does not run it for this
+    architecture.
+    """
     served = engine.drafts.get(draft_word(draft))
     architecture = draft.model.model_type
     if served is None or architecture in served.without:
@@ -63,12 +69,12 @@ def runs_in(
     attention_groups: int = 1,
     vendor: str | None = None,
 ) -> RunsIn | None:
-    """Whether and where the draft runs; None for a stack that is not a serving engine.
+    """Whether and where the draft runs; None for research code.
 
-    named_engine: the value of ``--engine``. A draft that is newer than the named version does not run there.
-    attention_groups: number of data-parallel attention groups of a server. With several, and without a named
-    version, the version that has the flag for them is required. vendor: vendor of the device; only engines
-    that run on its devices are named. None names all engines.
+    named_engine: the value of ``--engine``. If it names a version that is older than the draft, the draft
+    does not run. attention_groups: number of data-parallel attention groups of a server; with more than
+    one, the text states the version that has a flag for them. vendor: vendor of the device; the text names
+    only engines for this vendor. With None, it names all engines.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
@@ -93,7 +99,7 @@ def runs_in(
 
 
 def runs_trees(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:
-    """Whether the engine verifies trees of a draft, as `runs_in` does for chains."""
+    """As `runs_in`, but for trees of drafted tokens instead of chains."""
     engines = serving_engines()
     if engine is None or engine not in engines:
         return None
@@ -120,10 +126,10 @@ def _first_version(served: ServedDraft | None, draft: Draft) -> str | None:
 
 
 def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine: str | None) -> str:
-    """The default of ``--draft``: the first of these that the engine runs: a published draft of the target,
-    its own MTP layer, EAGLE-3.
+    """The default of ``--draft``. It is the first of these that the engine runs: a draft that is published
+    for the target, the target's own MTP layer, an EAGLE-3 head.
 
-    It is ``self`` if the engine runs none of them or is not a serving engine. model: the target as the user
+    It is ``self`` if the engine runs none of these, and for research code. model: the target as the user
     named it. named_engine: the value of ``--engine``.
     """
     published = sorted(

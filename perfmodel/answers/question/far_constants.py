@@ -1,4 +1,4 @@
-"""Constants of a user's own calibration that are far from those of every bundled one."""
+"""Finds constants of a user's own calibration that are far from those of all bundled calibrations."""
 
 from collections.abc import Iterator
 
@@ -12,9 +12,11 @@ is given. Devices differ by less.
 
 
 def far_constants(calibration: Calibration) -> Iterator[str]:
-    """A warning for each value of a calibration that is far from the bundled ones (`FAR`).
+    """A warning for each value of a calibration that differs from all bundled values by more than the
+    factor `FAR`.
 
-    Only fractions can be too small; times and powers may be near 0.
+    Only fractions can be too small, because times and exponents may be near 0. Exponents cannot be too
+    large either.
     """
     bundled = [load_bundled(name) for name in files.bundled_names("calibrations") if name != "ideal"]
     for name, constant in CONSTANTS.items():

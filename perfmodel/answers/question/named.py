@@ -1,4 +1,4 @@
-"""The model, device and calibration that a question names."""
+"""Looks up the model, device and calibration that a question names."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ from perfmodel.specs.models.mlx import of_bits
 
 
 class Named(Immutable):
-    """The objects that a question names."""
+    """The model, device and calibration that a question names."""
 
     target: ModelSpec
     gpu: GPUSpec
@@ -36,7 +36,9 @@ class Named(Immutable):
 
     @classmethod
     def of(cls, question: CommonOptions) -> "Named":
-        """Looks up the names. Raises InputError for an unknown name, or a file that cannot be read."""
+        """Looks up the names of a question. Raises InputError for an unknown name, or for a file that
+        cannot be read.
+        """
         gpu = load_gpu(question.hardware)
         target = load_model(question.model)
         file = is_gguf(question.model)
@@ -51,16 +53,16 @@ class Named(Immutable):
         return cls(_with_states(question, target, calibration), gpu, calibration)
 
     def with_layers_on(self, devices: int, question: CommonOptions) -> "Named":
-        """The same objects with the layers of a server on another number of devices than the question
-        states.
+        """The same objects if the layers of a server are divided among `devices` devices, whatever the
+        question states.
         """
         if devices == question.layer_split:
             return self
         return Named.of(replace(question, layer_split=devices))
 
     def stated_weights(self, question: CommonOptions) -> str | None:
-        """The format that the question names; None if most of the model's own weights already have it,
-        such as MXFP4 in gpt-oss, whose attention is in 16 bits.
+        """The weight format that the question states. None if most weights of the checkpoint already have
+        it, as with MXFP4 in gpt-oss, whose attention weights have 16 bits.
         """
         own = self.target.weights
         converts = conversion_of(self.calibration) is not None
@@ -69,12 +71,12 @@ class Named(Immutable):
         return question.weights
 
     def draft_keeps_format(self, question: CommonOptions) -> bool:
-        """Whether a draft whose formats are not given has those of its own checkpoint.
+        """Whether a draft has the formats of its own checkpoint if the question states none for it.
 
-        An engine that serves checkpoints as they are reads the formats of each from its own config.json
-        (vLLM, get_draft_quant_config of model_executor/models/utils.py). An engine that converts
-        checkpoints, and the research decoders, quantise a draft like its target if the question names the
-        target's formats, or always (`Conversion.drafts_too`).
+        An engine that serves checkpoints as published reads the formats of each from its own config.json
+        (vLLM, get_draft_quant_config of model_executor/models/utils.py). Engines that convert checkpoints,
+        and research code, quantise a draft like its target if the question states the target's format.
+        Some convert every draft (`Conversion.drafts_too`).
         """
         target_named = self.stated_weights(question) is not None
         engine = serving_engine_of(self.calibration)
@@ -85,7 +87,7 @@ class Named(Immutable):
         return not (target_named or CONVERSIONS[engine.conversion].drafts_too)
 
     def precision(self, question: CommonOptions) -> Precision:
-        """The number formats of the question on this device and engine."""
+        """The number formats that the engine uses for the question on this device."""
         own = self.target.weights
         weights = self.stated_weights(question)
         conversion = conversion_of(self.calibration)
@@ -131,14 +133,16 @@ def _kind_of_file(question: CommonOptions, target: ModelSpec) -> dict[str, bool]
 
 
 def engine_named(question: CommonOptions) -> str:
-    """The engine of a question, and its version if one is given: the named one, or the usual one."""
+    """The engine that the question states, with its version if stated, or the usual engine for its device
+    and file.
+    """
     if question.engine is not None:
         return question.engine
     return usual_engine(load_gpu(question.hardware), **_kind_of_file(question, load_model(question.model)))
 
 
 def conversion_of(calibration: Calibration) -> Conversion | None:
-    """The conversion of checkpoints for the engine of a calibration; None if it serves them as they are."""
+    """How the engine of a calibration converts checkpoints; None if it serves them as published."""
     engine = serving_engines().get(calibration.stack)
     if engine is None or engine.conversion is None:
         return None

@@ -1,4 +1,4 @@
-"""How a question names nodes, and its words for overlap and token exchange between nodes."""
+"""Reads the arguments of a question about several nodes."""
 
 import re
 
@@ -14,7 +14,7 @@ needs.
 
 
 def parse_nodes(given: object, flag: str) -> str:
-    """Reads ``2x8``: 2 nodes of 8 devices. Raises InputError."""
+    """Checks text such as ``2x8``: 2 nodes of 8 devices. Raises InputError for other text."""
     text = parse_text(given, flag).lower()
     if not re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,3}", text):
         raise refuse(flag, None, "NODESxDEVICES, such as 2x8", text)
@@ -22,6 +22,6 @@ def parse_nodes(given: object, flag: str) -> str:
 
 
 def devices_of_nodes(nodes: str) -> int:
-    """Devices of all nodes of ``2x8``."""
+    """The number of devices of all nodes: 16 for ``2x8``."""
     count, _, each = nodes.partition("x")
     return int(count) * int(each)

@@ -1,5 +1,5 @@
-"""Whether a model can be placed as requested, and whether the engine runs this placement. Impossible
-placements are refused with the remedy.
+"""Checks whether a model can be divided over devices as requested, and whether the engine supports it. The
+error message names what would be possible.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ _PARTS = {"mlp": "dense MLPs", "experts": "experts", "shared": "shared experts"}
 
 
 def check_head(word: str | None, target: ModelSpec) -> None:
-    """Refuse (InputError) the bare word ``mtp`` for a target without a known MTP layer."""
+    """Raise InputError for the draft ``mtp`` without options if the target has no known MTP layer."""
     if spelled((word or "").strip()) == "mtp" and not kind_of("mtp").suits(target):
         raise refuse(
             "--draft",
@@ -38,8 +38,8 @@ def check_head(word: str | None, target: ModelSpec) -> None:
 
 
 def check_vocabulary(engine: str | None, draft: Draft, target: ModelSpec) -> None:
-    """Refuse (InputError) a draft model whose vocabulary differs from the target's by more than the engine
-    allows.
+    """Raise InputError for a draft model if the size of its vocabulary differs from the target's by more
+    than the engine allows.
     """
     known = serving_engines().get(engine or "")
     served = known.drafts.get(draft.kind) if known else None
@@ -60,8 +60,8 @@ def check_vocabulary(engine: str | None, draft: Draft, target: ModelSpec) -> Non
 
 
 def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0) -> None:
-    """Refuse (InputError) groups that do not divide the devices, the experts, or the query heads of one
-    group.
+    """Raise InputError if the groups do not divide the devices or the experts, or if the devices of an
+    attention group do not divide its query heads. redundant: number of additional copies of experts.
     """
     for flag, groups in (("--ep", ep), ("--dp", dp)):
         if groups > 1 and not model.moe:
@@ -76,7 +76,7 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0
 
 
 def check_engine_groups(engine: str | None, ep: int, dp: int) -> None:
-    """Refuse (InputError) expert-parallel or data-parallel groups for an engine without such groups."""
+    """Raise InputError for expert-parallel or data-parallel groups if the engine has no such groups."""
     known = serving_engines().get(engine or "")
     if known is None or known.runs_groups:
         return
@@ -86,14 +86,14 @@ def check_engine_groups(engine: str | None, ep: int, dp: int) -> None:
 
 
 def check_parts(flag: str, weights: str | None, model: ModelSpec) -> None:
-    """Refuse (InputError) a format of routed experts, as the user named it, for a model that has none."""
+    """Raise InputError for a stated format of routed experts (``experts=``) if the model has no experts."""
     if "experts=" in (weights or "") and not model.moe:
         raise refuse(flag, None, f"one without experts= for {model.name}, which has no experts", weights)
 
 
 def check_backend(name: str | None, calibration: Calibration, gpu: GPUSpec, model: ModelSpec) -> None:
-    """Refuse (InputError) an attention backend that reads only a latent cache, for a model without one, or
-    that has no sinks on the device, for a model with them.
+    """Raise InputError for an attention backend that cannot run the model: the backend needs a latent
+    cache, or the model has attention sinks that the backend does not support on this device.
     """
     engine = attention_of(calibration.stack)
     names = engine.named(name or "") if engine else []
@@ -107,7 +107,7 @@ def check_backend(name: str | None, calibration: Calibration, gpu: GPUSpec, mode
 
 
 def cuts_heads(engine: str | None) -> bool:
-    """Whether an engine's tensor parallelism gives each device whole KV heads."""
+    """Whether the tensor parallelism of an engine gives each device whole KV heads."""
     known = serving_engines().get(engine or "")
     return known is not None and known.cuts_heads
 
@@ -122,7 +122,7 @@ def check_engine(
     dp: int,
     asked: str | None = None,
 ) -> None:
-    """Refuse (InputError) configurations that the calibration's engine does not start, by its file
+    """Raise InputError for a configuration that the engine does not start, according to its file
     (`specs.engines.serving.ServingEngine`). asked: the calibration as the question names it, for the error
     message.
     """
@@ -179,7 +179,7 @@ def _check_integers(calibration: Calibration, gpu: GPUSpec, model: ModelSpec, pr
 
 
 def check_blocks(model: ModelSpec, precision: Precision, tp: int, ep: int, dp: int) -> None:
-    """Refuse (InputError) degrees at which devices would divide the blocks of an FP8 format.
+    """Raise InputError for parallel degrees with which devices would divide the blocks of an FP8 format.
 
     vLLM checks the width of every divided matrix (quantization/utils/fp8_utils.py of 0.32,
     `validate_fp8_block_shape` and `validate_fp8_block_shape_moe`).

@@ -1,4 +1,4 @@
-"""The published checkpoint in the format of a question, and whether the devices divide its blocks."""
+"""Finds the published checkpoint in the weight format of a question, and whether the devices can run it."""
 
 from perfmodel.answers.question.placement import check_blocks
 from perfmodel.errors import InputError
@@ -9,19 +9,21 @@ from perfmodel.speculation import Scenario
 
 
 def stored_weights(scenario: Scenario) -> str:
-    """The format of the weights as a checkpoint stores them, on any device."""
+    """The weight format as a checkpoint stores it. Whether a device computes in it or uses it weight-only
+    makes no difference.
+    """
     return scenario.precision.weights.name.replace("-wo", "")
 
 
 def reads_of(scenario: Scenario) -> Reads:
-    """The rules for the checkpoints that the engine of a scenario loads."""
+    """The rule that says which checkpoints the engine of a scenario can load."""
     engine = serving_engine_of(scenario.machine.calibration)
     return read_by_all if engine is None else engine.reads
 
 
 def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
-    """The listed checkpoint of a model in the format of a scenario that its engine loads; None if there is
-    none, or if that is the format of the model's own checkpoint.
+    """The known checkpoint of a model in the weight format of a scenario, if its engine can load it. None
+    if there is none, or if the model's own checkpoint has this format.
     """
     weights = stored_weights(scenario)
     if main_format(scenario.target.weights) in alike(weights):
@@ -30,8 +32,8 @@ def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
 
 
 def undivided(model_id: str, scenario: Scenario) -> str | None:
-    """Why the devices of a scenario do not run the published checkpoint; None if they do, or if there is
-    none.
+    """Why the devices of a scenario cannot run the published checkpoint, in words; None if they can, or if
+    there is none.
     """
     known = published(model_id, scenario)
     if known is None:

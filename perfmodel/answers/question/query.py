@@ -1,4 +1,4 @@
-"""A question in the words of the user."""
+"""The questions that a user can ask, with their arguments."""
 
 from dataclasses import KW_ONLY, fields
 from typing import Any, get_args
@@ -22,9 +22,7 @@ from perfmodel.uniform import largest_std
 
 @options
 class CommonOptions(Question):
-    """The arguments of every question: model and device first, then formats, constants, pages and memory by
-    name.
-    """
+    """The arguments of all questions. Model and device come first; all others are passed by name."""
 
     model: arg.Model
     hardware: arg.Hardware
@@ -228,7 +226,7 @@ class CommonOptions(Question):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values, with --tp as all devices of --nodes if it is left out."""
+        """The arguments; if `tp` is left out, it becomes the number of devices of `nodes`."""
         nodes = values.get("nodes")
         if nodes is None or values.get("tp") not in (1, (1,), None):
             return super().settled(values)
@@ -240,7 +238,7 @@ class CommonOptions(Question):
         return super().settled(values | {"tp": degree if values.get("tp") == 1 else (degree,)})
 
     def query(self, **changes: Any) -> "Query":
-        """The `Query` with the same values in the common fields, and these changes."""
+        """The `Query` with the same values in the fields that both have, and with these changes."""
         return Query(
             **{f.name: getattr(self, f.name) for f in fields(Query) if hasattr(self, f.name)} | changes
         )
@@ -248,7 +246,9 @@ class CommonOptions(Question):
 
 @options
 class Options(CommonOptions):
-    """The arguments of a question about chains of drafted tokens, without model, device and workload."""
+    """The arguments that questions about chains of drafted tokens share: draft, acceptance and parallel
+    degrees.
+    """
 
     _: KW_ONLY
     draft: str | None = argument(
@@ -276,9 +276,7 @@ class Options(CommonOptions):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values, with a share of accepted tokens converted to tokens per iteration: 1 + gamma x
-        share.
-        """
+        """The arguments, with `acceptance_rate` converted to tokens per iteration: 1 + gamma x rate."""
         rate = values["acceptance_rate"]
         if rate is None:
             return super().settled(values)
@@ -294,13 +292,14 @@ class Options(CommonOptions):
 
 @question
 class Query(Options):
-    """One point of a question. Every argument is a flag of ``perfmodel whatif``.
+    """A question about one point. Every argument is also a flag of ``perfmodel whatif``.
 
-    gamma: None (or ``"auto"``) searches for the best length from 0 to max_gamma. alpha, tokens_per_iteration
-    (measured at `gamma`) and acceptance (a file): at most one of them; without any, the published acceptance
-    of this pair and budget is used. draft: None means ``self`` with a given acceptance or `draft_kv`;
-    otherwise it means the first of these that the engine runs: a published draft, the target's own MTP layer,
-    EAGLE-3. weights, kv_dtype: None takes the formats of the checkpoint.
+    gamma: None (or ``"auto"``) searches for the best length from 0 to max_gamma. alpha, rate,
+    tokens_per_iteration (measured at `gamma`) and acceptance (a file): at most one of them. Without any,
+    the published acceptance of this target, draft and KV budget is used. draft: None means ``self`` if an
+    acceptance or `draft_kv` is stated. Otherwise it means the first of these that the engine runs: a draft
+    that is published for the target, the target's own MTP layer, an EAGLE-3 head. weights, kv_dtype: None
+    means the formats of the checkpoint.
     """
 
     batch: arg.Batch
@@ -328,5 +327,5 @@ class Query(Options):
 
 
 def acceptances_of(question: CommonOptions) -> list[str]:
-    """The acceptances that the question states."""
+    """The names of those arguments of acceptance that the question states."""
     return [name for name in arg.ACCEPTANCES if getattr(question, name, None) is not None]

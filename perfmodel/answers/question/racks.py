@@ -1,4 +1,4 @@
-"""The part of a question about several nodes, or about more devices of a rack than a node has."""
+"""Resolves the part of a question about several nodes, or about more devices of a rack than one node has."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,9 @@ from perfmodel.speculation import Scenario
 
 
 class Placed(Immutable):
-    """The links and the layout of a question. fabric: None within a node."""
+    """How a server is placed on nodes. fabric: the links between its devices; None within one node.
+    layout: pipeline stages, exchange of tokens and copies of experts.
+    """
 
     fabric: Fabric | None
     layout: RackLayout
@@ -32,7 +34,9 @@ def place(
     ep: int,
     dp: int,
 ) -> Placed:
-    """The links and the layout of a question. Raises InputError that names what is missing."""
+    """How the server of a question is placed on nodes. Raises InputError if it is impossible or if a table
+    of message times is missing.
+    """
     _check(question, target, tp)
     fabric = _fabric(question, gpu, calibration, tp, dp)
     exchanges = fabric is not None and dp > 1 and ep > 1 and question.all_to_all != "gather"
@@ -118,7 +122,7 @@ def _imbalance(question: CommonOptions, target: ModelSpec, ep: int) -> float:
 
 
 def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma: int) -> Iterator[str]:
-    """Sentences about an instance beyond a node: what was assumed, and which times are not measured."""
+    """Warnings about a server on several nodes: what is assumed, and which times were not measured."""
     layout = scenario.layout
     groups = scenario.data_parallel
     if layout.stages > 1 and gamma:

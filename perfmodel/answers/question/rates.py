@@ -1,4 +1,4 @@
-"""Reads acceptance in its written forms: ``0.8``, ``0.8/0.7/0.5`` or ``0.6x3.5``."""
+"""Reads an acceptance that is written as ``0.8``, ``0.8/0.7/0.5`` or ``0.6x3.5``."""
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import Acceptance
@@ -8,8 +8,8 @@ GIVEN = "as given"
 
 
 def parse_rate(given: str | float, flag: str) -> Acceptance:
-    """An acceptance as one rate, as rates by position, or as n-gram hits x run length. Raises InputError
-    naming `flag`.
+    """Reads an acceptance: one rate, rates by position, or the hit probability of an n-gram draft x the
+    accepted tokens per hit. Raises InputError for other text; its message begins with `flag`.
     """
     text = str(given)
     try:

@@ -1,4 +1,4 @@
-"""Makes the scenario of a question: looks up its names, or refuses them."""
+"""Makes the scenario of a question: looks up its names, and checks that they fit together."""
 
 import os
 from dataclasses import dataclass, field, fields, replace
@@ -52,10 +52,11 @@ from perfmodel.speculation import (
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
-    """Build the scenario of a question. Raises InputError for an impossible question.
+    """Build the scenario of a question, with its acceptance. Raises InputError for an impossible question.
 
-    acceptance: replaces the acceptance of the question. named: the parts of the question that are already
-    looked up. The baseline (gamma 0) has no acceptance, unless the question states one.
+    acceptance: replaces the acceptance of the question. named: the model, device and calibration, if they
+    were looked up already. A question about the baseline (gamma 0) gets no acceptance unless it states
+    one.
     """
     if acceptance is not None:
         return resolve_costs(query, named).with_acceptance(acceptance)
@@ -71,7 +72,9 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
 
 def resolve_costs(query: Query, named: Named | None = None) -> Scenario:
-    """The scenario without an acceptance, for answers that do not depend on it. Raises InputError."""
+    """The scenario without an acceptance, for answers that do not depend on it. Raises InputError for an
+    impossible question.
+    """
     if named is not None or _names_a_file(query):
         return _built(query, named or Named.of(query), looked_up=False)
     return _remembered(_Parts.of(query, looked_up=False))
@@ -267,7 +270,7 @@ def _host_experts(query: Query, target: ModelSpec) -> float:
 
 
 def with_draft(query: Query, named: Named | None = None) -> Query:
-    """The question with the draft whose acceptance is looked up, if the question names no draft."""
+    """The question with its default draft filled in, if it states neither a draft nor an acceptance."""
     if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
         return query
     specs = named or Named.of(query)
@@ -277,8 +280,8 @@ def with_draft(query: Query, named: Named | None = None) -> Query:
 
 
 def draft_kv(query: Query) -> str:
-    """The KV method of the draft: the given one, a sparse default for a self-draft, or the full cache of a
-    separate draft.
+    """The KV method of the draft: the stated one or the default, which is `SELF_DRAFT_KV` for a self-draft
+    and the full cache for other drafts.
     """
     if query.draft_kv is not None:
         return query.draft_kv
@@ -287,7 +290,7 @@ def draft_kv(query: Query) -> str:
 
 
 def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
-    """The question's gamma; if it is open, the best one from `least` on."""
+    """The gamma of the question or, if it states none, the best one, but at least `least`."""
     if query.gamma is not None:
         check_draft_length(scenario.draft, query.gamma)
         return query.gamma
@@ -296,10 +299,12 @@ def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
 
 
 def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Acceptance:
-    """The acceptance of a draft from its tokens per iteration, measured at one draft length.
+    """The acceptance of a draft from its tokens per iteration, which were measured at draft length
+    `gamma`.
 
-    Positions beyond this length accept less, as with published heads of this kind. A self-draft through a
-    sparse cache accepts about the same at every position (MagicDec, arXiv 2408.11049).
+    At positions beyond this length, the acceptance falls as with published heads of this kind. For a
+    self-draft with a sparse cache it stays the same, because measured rates hardly depend on the position
+    (MagicDec, arXiv 2408.11049).
     """
     source = f"{GIVEN}, by tokens per iteration"
     decay = 1.0 if draft.kind == "self" else acceptance_library().typical.decay(library_word(draft))
@@ -309,11 +314,12 @@ def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Accep
 
 
 def given_rate(rate: str | float, flag: str, gamma: int | None, draft: Draft) -> Acceptance:
-    """The acceptance of a draft from a rate as the question writes it. Raises InputError naming `flag`.
+    """The acceptance of a draft from a rate that the question states. Raises InputError for other text;
+    its message begins with `flag`.
 
-    A single rate holds for all positions of the given draft length, or without a given length for the
-    first position. No draft is recommended that is longer by more than `BEYOND_MEASURED` tokens. A
-    self-draft may have any length, as in `given_tokens`.
+    A single rate is taken as measured at all positions of the draft length `gamma`, or at the first
+    position if gamma is None. Recommended drafts are longer than this by at most `BEYOND_MEASURED` tokens.
+    A self-draft may have any length, as in `given_tokens`.
     """
     accepted = parse_rate(rate, flag)
     if accepted.alpha is None or draft.kind == "self":

@@ -1,7 +1,7 @@
-"""Whether a smaller batch serves more tokens per second than the batch of the question.
+"""Finds out whether a smaller batch serves more tokens per second than the batch of the question.
 
-Kernels and captured graphs work in blocks, so a step takes longer where a block begins: 129 sequences may be
-served more slowly than 128.
+Kernels and CUDA graphs process sequences in blocks, so a step takes longer as soon as a batch needs one
+more block. 129 sequences may therefore get fewer tokens per second than 128.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LEAST_GAIN = 1e-3
 
 
 def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
-    """A sentence if the baseline serves more tokens/s with fewer sequences."""
+    """A warning if the baseline serves more tokens per second with a smaller batch."""
     tried = {(batch - 1) // block * block for block in BLOCKS}
     tried |= set(range(1, int(min(batch, SMALL))))
     batches = np.array([*sorted(each for each in tried if each > 0), batch])
@@ -29,7 +29,9 @@ def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
 
 
 def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
-    """A sentence if a smaller batch serves more tokens per second than the batch of the question."""
+    """A warning if a smaller batch serves more tokens per second than the last one of `batches`.
+    tokens_per_s: the throughput of each batch.
+    """
     best = int(np.argmax(tokens_per_s))
     most = tokens_per_s[best]
     asked = tokens_per_s[-1]

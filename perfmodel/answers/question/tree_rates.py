@@ -1,4 +1,4 @@
-"""Reads the acceptance of a tree's tokens by rank: ``0.6,0.1``."""
+"""Reads the acceptance of the children of a tree node by rank, such as ``0.6,0.1``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,9 @@ from perfmodel.speculation.tree import TreeAcceptance
 
 
 def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:
-    """P(accepted) by rank of the child: numbers, or text with commas. Raises InputError naming `flag`."""
+    """The probabilities that the 1st, 2nd, ... child of a tree node is accepted, from numbers or from text
+    with commas. Raises InputError for other input; its message begins with `flag`.
+    """
     rates = parse_numbers(given, flag) if isinstance(given, str) else tuple(items(given))
     try:
         return TreeAcceptance.of(rates, f"rates {GIVEN}")

@@ -1,7 +1,8 @@
-"""The acceptance of a typical published draft, where the draft's own acceptance was not measured.
+"""The acceptance that is typical of a kind of draft in published results, for drafts whose own acceptance
+was not measured.
 
-It is never used like a measured acceptance: it gives only a range of speedups, and the verdict remains
-open.
+It is not used like a measured acceptance: it only gives a range of speedups, and the verdict stays
+undecided.
 """
 
 import shlex
@@ -26,30 +27,31 @@ LEAST_PUBLISHED = 5
 
 
 class Typical(Immutable):
-    """The range of acceptance of one kind of draft: conditional rates by position, low and high."""
+    """The low and the high end of the typical acceptance of one kind of draft. low, high: acceptance at
+    each position.
+    """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
     def acceptances(self) -> tuple[Acceptance, Acceptance]:
-        """The low and the high end."""
+        """Both ends as acceptances, the low one first."""
         source = "typical of published drafts of its kind"
         return Acceptance.from_positions(self.low, source), Acceptance.from_positions(self.high, source)
 
     @property
     def first_rates(self) -> tuple[float, float]:
-        """The acceptance of the first token at both ends."""
+        """The acceptance of the first drafted token at the low and at the high end."""
         return self.low[0], self.high[0]
 
 
 @dataclass(frozen=True, slots=True)
 class TypicalGain:
-    """The speedups at the best draft lengths, if a draft accepts as little, or as much, as published drafts
-    of its kind.
+    """The gain of a draft if its acceptance is typical of published drafts of its kind.
 
-    speedups: speedups over the baseline; at least 1 if the server may also run without a draft.
-    first_rates: the acceptance of the first token at both ends. measure: the command that measures the
-    draft's own acceptance.
+    speedups: the speedups over the baseline at the low and at the high end of typical acceptance, each at
+    its best draft length. They are at least 1 if the server may also run without a draft. first_rates: as
+    in `Typical`. measure: the command that measures the draft's own acceptance.
     """
 
     draft: str
@@ -59,12 +61,12 @@ class TypicalGain:
 
     @classmethod
     def of(cls, model: str, draft: Draft, typical: Typical, low: float, high: float) -> "TypicalGain":
-        """The gain of a draft, given these speedups. model: the model as the user named it."""
+        """The gain of a draft. low, high: its speedups. model: the target as the user named it."""
         return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft.name))
 
     @property
     def worth_measuring(self) -> bool:
-        """Whether the draft gains even if it accepts little for its kind."""
+        """Whether the speedup is at least `WORTH_MEASURING` even at the low end of typical acceptance."""
         return self.speedups[0] >= WORTH_MEASURING
 
     @property
@@ -74,7 +76,7 @@ class TypicalGain:
 
     @property
     def range(self) -> str:
-        """``1.3x to 2.2x``, or with more digits where both would be the same."""
+        """``1.3x to 2.2x``, with two decimals if both ends would look the same with one."""
         low, high = (f"{speedup:.1f}x" for speedup in self.speedups)
         if low == high:
             low, high = (f"{speedup:.2f}x" for speedup in self.speedups)
@@ -96,11 +98,11 @@ class TypicalGain:
 
 
 def typical_acceptance(draft: Draft) -> Typical | None:
-    """The typical acceptance of a draft's kind; None if too few results of it were published.
+    """The typical acceptance of a kind of draft; None if fewer than `LEAST_PUBLISHED` results of this kind
+    were published.
 
-    The first position is between the `MIDDLE` quantiles of published results, and each later one accepts
-    the usual share of the one before (`TypicalAcceptance.decay`). It covers no longer drafts than were
-    published.
+    The ends of the first position are the `MIDDLE` quantiles of published results. The acceptance of each
+    later position is that of the one before times a usual factor (`TypicalAcceptance.decay`).
     """
     word = library_word(draft)
     typical = acceptance_library().typical

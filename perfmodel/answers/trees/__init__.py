@@ -1,1 +1,1 @@
-"""Drafts in the form of a tree, and drafts with two levels."""
+"""Answers about trees of drafted tokens, and about two levels of drafting."""

@@ -1,5 +1,5 @@
-"""Two levels of drafting: a small model drafts for the target with a sparse cache. The tokens that this
-middle level yields are then verified by the target with its full cache.
+"""Two levels of drafting. A small model drafts for the *middle* level, which is the target with a sparse
+cache. The target with its full cache then verifies the tokens that the middle level yields.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -16,8 +16,8 @@ from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, b
 
 @question
 class HierarchyQuery(CommonOptions):
-    """A question about two levels. `draft_kv` and `alpha` are those of the middle level: the target with a
-    sparse cache.
+    """A question about two levels of drafting. draft_kv, alpha: the KV method and the acceptance of the
+    middle level, which is the target with a sparse cache.
     """
 
     batch: arg.Batch
@@ -64,7 +64,7 @@ class HierarchyQuery(CommonOptions):
 
 @dataclass(frozen=True, slots=True)
 class MiddleAlone:
-    """The middle level without the small model, at its best gamma (0: the baseline)."""
+    """The speedup of the middle level without the small model, at its best gamma; 0 means the baseline."""
 
     gamma: int
     speedup: float
@@ -72,10 +72,12 @@ class MiddleAlone:
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Answer):
-    """The best pair of draft lengths: gamma_1 of the small model and gamma_2 of the middle.
+    """The answer of `hierarchy`: the best draft lengths, gamma_1 of the small model and gamma_2 of the
+    middle level.
 
-    inner_rounds, drafted and tokens_per_iteration are means per iteration. Times are calibrated seconds of
-    the whole group; draft_s covers all inner rounds.
+    inner_rounds: mean number of verifications by the middle level in one iteration. drafted: mean number
+    of tokens that it yields for the target to verify. draft_s: time of all inner rounds of an iteration.
+    Times are in seconds, of one server.
     """
 
     batch: float
@@ -106,12 +108,12 @@ class Hierarchy(Answer):
 
 @asks(HierarchyQuery)
 def hierarchy(question: HierarchyQuery) -> Hierarchy:
-    """Does a second level of drafting (TriForce: a small model below the sparse self-draft) pay, and with
-    which lengths?
+    """Does a second level of drafting pay, and with which draft lengths? A small model then drafts for the
+    sparse self-draft, as in TriForce.
 
-    The answer has the lengths with the largest speedup. The middle is the target with a sparse cache;
-    alpha is the probability that the target with the full cache accepts a token of the middle. No run with
-    two levels was measured with these engines. Raises InputError.
+    The answer has the draft lengths with the largest speedup. The middle level is the target with a sparse
+    cache. alpha is the probability that the target with its full cache accepts a token of the middle
+    level. No run with two levels was measured with these engines. Raises InputError for wrong input.
     """
     query = question.query(draft="self", gamma=None)
     batch = query.batch

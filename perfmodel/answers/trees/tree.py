@@ -1,4 +1,4 @@
-"""Which tree of drafted tokens has the largest speedup at one batch and context."""
+"""Finds the tree of drafted tokens with the largest speedup at one batch and context."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,9 @@ from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, Server
 
 
 def given_tree(given: object, flag: str) -> tuple[int, ...]:
-    """Reads ``STEPSxTOPKxTOKENS``, or these three numbers. Raises InputError."""
+    """Reads a tree from text of the form ``STEPSxTOPKxTOKENS`` or from these three numbers. Raises
+    InputError for other values.
+    """
     text = given
     if isinstance(given, Sequence) and not isinstance(given, str):
         text = "x".join(map(str, given))
@@ -39,7 +41,9 @@ def given_tree(given: object, flag: str) -> tuple[int, ...]:
 
 @question
 class TreeQuery(CommonOptions):
-    """A question with acceptance by rank of the child instead of by position in a chain."""
+    """A question about trees. Its acceptance is by rank of a child (1st, 2nd, ...) and not by position in
+    a chain.
+    """
 
     batch: arg.Batch
     context: arg.Context
@@ -85,7 +89,9 @@ class TreeQuery(CommonOptions):
 
 @dataclass(frozen=True, slots=True)
 class FirstOrderRule:
-    """The largest tree whose verification still loads for longer than it computes, and its speedup."""
+    """A simple rule for comparison: the largest tree whose verification still spends more time on loading
+    than on computing. size: number of its nodes.
+    """
 
     size: int
     speedup: float
@@ -93,10 +99,10 @@ class FirstOrderRule:
 
 @dataclass(frozen=True, repr=False)
 class TreeAnswer(Answer):
-    """The best tree.
+    """The answer of `tree`: the best tree, or the stated one.
 
-    size and levels count the root; size 1 is the baseline. widths: nodes by level. parents: the node above
-    each node. Times are calibrated seconds of the whole group.
+    size, levels: numbers of nodes and levels, the root included; size 1 is the baseline. widths: number of
+    nodes on each level. parents: index of the parent of each node. Times are in seconds, of one server.
     """
 
     batch: float
@@ -124,10 +130,10 @@ class TreeAnswer(Answer):
 
 @asks(TreeQuery)
 def tree(question: TreeQuery) -> TreeAnswer:
-    """Find the tree of drafted tokens with the largest speedup, by Sequoia's dynamic programming and
+    """Find the tree of drafted tokens with the largest speedup, with Sequoia's dynamic programming and
     predicted times.
 
-    A tree of size 1 is the baseline. Raises InputError.
+    A tree of size 1 is the baseline. Raises InputError for wrong input.
     """
     acceptance = parse_tree_rates(question.rates, "--rates")
     query = question.query(gamma=0)
