@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from perfmodel.answers.advice.layouts import Layout, of_gpus
 from perfmodel.answers.advice.ranking import choose
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.advice.search import Search
+from perfmodel.answers.advice.searched_layouts import over_nodes, searched_layouts
 from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question import Named
 from perfmodel.errors import InputError
 from perfmodel.specs import load_model
 from tests.sampled import first_fast
@@ -251,6 +254,30 @@ def test_experts_are_not_divided_over_nodes_behind_data_parallel_attention() -> 
     assert "--enable-expert-parallel" in found.serve.vllm_line
     named = advise("deepseek-r1", "16xh100", draft=["mtp"], context=4096, dp=16, ep=1)
     assert named.chosen.layout == "DP 16"
+
+
+def test_a_load_that_no_node_serves_is_searched_over_whole_nodes() -> None:
+    load = {"request_rate": 50, "input_len": 2000, "output_len": 300}
+    layouts = over_nodes(AdviseQuery("deepseek-v3.2", "h200", **load))
+    assert {each.server_gpus for each in layouts} == {16, 24, 32}
+    assert all(each.ep == each.server_gpus for each in layouts if each.dp > 1)
+    assert {each.dp for each in layouts} == {1, 16, 24, 32}
+    assert over_nodes(AdviseQuery("llama-3.3-70b", "h200", **load)) == [], "no experts"
+    for stated in ({"tp": 8}, {"gpus": 8}, {"dp": 8}, {"ep": 8}):
+        assert over_nodes(AdviseQuery("deepseek-v3.2", "h200", **load, **stated)) == []
+
+
+def test_servers_of_llama_cpp_for_a_load_have_their_layers_on_several_devices_too() -> None:
+    load = {"request_rate": 1, "input_len": 2000, "output_len": 300}
+
+    def labels(**more: Any) -> set[str]:
+        query = AdviseQuery("qwen3-8b", "rtx-4090", **{"engine": "llamacpp"} | load | more)
+        named = Named.of(query)
+        return {each.label() for each in searched_layouts(query, named.target, named.gpu)}
+
+    assert labels() == {"TP 1", "TP 2", "TP 4", "TP 8", "layers on 2", "layers on 4", "layers on 8"}
+    assert labels(engine="vllm") == labels(tp=(1, 2, 4, 8)) == {"TP 1", "TP 2", "TP 4", "TP 8"}
+    assert labels(layer_split=2, gpus=2) == {"layers on 2"}
 
 
 def test_whole_experts_are_simpler_only_with_attention_on_each_of_many_gpus() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 from zlib import crc32
 
@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from perfmodel.operations import Array
+from perfmodel.queueing.load import Limits
 from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
@@ -25,7 +26,7 @@ from perfmodel.validate.studies.request_fit import (
     within,
 )
 from perfmodel.validate.studies.served_runs import DEEPSEEK, STUDIES, HeldOutBy, ServedRun, runs
-from perfmodel.validate.studies.traffic import Compared, compare, folds
+from perfmodel.validate.studies.traffic import Compared, compare, folds, limits_of
 
 
 def run_of(study: str, steps: int, concurrency: int):
@@ -39,6 +40,22 @@ def test_a_served_run_has_the_memory_of_a_server_with_its_default_seats():
     servers = [(run.engine, traffic.shipped(run).account.server) for run in every]
     seats = {(engine, server.max_num_seqs) for engine, server in servers}
     assert seats == {("vllm", 256), ("vllm", 1024), ("sglang", 2048), ("trtllm", 2048)}
+
+
+def test_a_served_run_keeps_the_limits_that_its_server_states() -> None:
+    run = run_of(STUDIES[0], 0, 1)
+    limits = {"max_num_batched_tokens": 999, "scheduler_recv_interval": 7, "attention_dp_timeout_iters": 50}
+    of_engine = limits_of(replace(run, **dict.fromkeys(limits)), 1)
+    stated = limits_of(replace(run, **limits), 1)
+    assert (stated.max_num_batched_tokens, stated.poll_passes, stated.balance_passes) == (999, 7, 50)
+    assert of_engine.max_num_batched_tokens > 1000
+    assert (of_engine.poll_passes, of_engine.balance_passes) == (
+        Limits().poll_passes,
+        Limits().balance_passes,
+    )
+    of_groups = limits_of(replace(run, **limits), 4)
+    assert of_groups.max_num_batched_tokens == 4 * 999
+    assert of_groups.max_num_seqs == 4 * stated.max_num_seqs
 
 
 def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():

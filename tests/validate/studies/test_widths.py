@@ -68,6 +68,12 @@ def test_a_class_with_one_source_borrows_from_the_others() -> None:
     assert within({"few": alone, "many": others}, "few") == 0.4
 
 
+def test_a_class_with_many_sources_hardly_hears_the_others() -> None:
+    by_class = {"sure": sources("s", 20, 0.1), "unsure": sources("t", 20, 0.5)}
+    assert within(by_class, "sure") == 0.1
+    assert within(by_class, "unsure") == 0.5
+
+
 def test_a_class_of_devices_has_its_own_width_and_hears_the_others() -> None:
     """Five sources on another device count as much as one on the device itself; an unknown device has all."""
     sure = sources("s", 20, 0.1, "hopper")
