@@ -1,1 +1,3 @@
-"""The predictor in the interfaces of other tools. Each module is one interface (docs/predictor.md)."""
+"""Adapters of the predictor to the interfaces of other tools, with one module for each interface
+(docs/predictor.md).
+"""

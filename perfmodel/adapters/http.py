@@ -1,11 +1,11 @@
-"""The predictor as an HTTP endpoint, for tools in other languages: ``perfmodel serve``.
+"""Serves the predictor over HTTP, for tools in other languages (``perfmodel serve``).
 
     POST /forward  {"new_tokens": [1, 1, 2000], "past_tokens": [4000, 900, 0], "gamma": 3}
                    {"seconds": 0.0871, "tokens_per_iteration": 2.26}
     GET  /         the question, KV tokens and the longest draft
 
-The server has no state: every request is a batch for the question of its command line. It reads no file for a
-request. A refused request gets one JSON error.
+The server has no state: every request is about one batch, for the question of the command line. It reads
+no file to answer a request. A refused request gets an error in JSON.
 """
 
 import sys
@@ -41,7 +41,9 @@ BUSY = (
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request. gamma: None means the draft length of the command line."""
+    """The body of a request: new and cached tokens of each request of a batch. gamma: None means the draft
+    length of the command line.
+    """
 
     new_tokens: list[int | float]
     past_tokens: list[int | float]
@@ -49,7 +51,7 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Refused(Exception):
-    """A request that is not answered: the HTTP status, and the reason."""
+    """An HTTP request that is refused. status: the HTTP status. why: the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -57,10 +59,11 @@ class Refused(Exception):
 
 
 class Arriving(RawIOBase):
-    """The data that a client sends until a deadline (`ends_s`), by the clock of `time.monotonic`.
+    """A stream of the data that a client sends, with a deadline `ends_s` (as `time.monotonic` counts
+    seconds).
 
-    A limit on each read would not suffice: a client could keep its connection by sending a byte now and
-    then.
+    A time limit for each read would not be enough, because a client could keep its connection open by
+    sending a byte now and then.
     """
 
     def __init__(self, connection: socket) -> None:
@@ -68,11 +71,11 @@ class Arriving(RawIOBase):
         self.ends_s = 0.0
 
     def readable(self) -> bool:
-        """See `io.IOBase`."""
+        """As in `io.IOBase`."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """See `io.RawIOBase`. Raises TimeoutError after the moment."""
+        """As in `io.RawIOBase`. Raises TimeoutError after the deadline."""
         left_s = self.ends_s - monotonic()
         if left_s <= 0.0:
             raise TimeoutError
@@ -81,7 +84,7 @@ class Arriving(RawIOBase):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one connection."""
+    """Answers the requests of one connection."""
 
     protocol_version = "HTTP/1.1"
     server_version = "perfmodel"
@@ -93,22 +96,22 @@ class Handler(BaseHTTPRequestHandler):
         super().__init__(*connection)
 
     def setup(self) -> None:
-        """See `socketserver.StreamRequestHandler`."""
+        """As in `socketserver.StreamRequestHandler`."""
         super().setup()
         self.arriving = Arriving(self.request)
         self.rfile = BufferedReader(self.arriving)
 
     def handle_one_request(self) -> None:
-        """Answers one request, which must arrive in time."""
+        """Answers one request, which must arrive within `timeout_s` seconds."""
         self.arriving.ends_s = monotonic() + self.timeout_s
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        """The question, KV tokens and the longest draft."""
+        """Answers ``GET /`` with the question, the tokens in the KV cache and the longest draft."""
         self._answer(partial(about, self.predictor), "/")
 
     def do_POST(self) -> None:
-        """Seconds of a forward pass."""
+        """Answers ``POST /forward`` with the seconds of a forward pass."""
         self._answer(lambda: forward(self.predictor, self._body()), "/forward")
 
     def _answer(self, answer: Any, path: str) -> None:
@@ -158,18 +161,20 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(text)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Sends an error of the protocol, such as an unknown method, in the same form as all other errors."""
+        """Sends an error of the HTTP protocol, such as an unknown method, in the same form as all other
+        errors.
+        """
         self.close_connection = True
         self.request_version = self.protocol_version  # also a request without a version gets a status
         why = shortened(one_line(message or self.responses[code][0]), LONGEST)
         self._send(code, {"error": why})
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Logs nothing, because a simulator sends a million requests."""
+        """Logs nothing, because a simulator may send millions of requests."""
 
 
 def about(predictor: Predictor) -> dict[str, Any]:
-    """The question, and the facts that a planner needs once."""
+    """The answer to ``GET /``: the question, the tokens in the KV cache and the longest draft."""
     return {
         "question": msgspec.to_builtins(predictor.question.as_dict(), str_keys=True),
         "kv_tokens": predictor.kv_tokens,
@@ -178,7 +183,7 @@ def about(predictor: Predictor) -> dict[str, Any]:
 
 
 def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
-    """The answer to the body of a request. Raises Refused."""
+    """The answer to ``POST /forward`` with this body. Raises Refused for a wrong body."""
     try:
         batch = msgspec.json.decode(body, type=Batch)
         seconds = predictor.forward_s(batch.new_tokens, batch.past_tokens, batch.gamma)
@@ -193,7 +198,9 @@ def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
 
 
 class PredictorServer(ThreadingHTTPServer):
-    """A server whose threads end with the process. A client that disconnects is not an error."""
+    """An HTTP server with one thread per connection. The threads end with the process. If a client
+    disconnects, this is not reported as an error.
+    """
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
@@ -203,7 +210,9 @@ class PredictorServer(ThreadingHTTPServer):
         self._places = BoundedSemaphore(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answers in a thread of its own, if fewer than `MOST_CONNECTIONS` do."""
+        """Answers a connection in a new thread or, with `MOST_CONNECTIONS` connections already open, sends
+        `BUSY`.
+        """
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)
             return
@@ -213,20 +222,22 @@ class PredictorServer(ThreadingHTTPServer):
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answers one connection, then frees its place."""
+        """Answers one connection, and then lets another one take its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Prints the traceback of a bug only."""
+        """Prints a traceback, but not for errors of the connection."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 def server(predictor: Predictor, host: str, port: int, timeout_s: float = TIMEOUT_S) -> PredictorServer:
-    """A server for one question. port: 0 takes a free one. Raises InputError if the address is not free."""
+    """A server for one question. port: 0 selects a free port. timeout_s: seconds in which a request must
+    arrive. Raises InputError if the address cannot be used.
+    """
     try:
         return PredictorServer((host, port), partial(Handler, predictor, timeout_s))
     except (OSError, OverflowError) as error:

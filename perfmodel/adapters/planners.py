@@ -1,7 +1,7 @@
 """Converts a predictor to the tables and coefficients that capacity planners read.
 
-Dynamo's planner and llm-d's read profiles of TTFT and ITL over context and concurrency; BLIS reads the
-coefficients of a linear step.
+The planners of Dynamo and llm-d read profiles: TTFT and ITL (inter-token latency) over context and
+concurrency. BLIS reads the coefficients of a linear formula for the time of a step.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,9 @@ PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One point of a profile. itl_s: mean time between tokens of a request. ttft_s: TTFT of a prompt of this
-    length on an idle server. fits: whether the caches of this many requests fit in memory.
+    """One row of a profile. concurrency: number of running requests. ttft_s: TTFT of a prompt with
+    `context_tokens` tokens on an idle server. itl_s: mean time between two tokens of a request. fits:
+    whether memory holds the caches of this many requests.
     """
 
     concurrency: int
@@ -32,7 +33,7 @@ class ProfileRow:
 
 
 def profile(p: Predictor, concurrencies: Sequence[int], contexts: Sequence[int]) -> Iterator[ProfileRow]:
-    """A row for each concurrency and context, at the predictor's gamma."""
+    """A row for each concurrency and each context, at the gamma of the predictor."""
     for context in contexts:
         ttft_s = float(p.prefill_s(context))
         for concurrency in concurrencies:
@@ -43,11 +44,12 @@ def profile(p: Predictor, concurrencies: Sequence[int], contexts: Sequence[int])
 
 @dataclass(frozen=True, slots=True)
 class LinearStep:
-    """step = fixed_s + token_s x new tokens + cached_token_s x cached tokens, of all requests of a pass.
+    """A linear formula for the time of a pass: fixed_s + token_s x new tokens + cached_token_s x cached
+    tokens. The tokens are those of all requests together.
 
-    worst: largest relative error of the line on the passes to which it was fitted. The time of a step is not
-    linear in the number of tokens: loading the weights takes a constant time, and from some number of tokens
-    on, computing takes longer.
+    worst: the largest relative error of the formula for the passes to which it was fitted. It is not 0,
+    because the time of a pass is not linear in the number of tokens. With few tokens it is the constant
+    time to load the weights; with many tokens, computing takes longer than that.
     """
 
     fixed_s: float
@@ -56,7 +58,7 @@ class LinearStep:
     worst: float
 
     def seconds(self, tokens: float, cached: float) -> float:
-        """Time of a pass over `tokens` new tokens and `cached` ones."""
+        """Seconds of a pass over `tokens` new tokens and `cached` cached tokens."""
         return self.fixed_s + self.token_s * tokens + self.cached_token_s * cached
 
 
@@ -66,8 +68,9 @@ def linear_step(
     contexts: Sequence[int] = CONTEXTS,
     prompts: Sequence[int] = PROMPTS,
 ) -> LinearStep:
-    """The line with the smallest relative squared error over decoding passes (batches x contexts, without a
-    draft) and over passes that read one prompt. No coefficient is negative.
+    """Fits the formula with least squares of the relative errors. It is fitted to decoding passes without
+    a draft, for every pair of a batch and a context, and to prefill passes of one prompt each. No
+    coefficient is negative.
     """
     batch, context = (each.ravel() for each in np.meshgrid(batches, contexts))
     prompt = np.asarray(prompts, float)

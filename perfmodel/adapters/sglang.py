@@ -1,16 +1,17 @@
-"""The predictor of SGLang's simulator (sgl-project/sglang, tools/sglang-simulator).
+"""A predictor for SGLang's simulator (sgl-project/sglang, tools/sglang-simulator).
 
-The simulator runs SGLang's scheduler, radix cache and hierarchical cache on a CPU. Its predictor replaces
-the forward pass. Its arguments are a model (a folder with config.json), an accelerator (a name), the
-scheduler's configuration and the options of the configuration file::
+The simulator runs SGLang's scheduler, radix cache and hierarchical cache on a CPU, with a predictor
+instead of the forward pass. A predictor gets a model (a folder with config.json), an accelerator (a name),
+the scheduler's configuration, and the options of the configuration file::
 
     predictor:
       name: perfmodel
       draft: eagle3      # every option of pm.predictor
       gamma: 3
 
-With gamma, a decoding pass is an iteration (drafting and verification). The simulator itself does not
-speculate: it advances each request by one token per pass, so `get_metrics` states the expected tokens.
+With gamma, the time of a decoding pass is that of an iteration (drafting and verification). The simulator
+itself does not speculate and advances each request by one token per pass. `get_metrics` therefore states
+the expected tokens per iteration.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +31,7 @@ FORMATS = {"data_type": "weights", "kv_cache_data_type": "kv_dtype"}
 
 
 class SGLangPredictor:
-    """Seconds of one forward pass of a batch (`predict_infer_time`), by ``pm.predictor``.
+    """Predicts the seconds of a forward pass (`predict_infer_time`) with ``pm.predictor``.
 
     model, accelerator: a name or path, or an object with `path` or `name`. scheduler: a mapping or an object
     with `tp_size`, `ep_size`, `dp_size`, `data_type`, ... options: further arguments of ``pm.predictor``.
@@ -53,8 +54,8 @@ class SGLangPredictor:
         self.reset_metrics()
 
     def predict_infer_time(self, batch: Any) -> float:
-        """Seconds of a pass over requests with `extend_length` and `past_kv_length`; `IMPOSSIBLE` beyond the
-        memory.
+        """Seconds of a pass over a batch of requests. `extend_length` and `past_kv_length` of a request
+        are its new and its cached tokens. Returns `IMPOSSIBLE` if memory does not hold the batch.
         """
         requests: Iterable[Any] = getattr(batch, "requests", batch)
         lengths = np.array([(r.extend_length, r.past_kv_length) for r in requests], float).reshape(-1, 2)
@@ -66,7 +67,9 @@ class SGLangPredictor:
         return seconds
 
     def get_metrics(self) -> dict[str, float]:
-        """Passes and seconds since the start, tokens per iteration of a request, and KV tokens that fit."""
+        """The number of passes and their seconds since the last reset, the expected tokens per iteration
+        of a request, and the number of tokens that the KV cache holds.
+        """
         return {
             "passes": self._passes,
             "seconds": self._seconds,
@@ -75,7 +78,7 @@ class SGLangPredictor:
         }
 
     def reset_metrics(self) -> None:
-        """Sets passes and seconds to 0."""
+        """Sets the number of passes and their seconds to 0."""
         self._passes = 0
         self._seconds = 0.0
 

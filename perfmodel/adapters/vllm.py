@@ -1,7 +1,9 @@
-"""Seconds of a forward pass for vLLM's ``--simulate-forward`` (vllm-project/vllm#47922, open).
+"""Predicts the seconds of a forward pass for vLLM's ``--simulate-forward`` (open pull request
+vllm-project/vllm#47922).
 
-The pull request skips the forward pass and has no times. Its model runner has a `SchedulerOutput` for each
-pass; this function takes the three of its mappings on which the time depends.
+The pull request skips the forward pass and does not predict its time. Its model runner gets a
+`SchedulerOutput` for each pass. The time depends on three mappings of this object, which are the arguments
+here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +17,11 @@ Drafts = Mapping[str, Sequence[int]]
 
 
 def forward_time(predictor: Predictor) -> Callable[[Counts, Counts, Drafts], float]:
-    """A function of (`num_scheduled_tokens`, computed tokens, `scheduled_spec_decode_tokens`), all by request
-    id, that returns the seconds of that pass.
+    """A function that returns the seconds of a pass. Its arguments are `num_scheduled_tokens`, the
+    computed tokens and `scheduled_spec_decode_tokens`, each as a mapping from request id.
 
-    A request with drafted tokens is verified and then drafts the same number of tokens: an iteration of
-    the predictor.
+    If a request has drafted tokens, the pass verifies them and then drafts as many again, as in an
+    iteration of the predictor.
     """
 
     def seconds(scheduled: Counts, computed: Counts, drafted: Drafts) -> float:

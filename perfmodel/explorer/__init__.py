@@ -1,1 +1,1 @@
-"""The explorer: speedup surfaces in one self-contained HTML page."""
+"""The explorer: an HTML page in one file that shows the speedup over batch and context."""

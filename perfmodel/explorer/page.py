@@ -1,9 +1,10 @@
-"""The explorer: the times of a set of speedup surfaces, computed once, in one self-contained HTML file.
+"""Makes the HTML file of the explorer: it contains everything that it needs, with predicted times for all
+surfaces.
 
 Acceptance changes a speedup only through the tokens per iteration. The page therefore contains times in
-seconds, and computes Omega, the speedup and the best draft length for any alpha (``explorer/surface.js``).
-The numbers are those of the engine at the points of the grid, in 32 bits. Nothing is fitted or
-interpolated.
+seconds, from which it computes the tokens per iteration, the speedup and the best draft length for any
+acceptance (``explorer/surface.js``). The times are the predictions at the points of the grid, as 32-bit
+floats. Nothing is interpolated.
 """
 
 import base64
@@ -52,11 +53,11 @@ Array = NDArray[np.float64]
 
 
 class Pool:
-    """Arrays, of which equal ones are stored once, as 32-bit floats over ``[batch, context, gamma]`` in
-    base64.
+    """Stores arrays over ``[batch, context, gamma]`` as 32-bit floats in base64. Equal arrays are stored
+    once.
 
-    An axis along which nothing changes has length 1: for example, the load time of weights does not depend on
-    context.
+    An axis along which no value changes is stored with length 1. For example, the time to load weights
+    does not depend on the context.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class Pool:
         self._known: dict[tuple[tuple[int, ...], bytes], int] = {}
 
     def add(self, values: ArrayLike) -> int:
-        """Adds an array and returns its index in the page."""
+        """Stores an array, and returns its index in the page."""
         kept = np.atleast_3d(np.asarray(values)).astype("<f4")
         for axis in range(kept.ndim):
             first = kept.take([0], axis)
@@ -79,10 +80,10 @@ class Pool:
 def payload(
     grid: Exploration, *more: Exploration, progress: Callable[[int], object] = lambda surfaces: None
 ) -> dict[str, Any]:
-    """All data of the page, in JSON types. `progress` receives 1 for each finished case.
+    """All data of the page, in JSON types. progress: is called with 1 after each surface.
 
-    more: questions with other calibrations and the first one's batches and contexts; their surfaces follow.
-    Raises InputError for a question without an answer, and for more data than a page can hold.
+    more: further questions, with the same batches and contexts as the first one; their surfaces come after
+    its surfaces. Raises InputError for an impossible question, and for more data than a page can hold.
     """
     batches = grid.axis("batch")
     contexts = grid.axis("context")
@@ -124,7 +125,7 @@ def payload(
 
 
 def page(content: dict[str, Any]) -> str:
-    """The HTML file: template, style, scripts and payload. Equal payloads give equal bytes."""
+    """The text of the HTML file for a payload. Equal payloads give equal bytes."""
     folder = Path(__file__).parent
     text = (folder / "template.html").read_text(encoding="utf-8")
     data = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace(
@@ -138,7 +139,7 @@ def page(content: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """The explorer as the text of one HTML file, which a notebook shows in a frame."""
+    """The HTML file of the explorer as text. A notebook shows it in a frame."""
 
     html: str = field(repr=False)
 
@@ -149,10 +150,10 @@ class Page:
 
 @asks(Exploration)
 def explore(exploration: Exploration) -> Page:
-    """Speedup surfaces with sliders for acceptance and draft length, in a notebook: the page of
-    ``perfmodel explore``.
+    """The page of ``perfmodel explore``, for a notebook: maps of the speedup over batch and context, with
+    sliders for acceptance and draft length.
 
-    Raises InputError.
+    Raises InputError for wrong input.
     """
     return Page(page(payload(exploration)))
 

@@ -1,7 +1,9 @@
-"""Pictures of the engine's answers, one function each; `perfmodel plot` and the notebooks use them.
+"""Draws answers, with one function for each kind of picture; `perfmodel plot` and the notebooks use these
+functions.
 
-Every function takes a question (`Query`), answers or plain numbers and returns a figure. `save` writes it
-with the same bytes for the same numbers. matplotlib is loaded on use only.
+A function takes a question (`Query`), an answer or plain numbers, and returns a matplotlib figure. `save`
+writes it to a file; the same numbers give the same bytes. matplotlib is only imported when something is
+drawn.
 """
 
 from perfmodel.plots.breakdown import breakdown

@@ -1,4 +1,4 @@
-"""A picture of the time of each pass by component, and of the time per token."""
+"""Draws the time of each pass by component, and the time per token."""
 
 from collections.abc import Iterable
 
@@ -30,11 +30,11 @@ MS_PER_S = 1e3
 
 @styled
 def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> Figure:
-    """The predicted time of each pass by component (left), and the time per token (right), for each (batch,
-    context).
+    """The predicted time of each pass by component (left) and per token (right), for each pair of batch
+    and context in `points`.
 
-    The parts sum to the predicted time. A tick in a bar is the physical lower bound of its pass. Returns the
-    figure.
+    The components of a bar add up to the predicted time. A tick in a bar is the lower bound of the pass by
+    the roofline. Returns the figure.
     """
     scenario = scenario_of(question)
     from matplotlib.patches import Patch
@@ -63,13 +63,15 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
 
 
 def row_of(place: int, stage: str) -> float:
-    """Row, counted from above, of the bar of a pass, for the point with this number."""
+    """The vertical position of the bar of a pass. place: number of the point, from the top. stage: one of
+    `BARS`.
+    """
     return place * PITCH + 1.0 + BARS.index(stage)
 
 
 def seconds_by_part(stage_pass: StagePass) -> dict[str, float]:
-    """Part (`theme.PARTS`) -> seconds of a pass; they sum to its predicted time. The time of launches is a
-    part of its own, not counted in the kinds of operation.
+    """The predicted seconds of a pass by component (a key of `theme.PARTS`). The time of launches is a
+    separate component and not counted in the others.
     """
     machine = stage_pass.machine
     empty = machine.time([], 0.0)

@@ -1,4 +1,6 @@
-"""A picture of one figure of a sweep over batch, context or gamma, with a line for each other combination."""
+"""Draws one column of a sweep over batch, context or gamma, with a line for each combination of the other
+lists.
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -53,10 +55,11 @@ def curves(
     *,
     measured: Iterable[Measured] = (),
 ) -> Figure:
-    """Draws a figure of a sweep (one of its numeric columns) over another column.
+    """Draws one numeric column of a sweep (`figure`) over another one (`over`).
 
-    There is a line for each combination of the other lists of the sweep. One or two lines of the speedup have
-    the band of their 90 % interval. Dots are measured. Returns the figure.
+    There is a line for each combination of the other lists of the sweep. If there are only one or two
+    lines of the speedup, each has a band for its 90 % interval. measured: pairs of a value of `over` and a
+    measured value, drawn as dots. Returns the figure.
 
     Raises InputError for an unknown column, or if pandas or matplotlib is not installed.
     """

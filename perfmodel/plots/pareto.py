@@ -1,4 +1,6 @@
-"""Throughput per device against time per token, with and without a draft, from an answer of `advise`."""
+"""Draws the throughput per device over the time per token, with and without a draft, from an answer of
+`advise`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,12 +40,12 @@ MILLISECONDS = 1e3
 
 @styled
 def pareto(advice: Advice) -> Figure:
-    """The Pareto fronts of the baseline and of speculation over batch and layout: throughput per device
-    against time per output token.
+    """The Pareto fronts of the baseline and of speculation: throughput per device over time per output
+    token. A front has the best batches and layouts.
 
     The labels of points are the batch of one server and, if layouts differ, the layout. The star is the
-    chosen point, the dotted line the bound on time per token. Raises InputError if nothing fits in memory,
-    and for an answer under a load, which has no fronts.
+    choice of `advise`; the dotted line is the bound on the time per token. Raises InputError if nothing
+    fits in memory, and for an answer about a load, which has no fronts.
     """
     if advice.query.has_load:
         raise InputError("pareto: needs a question without a load; `perfmodel plot traffic` draws one")

@@ -1,4 +1,4 @@
-"""The passes of an iteration that the pictures show: a baseline step, a draft step and a verification."""
+"""The passes that the pictures show: a baseline step, a draft step and a verification."""
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from perfmodel.speculation import Scenario
 
 
 class StagePass(Immutable):
-    """One pass. machine: the machine that runs it. new_tokens: new tokens of all sequences."""
+    """One pass. machine: the devices that run it. ops: its operations. new_tokens: new tokens of all
+    sequences together.
+    """
 
     machine: Machine
     ops: list[Op]
@@ -19,18 +21,18 @@ class StagePass(Immutable):
 
     @property
     def time(self) -> PassTime[Floats]:
-        """Its predicted time, by limiter."""
+        """The predicted time of the pass, by limiter."""
         return self.machine.time(self.ops, self.new_tokens)
 
     @property
     def predicted_s(self) -> float:
-        """Its predicted time in seconds."""
+        """The predicted time of the pass in seconds."""
         return float(self.machine.predicted_s(self.ops, self.new_tokens))
 
 
 def stage_passes(scenario: Scenario, batch: float, context: float, gamma: int) -> dict[str, StagePass]:
-    """Stage (`theme.STAGES`) -> its pass, for the passes that exist: a draft without a model makes none, and
-    at gamma 0 there is only the baseline step.
+    """The passes of an iteration by stage (a key of `theme.STAGES`). A draft without a model has no draft
+    pass, and at gamma 0 there is only the baseline step.
     """
     passes = {"baseline": StagePass(scenario.machine, scenario.target_ops(batch, context), batch)}
     if np.any(scenario.draft.passes(gamma)):

@@ -1,4 +1,4 @@
-"""A picture of the costs of a draft step and a verification, in baseline steps."""
+"""Draws the times of a draft step and of a verification, divided by the time of a baseline step."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ HORIZONTAL = {"context": "context, cached tokens per sequence", "batch": "batch,
 
 
 class Drawn(Immutable):
-    """A scenario and the dashes of its lines."""
+    """A scenario to draw. dashes: line style. words: its label in the legend."""
 
     scenario: Scenario
     dashes: Any
@@ -56,11 +56,12 @@ def ratios(
     ideal: bool = True,
     points: int = 121,
 ) -> Figure:
-    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or with exchanged
-    axes.
+    """The time of a draft step (left) and of a verification (right), divided by that of a baseline step,
+    over a range of contexts. There is a line for each batch in `lines`.
 
-    over: the quantity along the axis, a key of `HORIZONTAL`. ideal: adds dashed lines on the roofline
-    without fixed costs at full efficiency. Returns the figure.
+    span: the ends of the horizontal axis. over: ``context``, or ``batch`` for an axis of batches with a
+    line for each context in `lines`. ideal: whether to add dashed lines for the ideal calibration, with
+    full efficiency and no fixed costs. points: number of points of a line. Returns the figure.
     """
     scenario = scenario_of(question)
     left, right = panels(2, (7.6, 4.0))

@@ -1,4 +1,4 @@
-"""The model against measurements: the error of each prediction."""
+"""Draws the error of each prediction compared with its measurement."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
@@ -33,10 +33,12 @@ MAX_ERROR = 0.4
 
 @styled
 def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
-    """Relative error of the prediction over the measured value, a panel for each quantity.
+    """The relative error of each prediction (vertical axis) over the measured value (horizontal axis),
+    with a panel for each quantity.
 
-    cells: from `perfmodel.validate.accuracy.compare`. The band is 10 % to either side; errors beyond a panel
-    are arrows at its edge. Raises InputError without a cell of a known quantity. Returns the figure.
+    cells: comparisons from `perfmodel.validate.accuracy.compare`. The grey band is from -10 % to +10 %;
+    errors beyond the axis are arrows at its end. Raises InputError if no cell has a known quantity.
+    Returns the figure.
     """
     shown = [c for c in cells if c.quantity in QUANTITIES]
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]

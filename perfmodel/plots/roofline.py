@@ -1,4 +1,4 @@
-"""A picture of the passes of an iteration under the device's roofline."""
+"""Draws the passes of an iteration under the roofline of the device."""
 
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ TERA = 1e12
 
 
 class Reached(NamedTuple):
-    """A point under the roofline: FLOPs per byte moved, and TFLOPs per predicted second."""
+    """A point under the roofline: FLOPs per byte, and teraFLOPs per predicted second."""
 
     intensity: float
     tera_flops: float
@@ -42,12 +42,12 @@ class Reached(NamedTuple):
 
 @styled
 def roofline(question: Query | Scenario, batch: float, context: float, gamma: int) -> Figure:
-    """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a colour for each
-    pass.
+    """The FLOP/s of linear layers, attention and whole passes over their FLOPs per byte, with a colour for
+    each pass.
 
-    The lines are the device's limits, one for each peak in use. Points lie below them by the calibrated
-    efficiency of the software. Passes that do not exist (a draft without a model, all but the baseline step
-    at gamma 0) have no points. Returns the figure.
+    The lines are the limits of the device, one for each number format that the pass computes in. Points
+    lie below the lines because no software reaches full efficiency. A draft without a model has no points,
+    and at gamma 0 only the baseline step has points. Returns the figure.
     """
     scenario = scenario_of(question)
     passes = stage_passes(scenario, batch, context, gamma)

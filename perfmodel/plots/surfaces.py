@@ -1,4 +1,4 @@
-"""A picture over batch and context: where speculation pays, and by how much."""
+"""Draws where speculation pays and by how much, over batch and context."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ EXTENDED = {
 
 
 class MeasuredPoint(NamedTuple):
-    """A measured speedup, with its batch and context."""
+    """A measured speedup with its batch and its context."""
 
     batch: float
     context: float
@@ -95,12 +95,13 @@ def surface(
     measured: Iterable[tuple[float, float, float]] = (),
     points: int = POINTS,
 ) -> Figure:
-    """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
+    """The predicted speedup over ranges of batch and context. gamma: the draft length; None means the best
+    one at every point.
 
-    The black line is break even. The dashed line is the inflection context, from which a larger batch of
-    `batch_range` does not reduce the speedup (one gamma only). Points that do not fit in memory are
-    hatched. Dots have the colour of the measured value. measured: the points that were measured. Returns
-    the figure.
+    On the black line, the speedup is 1. The dashed line, which is only drawn for a given gamma, is the
+    inflection context. Above it, a larger batch within `batch_range` does not reduce the speedup. Points
+    that do not fit in memory are hatched. measured: measured points (batch, context, speedup), drawn as
+    dots in the colour of their speedup. Returns the figure.
     """
     scenario = scenario_of(question)
     batches = np.geomspace(*batch, points)

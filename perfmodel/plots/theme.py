@@ -1,9 +1,8 @@
-"""The style of every picture: palette, figures, axes of batches and contexts, captions, and files with equal
-bytes.
+"""The style of all pictures: colours, axes of batches and contexts, captions, and files that are the same
+for the same numbers.
 
-Colours are Paul Tol's schemes (his technical note SRON/EPS/TN/09-002), which people with any colour vision
-can distinguish; line styles or markers repeat the information of colours where possible. matplotlib is loaded
-on use.
+The colours are from Paul Tol's schemes (technical note SRON/EPS/TN/09-002), which people with any kind of
+colour vision can distinguish. Where possible, line styles or markers show the same distinction as colours.
 """
 
 import textwrap
@@ -73,7 +72,9 @@ DPI = 160
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Sets up matplotlib for all pictures. Raises InputError if it is not installed."""
+    """A context in which matplotlib has the style of all pictures. Raises InputError if matplotlib is not
+    installed.
+    """
     library("matplotlib", "plot", "plot")
     with library("matplotlib.style").context(STYLE):
         yield
@@ -85,26 +86,28 @@ def styled(draw: Draw) -> Draw:
 
 
 def scenario_of(question: Query | Scenario) -> Scenario:
-    """The subject of a picture: a question in the user's words, or its resolved scenario."""
+    """The scenario of a picture, from a question or from a scenario."""
     return resolve(question) if isinstance(question, Query) else question
 
 
 def panels(columns: int = 1, size: tuple[float, float] = (7.2, 4.4), rows: int = 1) -> "list[Axes]":
-    """Axes of a new figure outside any window manager, row by row."""
+    """The axes of a new figure, row by row. The figure never opens a window. size: width and height in
+    inches.
+    """
     from matplotlib.figure import Figure
 
     return list(Figure(figsize=size).subplots(rows, columns, squeeze=False).ravel())
 
 
 def figure_of(axes: "Axes") -> "Figure":
-    """The whole figure that axes belong to."""
+    """The figure to which axes belong."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     return figure
 
 
 def label(axes: "Axes", title: str, caption: str) -> "Figure":
-    """Adds the title (above) and the subject (below) to a picture; returns the whole figure."""
+    """Adds the title (above) and the caption (below) to a picture, and returns the figure."""
     figure = figure_of(axes)
     figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
     figure.supxlabel(
@@ -118,14 +121,16 @@ def label(axes: "Axes", title: str, caption: str) -> "Figure":
 
 
 def sign(words: str, **look: Any) -> "Line2D":
-    """A line or marker that only appears in a legend."""
+    """A line or marker that only appears in the legend."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=words, **look)
 
 
 def legend_above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":
-    """A legend between title and axes, where it covers no data. Returns it."""
+    """Adds a legend between the title and the axes, where it covers no data, and returns it. columns:
+    number of its columns.
+    """
     if handles is None:
         handles = axes.get_legend_handles_labels()[0]
     legend = axes.legend(
@@ -143,7 +148,9 @@ def legend_above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = N
 
 
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
-    """The caption: the question without its defaults."""
+    """The caption: the model, device, draft, formats and calibration, and those other settings that are
+    not defaults.
+    """
     machine = scenario.machine
     draft = scenario.draft
     parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}"]
@@ -167,15 +174,15 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
 
 
 def unusual(settings: Any) -> list[str]:
-    """The fields of settings that differ from their defaults, by name."""
+    """The fields of a settings object that differ from their defaults, each as its name and value."""
     usual = {f.name: f.default for f in fields(settings) if f.init and f.default is not MISSING}
     given = {name: getattr(settings, name) for name in usual}
     return [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if value != usual[name]]
 
 
 def point_labels(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
-    """Labels of (batch, context) points by the parts in which they differ, and the common part for the
-    caption.
+    """Labels for pairs of batch and context that name only what differs between the pairs, and the common
+    part for the caption.
     """
     columns = [[f"batch {b:g}" for b, _ in points], [f"context {tokens(c)}" for _, c in points]]
     same = [column[0] for column in columns if len({*column}) == 1 and len(points) > 1]
@@ -184,7 +191,9 @@ def point_labels(points: Sequence[tuple[float, float]]) -> tuple[list[str], list
 
 
 def tokens(value: float) -> str:
-    """A count of tokens or sequences on an axis: 4096 is 4k and 1536 is 1.5k; 100,000 has no exact suffix."""
+    """A number of tokens or sequences for an axis: 4096 becomes ``4k``, 1536 becomes ``1.5k``. A number
+    without such a short form is written in full, as ``100,000``.
+    """
     if value < 1000:
         return f"{value:.4g}"
     for suffix, unit in (("M", 2**20), ("k", 2**10)):
@@ -194,8 +203,8 @@ def tokens(value: float) -> str:
 
 
 def octaves(low: float, high: float, count: int = 8) -> list[float]:
-    """Powers of two within a span, thinned out evenly to about `count`; the ends of a span with fewer than
-    two.
+    """Ticks of a logarithmic axis: the powers of two from `low` to `high`, or only every second, third,
+    ... if there are more than about `count`. If there are fewer than two, `low` and `high`.
     """
     first = int(np.ceil(np.log2(low) - 1e-9))
     last = int(np.floor(np.log2(high) + 1e-9))
@@ -206,7 +215,7 @@ def octaves(low: float, high: float, count: int = 8) -> list[float]:
 
 
 def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count: int = 8) -> None:
-    """Make x or y logarithmic over a span, with ticks at powers of two."""
+    """Make the x or the y axis logarithmic from `low` to `high`, with ticks at powers of two."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axes.set(**{f"{which}scale": "log", f"{which}lim": (low, high), f"{which}label": name})
     ticks = octaves(low, high, count)
@@ -215,7 +224,7 @@ def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count
 
 
 def shades(count: int) -> list[Any]:
-    """`count` colours from light to dark, all dark enough for a line on white."""
+    """`count` colours from light to dark, all dark enough for a line on a white page."""
     from matplotlib.colors import LinearSegmentedColormap
 
     ramp = LinearSegmentedColormap.from_list("perfmodel", SEQUENCE[1:])
@@ -226,9 +235,10 @@ def shades(count: int) -> list[Any]:
 
 @in_names
 def save(figure: "Figure", path: str | Path) -> Path:
-    """Writes a picture as .png, .svg or .pdf. The same numbers give the same bytes.
+    """Writes a figure to a .png, .svg or .pdf file, and returns its path. The same numbers give the same
+    bytes.
 
-    Raises InputError for a wrong path.
+    Raises InputError for another suffix, or for a path that cannot be written to.
     """
     where = destination(path, *FORMATS)
     with style(), warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Latency against the request rate, with and without drafts: saturation and SLO."""
+"""Draws latencies over the load, with and without a draft, with saturation rates and latency limits."""
 
 from collections.abc import Sequence
 
@@ -20,11 +20,11 @@ MILLISECONDS = 1e3
 
 @styled
 def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
-    """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour and a
-    marker per draft length.
+    """TTFT (left) and TPOT (right) over the loads of an answer: means as lines, 99th percentiles as dotted
+    lines. Each draft length has its own colour and marker.
 
-    slo: limits to draw, in milliseconds, as in the question. A cross on the axis marks the saturation rate of
-    a length; its line ends there. Raises InputError for fewer than two loads.
+    slo: latency limits to draw, in milliseconds, as in the question. A cross on the axis marks the
+    saturation rate of a draft length, where its lines end. Raises InputError for fewer than two loads.
     """
     loads = sorted({_load(row) for row in answer.rows})
     if len(loads) < 2:
