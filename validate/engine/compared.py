@@ -19,19 +19,10 @@ from perfmodel.validate.engine.expectation import is_rejected, usual_text
 from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.signs import Half, signs_in
 from perfmodel.validate.engine.timing import Timing
+from perfmodel.validate.engine.where_to_look import unseen
 
 MOST_WAIT = 2.0
 """Time to the first token, in times of the prompts of all requests at once, from which requests wait."""
-POSSIBLE = (
-    "layers or experts on the host, a power or clock limit, other programs on the device, a fallback of the "
-    "attention, another format than was asked"
-)
-"""Reasons for a slow step that a text need not show."""
-POSSIBLE_WITH_A_DRAFT = (
-    "a verification outside the captured CUDA graphs, attention that reads the cache once for each token, a "
-    "draft that the host launches, asynchronous scheduling off with a draft, prompts of other requests"
-)
-"""Reasons if steps without a draft are as fast as predicted."""
 WORSE = 1.5
 """Times as slow as the baseline from which a slow step with a draft has reasons of its own: a choice."""
 
@@ -39,7 +30,7 @@ WORSE = 1.5
 @dataclass(frozen=True, slots=True)
 class ComparedStep:
     """A step against its prediction. usual: expected tokens per iteration, least and most; None if they are
-    not known.
+    not known. stack: of the prediction.
     """
 
     timing: Timing
@@ -47,6 +38,7 @@ class ComparedStep:
     low_s: float
     high_s: float
     usual: tuple[float, float] | None
+    stack: str = ""
 
     @property
     def slow(self) -> bool:
@@ -99,7 +91,8 @@ def compared(query: Query, timing: Timing, usual: tuple[float, float] | None) ->
         task=None,
         tokens_per_iteration=timing.tokens_per_iteration if drafting else None,
     )
-    return ComparedStep(timing, *_predicted(whatif(question), drafting), usual)
+    answer = whatif(question)
+    return ComparedStep(timing, *_predicted(answer, drafting), usual, answer.calibration.stack)
 
 
 def reasons(steps: Sequence[ComparedStep], text: str) -> str:
@@ -107,10 +100,11 @@ def reasons(steps: Sequence[ComparedStep], text: str) -> str:
     if not any(step.slow for step in steps):
         return ""
     seen = "; ".join(sign.meaning for sign in signs_in(text) if sign.half is not Half.ACCEPTANCE)
-    if _slowed_by_drafts(steps):
-        lost = "most time is lost with the draft"
-        return f"{lost}: {seen or f'nothing in the text explains it; possible: {POSSIBLE_WITH_A_DRAFT}'}"
-    return f"seen in the text: {seen or f'nothing that explains it; possible: {POSSIBLE}'}"
+    of_the_draft = _slowed_by_drafts(steps)
+    possible = f"; possible: {unseen(steps[0].stack, of_the_draft=of_the_draft)}"
+    if of_the_draft:
+        return f"most time is lost with the draft: {seen or f'nothing in the text explains it{possible}'}"
+    return f"seen in the text: {seen or f'nothing that explains it{possible}'}"
 
 
 def _slowed_by_drafts(steps: Sequence[ComparedStep]) -> bool:

@@ -12,6 +12,7 @@ from perfmodel.validate.engine.expectation import Expectation, usual_text
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.signs import Half, Sign, signs_in
 from perfmodel.validate.engine.unlike_predicted import unlike_predicted
+from perfmodel.validate.engine.where_to_look import unseen
 
 MOST_OF_IT = 2 / 3
 """Share of the excess over the prediction from which prompts explain it."""
@@ -100,7 +101,7 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
         _verdict_line(half, pace, measured),
         *_rejection_lines(expectation),
         *_time_lines(measured, slow),
-        *_cause_lines(half, pace, measured, signs),
+        *_cause_lines(half, pace, measured, signs, _possible(expectation)),
     ]
     return Health(half, tuple(lines))
 
@@ -168,8 +169,15 @@ def _time_lines(m: _Measured, slow: bool) -> Iterator[str]:
         )
 
 
-def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign]) -> Iterator[str]:
-    """What the log shows of a slow step or load, and what it may not show."""
+def _possible(expectation: Expectation) -> str:
+    """What can slow the server without a line in its log."""
+    answer = expectation.predicted
+    words = unseen(answer.calibration.stack, of_the_draft=False)
+    return f"a draft launched by the host, {words}" if answer.query.gamma else words
+
+
+def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], possible: str) -> Iterator[str]:
+    """What the log shows of a slow step or load, and what it may not show. possible: in words."""
     named = [sign.meaning for sign in signs if sign.half is not Half.ACCEPTANCE]
     rejecting = [sign.meaning for sign in signs if sign.half is Half.ACCEPTANCE]
     if half is Half.ACCEPTANCE and rejecting:
@@ -178,10 +186,7 @@ def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign]) ->
         load = _load_in_words(pace, m.prompt_share) if half is Half.LOAD else []
         yield f"seen in the log: {'; '.join(named + load) or 'nothing that explains it'}"
     if half is Half.STEP and not named:
-        yield (
-            "not seen, but possible: a batch outside the captured sizes, fewer threads, a power or clock "
-            "limit, all-reduce over PCIe, a draft launched by the host"
-        )
+        yield f"not seen, but possible: {possible}"
     if half is Half.OPEN:
         yield (
             "the log has no interval inside a load, only its first and last ones: these are partly idle "

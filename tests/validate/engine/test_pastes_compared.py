@@ -164,9 +164,30 @@ def test_a_server_that_is_slow_with_its_draft_alone_has_reasons_of_the_draft(
 ) -> None:
     speeds = f"without MTP {alone} tok/s\nwith MTP n=3: {drafting} tok/s, acceptance 72%"
     _, out = pasted(monkeypatch, capsys, speeds, "--draft", "mtp", "--from", "-,input=500")
-    of_draft = "most time is lost with the draft: nothing in the text explains it; possible: a verif" in out
+    of_draft = (
+        "most time is lost with the draft: nothing in the text explains it; possible: the draft or" in out
+    )
     assert of_draft is of_the_draft
     assert ("seen in the text: nothing that explains it; possible: layers" in out) is not of_the_draft
+
+
+@pytest.mark.parametrize(
+    ("server", "log"),
+    [
+        ("--model qwen3.6-27b --weights q4_k_m --hardware rtx-3090", "grep -iE 'offloaded|"),
+        ("--model qwen3.6-27b --weights fp8 --hardware h100", "grep -iE 'enforce_eager|"),
+        ("--model qwen3.6-27b --weights fp8 --hardware h100 --engine sglang", "grep -iE 'cuda.graph|"),
+        ("--model qwen3.6-27b --weights 4bit --hardware m3-ultra", "read the weights again"),
+    ],
+)
+def test_the_lines_of_the_log_that_would_explain_it_are_those_of_the_engine(
+    monkeypatch, capsys, server: str, log: str
+) -> None:
+    speeds = "without MTP 40 tok/s\nwith MTP n=3: 9 tok/s, acceptance 72%"
+    _, out = pasted(monkeypatch, capsys, speeds, *server.split(), "--draft", "mtp", "--from", "-,input=500")
+    assert "nothing" in out
+    assert log in out
+    assert ("grep" in out) is log.startswith("grep")
 
 
 def test_devices_in_turn_and_host_memory_are_part_of_the_prediction(monkeypatch, capsys) -> None:
