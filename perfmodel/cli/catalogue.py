@@ -30,7 +30,7 @@ class Fact:
     spare: int = 0
 
     def text(self, spec: Any) -> str:
-        """The cell."""
+        """The value of one file as text; ``-`` if the file has no value."""
         value = self.value(spec)
         return "-" if value is None else self.show(value)
 
@@ -53,15 +53,15 @@ class Catalogue:
     """The form of a member's name on the command line."""
 
     def members(self) -> list[Any]:
-        """Every bundled member."""
+        """Every bundled file, read."""
         return [self.load(name, self.argument) for name in self.names()]
 
     def rows(self) -> list[dict[str, Any]]:
-        """The values of every bundled member, in JSON types."""
+        """The values of every bundled file, in JSON types."""
         return [{c.key: c.value(spec) for c in self.columns} for spec in self.members()]
 
     def cells(self) -> list[list[str]]:
-        """The formatted cells of every bundled member."""
+        """The formatted cells of every bundled file."""
         return [[c.text(spec) for c in self.columns] for spec in self.members()]
 
 

@@ -52,7 +52,7 @@ def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
 
 
 def show_rows(answers: Sequence[Any], json: bool, text: Callable[[Any], None]) -> None:
-    """As `show` for several answers. JSON always has rows."""
+    """Prints several answers, as `show` prints one. JSON always has rows."""
     show(Rows(tuple(answers)), json, text)
 
 
@@ -234,8 +234,9 @@ def fit(fits: bool, max_batch: int) -> str:
 
 
 class Widths(NamedTuple):
-    """Widths of a column: the smallest (at which no number or word is broken), a fair one, and those of
-    its widest cell and heading.
+    """Widths of a column. least: no number or word is broken. fair: as wide as its widest cell, but not
+    above `FAIR` unless words need it. whole: as wide as its widest cell. heading: as `whole`, or as wide
+    as the heading if that is wider.
     """
 
     least: int

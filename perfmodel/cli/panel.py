@@ -168,7 +168,7 @@ def _gain(a: WhatIf) -> str:
 
 
 def calibration(c: Calibrated) -> str:
-    """The name of the calibration, and the measurements behind its numbers."""
+    """The name of the calibration, and the measurements from which its numbers come."""
     return f"{c.name} ({c.rests_on or c.kind})"
 
 

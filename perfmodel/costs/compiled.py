@@ -160,7 +160,7 @@ class Program:
         return self._splits[name]
 
     def number(self, *values: float) -> float:
-        """The value at one point."""
+        """The formula's value at one point."""
         return float(self._at_point(values))
 
     def numbers(self, *values: float) -> tuple[float, ...]:

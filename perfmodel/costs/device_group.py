@@ -1,5 +1,5 @@
 """Devices that run a pass together, and how well their software stack uses them. The time of an operation
-depends only on this and on its counts.
+depends only on its devices, this use and the operation's counts.
 """
 
 from dataclasses import dataclass

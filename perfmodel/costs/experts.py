@@ -47,8 +47,9 @@ class Experts(Immutable):
     def fullest(self, tokens: Floats) -> Floats:
         """Expected number of experts that such tokens touch in the group with the most touched experts.
 
-        Each of the H experts of a group is touched with probability p, so a group touches H p experts with
-        standard deviation sqrt(H p (1 - p)), assumed to be normal (`deviations_of_largest`).
+        Each of the H experts of a group is touched with probability p. The number of touched experts
+        therefore has mean H p and standard deviation sqrt(H p (1 - p)). It is assumed to be normally
+        distributed (`deviations_of_largest`).
         """
         experts_of_group = self.num_experts / self.groups
         probability = self.touched(tokens) / self.num_experts

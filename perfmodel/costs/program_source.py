@@ -30,7 +30,7 @@ def function_source(
 ) -> str:
     """Steps as a Python function of these numbers, without those whose result is not used.
 
-    several: whether it returns a tuple.
+    several: whether the function returns a tuple.
 
     A variable is reused once its value is no longer needed, so that few arrays exist at once.
     """

@@ -19,7 +19,9 @@ class Untraceable(TypeError):
 
 
 class Recorded(NDArrayOperatorsMixin):
-    """A number without a value. Arithmetic with it, and numpy's functions of it, are added to its program."""
+    """A number without a value. Arithmetic with the number, and numpy's functions of it, are added to its
+    program.
+    """
 
     __slots__ = ("is_mask", "name", "program")
     ndim = 1  # it may stand for an array

@@ -20,11 +20,11 @@ class Eagle(Draft):
     projects one hidden state and the token's embedding to one width. With more (EAGLE-3) they are
     projected to one width once per iteration; the first layer's query, key and value projections take the
     result and the embedding (vLLM, models/llama_eagle3.py). vocab: tokens that the head's own LM head can
-    draft. By default EAGLE and EAGLE-2 use the target's LM head, which every draft step reads whole, and
-    EAGLE-3 has an LM head of `OWN_VOCAB` tokens, as its heads commonly do. The embedding is the target's.
-    target_width: width of the target's hidden states if it differs from the head's, else 0. The first pass
-    of an iteration also processes the accepted tokens. It is counted as one token like the others, which
-    omits under 1 % of an iteration (docs/decisions.md).
+    draft. By default EAGLE and EAGLE-2 use the target's LM head, and every draft step reads all of it.
+    EAGLE-3 by default has an LM head of `OWN_VOCAB` tokens, as published EAGLE-3 heads commonly do. The
+    embedding is the target's. target_width: width of the target's hidden states if it differs from the
+    head's, else 0. The first pass of an iteration also processes the accepted tokens. It is counted as one
+    token like the others, which omits under 1 % of an iteration (docs/decisions.md).
     """
 
     source = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"

@@ -26,9 +26,9 @@ class NGram(Draft):
     shares_prefill = True  # it needs the tokens only
 
     def passes(self, gamma: Floats) -> Floats:
-        """Zero: it runs no model."""
+        """Zero, because the draft runs no model."""
         return 0.0
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """Empty: it runs no model."""
+        """Empty, because the draft runs no model."""
         return []

@@ -38,5 +38,5 @@ class H2O(KVMethod):
         return Step(flops, moved, 2.0).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The scores of the kept tokens, which are read in place."""
+        """The scores of the kept tokens. Their keys and values are read in place, without a copy."""
         return SCORE_BYTES * self.attended_tokens(context) * layout.num_kv_heads * self.beyond_budget(context)

@@ -35,7 +35,7 @@ class Pillar(KVMethod):
         return context * self.share
 
     def beyond_budget(self, context: Floats) -> Floats:
-        """1 where some cached token is left out, else 0."""
+        """1 at contexts where attention leaves out some cached token, else 0."""
         if self.share is None:
             return super().beyond_budget(context)
         return np.greater(context, 0.0) * float(self.share < 1)

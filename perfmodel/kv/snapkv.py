@@ -30,7 +30,7 @@ class SnapKV(KVMethod):
         self.check_budget(above=self.window)
 
     def attended_tokens(self, context: Floats) -> Floats:
-        """Budget plus generated tokens, never more than S."""
+        """The budget plus the generated tokens, but at most all cached tokens."""
         return np.minimum(float(self.budget + self.generated), context)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:

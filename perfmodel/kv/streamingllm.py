@@ -42,7 +42,7 @@ class StreamingLLM(KVMethod):
         return gather(self.attended_tokens(context), layout).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The ring buffer. With `own_prefill` it exists at every context."""
+        """The ring buffer, if the draft has one. With `own_prefill` a ring buffer exists at every context."""
         if self.own_prefill:
             return self.read_bytes(context, layout)
         if self.copy:

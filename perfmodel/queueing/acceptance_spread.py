@@ -22,7 +22,7 @@ class GainSpread(NamedTuple):
 
     between, third: variance and third central moment of 1/Omega between requests, divided by the square
     and the cube of its mean. within: variance of an iteration's gain divided by the mean gain. For n
-    tokens, within / n is the squared coefficient of variation of the number of iterations.
+    tokens, `within` / n is the squared coefficient of variation of the number of iterations.
     """
 
     between: float

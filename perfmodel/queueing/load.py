@@ -42,7 +42,7 @@ class Lengths:
 
     @property
     def input_cv(self) -> float:
-        """Standard deviation over mean of the prompt length."""
+        """Standard deviation of the prompt length, divided by its mean."""
         return self.input_std / self.input_mean
 
 

@@ -87,7 +87,7 @@ class Occupancy:
     index: Array
 
     def queue(self) -> Waiting:
-        """The requests that wait for a seat.
+        """How many requests wait for a seat, and for how long.
 
         The queue is served in the order of arrival, so on average a request waits for only half of its
         burst.

@@ -5,10 +5,11 @@ last token:
 
     hits = max(0, floor(min(m, L - 1) / U) - d) U
 
-d is 1 if the draft starts from the target's hidden states. No cache keeps these, so the last block is
-computed again (vllm#54360). Cached blocks use the memory that the running batch leaves, and the least
-recently used block is evicted first. A common prefix stays cached if one request uses it within the
-eviction time. A session's context stays cached if the next request of the session comes within that time.
+d is 1 if the draft starts from the target's hidden states. A prefix cache does not keep hidden states, so
+the last block is computed again (vllm#54360). Cached blocks use the memory that the running batch leaves,
+and the least recently used block is evicted first. A common prefix stays cached if one request uses it
+within the eviction time. A session's context stays cached if the next request of the session comes within
+that time.
 """
 
 import math

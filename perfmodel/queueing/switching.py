@@ -62,12 +62,12 @@ def switched(
 
 
 def decode_times(times: Sequence[StepTimes], seats: int) -> Array:
-    """Decoding times of all passes, ``[running batch, draft length]``."""
+    """Decoding times of all passes in seconds, over ``[running batch, draft length]``."""
     return np.stack([t.decode_s[:seats] for t in times], 1)
 
 
 def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
-    """Prompt times of all passes, ``[running batch, draft length]``.
+    """Times that prompts add to all passes in seconds, over ``[running batch, draft length]``.
 
     If a server drafts at some batches, its prefix cache loses blocks at every batch. At batches without a
     draft it therefore computes more prompt tokens than a server that never drafts. The additional tokens

@@ -44,8 +44,8 @@ class MeasuredPoint(RunFields):
     `draft_s` is one draft step, `target_s` one baseline step of the target. `context` is the cached tokens
     per sequence, and `asked_context` the context of a measurement plan if it differs: sequences grow while
     they decode, and more with a longer draft. `tree` is (nodes, levels) if the draft is a tree, both
-    including the root, and `widths` the nodes of each level if known. `gamma` is then None and `draft_s` the
-    mean of its passes. `attention_backend` is None for the stack's own choice.
+    including the root, and `widths` has the number of nodes of each level, if known. `gamma` is then None
+    and `draft_s` the mean of its passes. `attention_backend` is None for the stack's own choice.
     """
 
     set_name: str

@@ -181,7 +181,9 @@ class Acceptance(Immutable):
 
     @classmethod
     def from_row(cls, row: AcceptanceRow) -> "Acceptance":
-        """The acceptance of a measured row (`specs.acceptance_rows.find_acceptance`), with its source."""
+        """The acceptance of a measured row (`specs.acceptance.acceptance_rows.find_acceptance`), with its
+        source.
+        """
         if row.positions is not None:
             return cls.from_positions(row.positions, row.source).replace(spread=row.spread, bins=row.bins)
         if row.alpha is None:
@@ -258,7 +260,7 @@ class Acceptance(Immutable):
         return np.asarray(np.cumprod(accepted))
 
     def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Array:
-        """Omega at each gamma (whole numbers, any shape), the bonus token counted.
+        """Omega at each gamma (whole numbers, any shape), including the bonus token.
 
         Raises InputError for gamma above `max_gamma`.
         """

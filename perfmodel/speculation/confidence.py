@@ -39,7 +39,7 @@ class ByConfidence:
 
 
 class Stop(NamedTuple):
-    """A rule by which drafts end early. Stops are compared by their gain.
+    """A rule by which drafts end early. Rules are ordered by their gain.
 
     gain: speedup over always drafting the best constant length. longest: largest number of drafted tokens.
     least_probability: a token less likely than this ends the draft (p-min); 0 never ends it.

@@ -131,7 +131,7 @@ class ContextSearch:
 
     @property
     def grid(self) -> Array:
-        """The contexts of this round, made when a round asks for them."""
+        """The contexts at which this round evaluates the property. They are computed on first use."""
         if self._grid is None:
             low, high = self._ends
             self._grid = low * (high / low) ** STEPS

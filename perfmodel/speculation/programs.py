@@ -16,11 +16,11 @@ class PassPrograms(Immutable, eq=False):
 class PassFormulas(Immutable, eq=False):
     """Formulas of the seconds of passes, without a power limit. None depends on the acceptance.
 
-    Functions of (batch, context, query): the seconds of a target pass (also by the deviation of the
-    context) and of a draft pass, all `PassTime.figures` of both (`target_step`, `draft_step`), and the
-    seconds by which a target pass computes for longer than it loads (`surplus`). Functions of (batch,
-    context): the seconds of an iteration outside its passes (`overhead`), and before the first token
-    (`setup`).
+    Functions of (batch, context, query): `target` and `draft` return the seconds of a pass, the former
+    also by the deviation of the context. `target_step` and `draft_step` return all `PassTime.figures` of a
+    pass. `surplus` returns the seconds by which a target pass computes for longer than it loads. Functions
+    of (batch, context): the seconds of an iteration outside its passes (`overhead`), and before the first
+    token (`setup`).
     """
 
     target: Formula

@@ -33,7 +33,9 @@ class TreeAcceptance:
 
     @classmethod
     def of(cls, rates: ArrayLike, source: str = "given rates") -> "TreeAcceptance":
-        """Builds it from rates by rank. Raises InputError unless they are 0 or more and sum to at most 1."""
+        """Builds an acceptance from its rates by rank. Raises InputError unless they are 0 or more and sum
+        to at most 1.
+        """
         try:
             given = np.asarray(rates, np.float64)
         except (TypeError, ValueError, OverflowError):

@@ -1,5 +1,5 @@
 """Two levels of drafting (TriForce). A small model drafts for the *middle*, which is the target with a
-sparse cache. The target with the full cache verifies the tokens of the middle.
+sparse cache. The target with the full cache then verifies the tokens that the middle accepted or added.
 
 An inner round drafts gamma_1 tokens with the small model and verifies them with the middle. Rounds run until
 m >= gamma_2 tokens are drafted, so gamma_2 <= m <= gamma_2 + gamma_1. Then the target verifies m + 1 tokens.
@@ -101,8 +101,8 @@ def predict_two_levels(
     small: the small model as draft, with its acceptance by the middle. middle: the target's self-draft
     with a sparse cache, with its acceptance by the target. Both have the same target and machine. The
     overhead includes one rebuild of the sparse cache per iteration. Raises InputError if the middle is not
-    a self-draft. Also raises it if a draft is longer than the small model can make, or than an acceptance
-    is known for.
+    a self-draft. Also raises InputError if a draft is longer than the small model can make, or than an
+    acceptance is known for.
     """
     if middle.draft.kind != "self":
         raise InputError("hierarchy: the middle must be the target itself with a sparse cache")
@@ -153,7 +153,9 @@ def best_two_levels(
 def memory_of_both(
     small: Scenario, middle: Scenario, batch: float, context: float, drafted: int, fraction: float | None
 ) -> Memory[float]:
-    """`memory_of` with both drafts. drafted: the largest number of tokens that one iteration drafts."""
+    """The memory that the target and both drafts need (see `memory_of`). drafted: the largest number of
+    tokens that one iteration drafts.
+    """
     alone = memory_of(small, batch, context, drafted, fraction).single()
     target = small.target_shard
     sequences = float(np.asarray(target.sequences(batch)))

@@ -2,9 +2,9 @@
 
 For serving engines and llama.cpp it is the error on public sources that were left out of the fit
 (`source_errors`). For other calibrations the variance of log speedup has two parts: that of the fitted
-constants (`constants_variance`), and the error of the calibration on held-out rows (for another device's
-calibration, its error on other devices). A given acceptance counts as exact. If it was not measured at the
-draft length in question, the error of its conversion to that length is added.
+constants (`constants_variance`), and the error of the calibration on rows that were left out of its fit
+(for another device's calibration, its error on other devices). A given acceptance counts as exact. If it
+was not measured at the draft length in question, the error of its conversion to that length is added.
 """
 
 import math
@@ -99,7 +99,8 @@ def step_log_error(
     """Standard deviation of the logarithm of a baseline step's time; None if the calibration states no
     error.
 
-    step: the times of the step. They are needed if devices communicate over the host or between nodes.
+    step: the times of the step; without them, the errors of communication over the host and between nodes
+    are not added.
     """
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)

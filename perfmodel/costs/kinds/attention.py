@@ -132,9 +132,9 @@ def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
     """Factor by which `items` equal pieces of work, of which `slots` run at a time, take longer than if
     they used the whole memory bandwidth to the end.
 
-    Below `slots` the kernel cuts the pieces until they fill the device: factor 1. Above, a piece is not cut
-    (FlashInfer's plan, arXiv 2501.01005). The last, partial wave then takes at least as long as one piece per
-    multiprocessor, even with fewer pieces.
+    With up to `slots` pieces the kernel cuts the pieces until they fill the device, and the factor is 1.
+    With more pieces it cuts none (FlashInfer's plan, arXiv 2501.01005). The last, partial wave then takes
+    at least as long as one piece per multiprocessor, even with fewer pieces.
     """
     waves, left = np.divmod(items, slots)
     idle = np.where(waves * left == 0.0, 0.0, np.maximum(multiprocessors - left, 0.0))

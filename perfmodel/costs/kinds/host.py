@@ -26,8 +26,8 @@ class HostLaunchesOp(Op):
     varying: bool = False
 
     def split(self, group: DeviceGroup) -> Split:
-        """It takes no time by itself. A pass takes longer only if the host needs more time than the device
-        (`Machine.predicted_s`).
+        """The operation takes no time by itself. A pass takes longer only if the host needs more time than
+        the device (`Machine.predicted_s`).
         """
         return (("host", 0.0),), None
 

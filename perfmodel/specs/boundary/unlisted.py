@@ -24,7 +24,7 @@ class Unlisted(Frozen):
     instead: Text
 
     def has(self, name: str) -> bool:
-        """Whether a name begins with one of these."""
+        """Whether a name begins with one of `names`."""
         plain = re.sub(r"[^a-z0-9]", "", name.lower())
         return plain.startswith(self.names)
 
@@ -40,7 +40,7 @@ class UnlistedNames(Frozen):
 
 @cache
 def unlisted_names() -> UnlistedNames:
-    """The bundled file."""
+    """The contents of the bundled file."""
     return files.load_bundled(UnlistedNames, "", "unlisted")
 
 

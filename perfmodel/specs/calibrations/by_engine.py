@@ -95,7 +95,7 @@ def _same_kind(one: GPUSpec, other: GPUSpec) -> bool:
 
 
 class Distance(NamedTuple):
-    """How different the kernels of two devices are; an earlier field takes precedence.
+    """How different the kernels of two devices are. Distances are compared by their fields, in order.
 
     bandwidth: |ln| of the ratio of the memory bandwidths.
     """
@@ -115,7 +115,7 @@ def distance(one: GPUSpec, other: GPUSpec) -> Distance:
 
 
 def load_device(name: str) -> GPUSpec:
-    """A device by name, alias or path of a YAML file; Its `calibration` is that for questions that name
+    """A device by name, alias or path of a YAML file. Its `calibration` is the one for questions that name
     neither an engine nor a calibration. Raises InputError for an unknown name.
     """
     gpu = load_gpu(name)

@@ -40,14 +40,15 @@ class Calibration(EngineConstants):
     on others) or ``fitted``. A calibration that is used for another device is *transferred*; this word is
     in the answer, not in the file.
 
-    observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error:
-    error for a device other than the calibration's. step_error: `observed_error` for steps of one kind, if
-    the kinds differ. version: version of a serving engine. constants_of: the engine whose constants
-    another one borrows; empty for an engine with its own. errors: errors of an engine's predictions, by
-    the part of the measurements that was held out. measured: ranges of the measurements of a user's own
-    engine. versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width:
-    see `engines.FittedEngine` and `engines.Engines`. measured_models, speculating_models: models whose
-    steps, or whose iterations, were measured with this engine on this device.
+    observed_error: error of predictions for rows that were left out of the fit (`literature`: for any
+    rows). transfer_error: error for a device other than the calibration's. step_error: `observed_error`
+    for steps of one kind, if the kinds differ. version: version of a serving engine. constants_of: the
+    engine whose constants another one borrows; empty for an engine with its own. errors: errors of an
+    engine's predictions, by the part of the measurements that was left out of the fit. measured: ranges of
+    the measurements of a user's own engine. versions, drafts, longest_tokens, widest_tokens, unseen_draft,
+    unseen_context, unseen_width: see `engines.FittedEngine` and `engines.Engines`. measured_models,
+    speculating_models: models whose steps, or whose iterations, were measured with this engine on this
+    device.
     """
 
     name: str

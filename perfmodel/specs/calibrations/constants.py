@@ -160,7 +160,7 @@ class Declared(Immutable):
 
     @property
     def ideal(self) -> float:
-        """The value at which it costs nothing."""
+        """The value with which the constant adds no time."""
         return _IDEAL[self.unit]
 
     @property

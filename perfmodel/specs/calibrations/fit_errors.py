@@ -1,4 +1,6 @@
-"""The correlation of a fit's constants, and the errors of predictions of held-out rows."""
+"""The correlation of a fit's constants, and the errors of predictions for rows that were left out of the
+fit.
+"""
 
 from functools import cache
 from typing import Annotated, Literal
@@ -104,7 +106,7 @@ contexts are a kind of their own, because such models read few weights.
 
 
 def step_kind(experts: bool, batch: float, context: float) -> StepKind:
-    """The kind of a step."""
+    """The kind of a baseline step, by which its error is stated."""
     if batch > FEW_SEQUENCES:
         return "experts_batched" if experts else "dense_batched"
     if experts:

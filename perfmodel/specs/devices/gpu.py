@@ -44,7 +44,7 @@ class Link(Frozen):
 
 
 class WorkingSetShare(Frozen):
-    """The share that applies from a memory size on."""
+    """The share of a shared memory that the GPU may use, for memories of `from_gib` or more."""
 
     from_gib: Annotated[float, Meta(ge=0, le=1e6)]
     share: Share
@@ -52,7 +52,7 @@ class WorkingSetShare(Frozen):
 
 class WorkingSet(Frozen):
     """Share of a shared memory that the system lets the GPU use by default, by the size of the memory. The
-    sizes rise, and the first is 0.
+    sizes (`from_gib`) rise, and the first is 0.
     """
 
     shares: Annotated[tuple[WorkingSetShare, ...], Meta(min_length=1)]
@@ -64,7 +64,7 @@ class WorkingSet(Frozen):
             raise ValueError("shares must rise in from_gib, from 0 on")
 
     def share(self, size_bytes: float) -> float:
-        """The share of a memory of this size."""
+        """The share that the GPU may use of a memory of this size."""
         return [each.share for each in self.shares if each.from_gib * units.FACTORS["GiB"] <= size_bytes][-1]
 
 

@@ -20,7 +20,7 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
     after another.
 
     Its other figures are those of the device with the largest part. Raises InputError for devices of
-    several makers, and for one without a memory size.
+    several makers, and for a device without a memory size.
     """
     makers = sorted({part.vendor for part in parts})
     if len(makers) > 1:

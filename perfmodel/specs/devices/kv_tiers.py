@@ -9,8 +9,8 @@ from perfmodel.specs.devices.gpu import GPUSpec
 
 
 class Tier(Frozen):
-    """One tier. rate: the rate at which one device reads from it. needs: beginnings of the names of the
-    devices that have this tier; empty if all devices have it.
+    """A memory outside the devices that can hold KV caches. rate: the rate at which one device reads from
+    it. needs: beginnings of the names of the devices that have this tier; empty if all devices have it.
     """
 
     rate: Quantity
@@ -22,7 +22,7 @@ class Tier(Frozen):
 
 
 class Tiers(Frozen):
-    """The file."""
+    """The contents of the file."""
 
     host: Tier
     c2c: Tier
@@ -31,5 +31,5 @@ class Tiers(Frozen):
 
 @cache
 def kv_tiers() -> Tiers:
-    """The bundled file."""
+    """The contents of the bundled file."""
     return files.load_bundled(Tiers, "", "kv_tiers")

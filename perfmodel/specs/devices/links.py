@@ -109,7 +109,7 @@ def dispatches_in_box(gpu: GPUSpec, engine: str) -> bool:
 
 @cache
 def all_links() -> tuple[LinkSpec, ...]:
-    """The links of all bundled files. Those with named devices come first."""
+    """The links of all bundled files. Links that name their devices come first."""
     read = [files.load_bundled(LinkSpec, "links", name) for name in files.bundled_names("links")]
     return tuple(sorted(read, key=lambda link: not link.devices))
 

@@ -52,9 +52,10 @@ class PowerDraw(Frozen):
         seconds: its time without a limit. free_s: the part of it that does not depend on the clock. moved,
         flops: bytes and FLOPs of the iteration. All broadcast together.
 
-        Power at clock x <= 1 (1 is that of `limit_w`) is static_w + j x^2 / (f + r / x), with j joules
-        beyond the static power, f seconds that do not depend on the clock and r that do. Newton's method
-        finds the x at which this power equals the limit.
+        The clock x is 1 at `limit_w` and lower at lower limits. At clock x the power is static_w + j x^2 /
+        (f + r / x). Of the iteration at x = 1, j is the energy beyond the static power, f the seconds that
+        do not depend on the clock, and r the seconds that do. Newton's method finds the x at which this
+        power equals the limit.
         """
         limit = self.limit_w if limit_w is None else limit_w
         joules = self.joules_per_byte * moved + self.joules_per_flop * flops

@@ -79,7 +79,7 @@ class Span(Frozen):
 
 
 class DefaultBackend(Span):
-    """An engine's own choice on devices whose architecture starts with this word.
+    """The backend that an engine chooses on devices whose architecture starts with this word.
 
     head: the choice applies only to such heads; by default to all heads without a latent cache. narrow: it
     applies only to a cache with values below 16 bits.
@@ -105,7 +105,8 @@ class DefaultBackend(Span):
 
 
 class EngineAttention(Frozen):
-    """The attention of one engine. The first matching entry of `defaults` counts.
+    """The attention backends of one engine, and its default choices among them. The first matching entry
+    of `defaults` counts.
 
     host_launches: versions in which the host launches attention in every pass. piecewise_drafts: whether
     neither a draft's pass nor a verification of varying length runs as a full CUDA graph.

@@ -66,7 +66,7 @@ class FittedEngine(Frozen):
     version on, until a later version states the same constant; ``VERSION/ARCHITECTURE`` holds for that
     architecture only. drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the
     most tokens verified at once among the iterations. errors: errors of predictions, by the part of the
-    measurements that was held out.
+    measurements that was left out of the fit.
     """
 
     versions: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -85,11 +85,11 @@ class Engines(Frozen):
     """``hardware/fitted/engines.yaml``. The parameters of `fit` are the constants of iterations, named by
     their places in the file, such as ``all.drafted_token_s``.
 
-    acceptance: error of tokens per iteration at held-out draft lengths, per unit of ln((gamma + 1) /
-    (measured gamma + 1)). unseen_draft: error of the ratio of an iteration to a step if all rows of the
-    kind of draft are held out. unseen_context: the same if long contexts are held out, per unit of
-    ln(context / longest fitted context). unseen_width: the same if wide verifications are held out, per
-    unit of ln(verified tokens / most fitted).
+    acceptance: error of tokens per iteration at draft lengths that were left out of the fit, per unit of
+    ln((gamma + 1) / (measured gamma + 1)). unseen_draft: error of the ratio of an iteration to a step if
+    all rows of the kind of draft are left out. unseen_context: the same if long contexts are left out, per
+    unit of ln(context / longest fitted context). unseen_width: the same if verifications of many tokens
+    are left out, per unit of ln(verified tokens / most fitted).
     """
 
     fitted_on: tuple[str, ...]
@@ -155,7 +155,7 @@ class Engines(Frozen):
 
 @cache
 def engines() -> Engines:
-    """The bundled file."""
+    """The contents of the bundled file."""
     return files.load_bundled(Engines, FOLDER, FILE.removesuffix(".yaml"))
 
 

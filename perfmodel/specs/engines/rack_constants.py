@@ -46,5 +46,5 @@ class RackConstants(Frozen):
 
 @cache
 def rack_constants() -> RackConstants:
-    """The bundled file."""
+    """The contents of the bundled file."""
     return files.load_bundled(RackConstants, "fitted", "racks")

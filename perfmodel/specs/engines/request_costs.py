@@ -85,5 +85,5 @@ class Requests(Frozen):
 
 @cache
 def request_constants() -> Requests:
-    """The bundled file."""
+    """The contents of the bundled file."""
     return files.load_bundled(Requests, "fitted", "requests")

@@ -40,12 +40,12 @@ class Defect(Frozen):
     """A known problem with drafts in one engine. thread: where it was reported. effect: what it does, in
     words.
 
-    It affects the listed kinds of draft, architectures (by their first word), attention backend, targets
-    with recurrent layers or routed experts, contexts from a given length on, and versions from `since` to
-    before `until`. With `assumed`, it affects only questions that name no attention backend. With
-    `uneven`, it affects only verifications whose number of tokens per sequence is not a power of two. An
-    omitted field sets no condition. slows: whether a draft may become slower than the baseline; no verdict
-    then says that the draft certainly pays.
+    The fields state which drafts, devices (by the first word of their architecture), attention backend,
+    targets and contexts it affects. It affects versions from `since` to before `until`. With `assumed`, it
+    affects only questions that name no attention backend. With `uneven`, it affects only verifications
+    whose number of tokens per sequence is not a power of two. An omitted field sets no condition. slows:
+    whether a draft may become slower than the baseline; no verdict then says that the draft certainly
+    pays.
     """
 
     thread: Text

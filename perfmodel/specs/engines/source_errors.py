@@ -41,7 +41,7 @@ LEAST_EXTRA = 0.1
 
 
 class SourceError(Frozen):
-    """The error of one class.
+    """The error of the predictions of one class.
 
     log_within: half-width of the interval that contains 90 % of the errors of left-out sources; for
     speedups, divided by `extra_share`. log_middle: middle of that interval, as ln(measured / predicted).
@@ -104,5 +104,5 @@ def device_class(gpu: GPUSpec) -> str:
 
 @cache
 def source_errors() -> SourceErrors:
-    """The bundled file."""
+    """The contents of the bundled file."""
     return files.load_bundled(SourceErrors, "", "sources")

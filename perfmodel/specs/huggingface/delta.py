@@ -116,8 +116,8 @@ def lightning(keys: Keys, layers: int) -> Fields:
 def bailing(keys: Keys, layers: int) -> Fields:
     """Ling of 2026: latent attention in every `layer_group_size`-th layer.
 
-    The other layers of Ling 2.5 and 2.6 are lightning attention. Those of 3.0 are Kimi's delta attention with
-    a decay of full rank, and the heads of its latent attention have gates.
+    The other layers of Ling 2.5 and 2.6 are lightning attention. The other layers of Ling 3.0 are Kimi's
+    delta attention with a decay of full rank, and the heads of its latent attention have gates.
     """
     step = keys.integer("layer_group_size", 1, high=MAX_LAYERS)
     types = layer_types(keys, layers, _KINDS, [_KINDS[(i + 1) % step == 0] for i in range(layers)])

@@ -124,7 +124,7 @@ def qwen(keys: Keys, layers: int, normalized: bool = True) -> Fields:
 
 
 def qwen_unnormalized(keys: Keys, layers: int) -> Fields:
-    """Qwen2-MoE and Qwen3-MoE: weights as the router gives them."""
+    """Qwen2-MoE and Qwen3-MoE: the weights of a token's experts need not sum to 1."""
     return qwen(keys, layers, normalized=False)
 
 
@@ -266,7 +266,8 @@ def longcat(keys: Keys, layers: int) -> Fields:
     """LongCat-Flash: a layer has two blocks of latent attention and MLP, and some of its experts do
     nothing (identity).
 
-    The two MLPs count as a shared expert. A token is counted with the share of its experts that do something.
+    The two MLPs count as a shared expert. A token counts as many experts as it has, on average, that are
+    not the identity.
     """
     idle = keys.count("zero_expert_num")
     own = keys.integer("num_experts")
@@ -282,6 +283,6 @@ def longcat(keys: Keys, layers: int) -> Fields:
 
 
 def behind_latent(keys: Keys, layers: int) -> Fields:
-    """Muse: experts read and write a narrower state."""
+    """Muse: experts read and write a vector that is narrower than the hidden state."""
     latent = keys.integer("moe_hidden_size")
     return routed(keys, layers, RoutedKeys(dense_layers="mlp_layer_types"), latent_size=latent)

@@ -18,7 +18,7 @@ class Name:
     """One row of ``models/names.csv``. spellings: words of Hugging Face files, separated by spaces, each
     of which means `name`.
 
-    kind: what the spellings are. ``key``: keys of a config.json. ``wrapper``: `model_type` of a file with
+    kind: what the spellings name. ``key``: keys of a config.json. ``wrapper``: `model_type` of a file with
     vision or audio; `name` is that of its language model, if this states none. ``default``: sizes that
     transformers, and published files of that type (Gemma 3, LLaVA), leave out of a nested config.
     ``module``: modules of a layer in all families; `name` is the GEMM that multiplies with them.

@@ -95,7 +95,7 @@ def half_width(keys: Keys, layers: int) -> Fields:
 
 
 def looped(keys: Keys, layers: int) -> Fields:
-    """Layers that a pass runs several times. Each run has its own cache."""
+    """Layers that a pass runs several times. Each run of a layer has its own cache."""
     loops = keys.integer("num_loops", 1, high=MAX_LAYERS)
     return {"loops": loops, "num_hidden_layers": layers * loops}
 

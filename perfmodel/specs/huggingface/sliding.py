@@ -115,8 +115,8 @@ def chunked(keys: Keys, layers: int) -> Fields:
 
 
 def mimo_v2(keys: Keys, layers: int) -> Fields:
-    """Sliding layers by `hybrid_layer_pattern`. They have their own heads and are the only ones with
-    sinks.
+    """Sliding layers by `hybrid_layer_pattern`. Sliding layers have their own heads, and only they have
+    attention sinks.
     """
     pattern = keys.integers("hybrid_layer_pattern")
     if len(pattern) != layers or not {*pattern} <= {0, 1}:

@@ -70,8 +70,8 @@ def block_indexer(keys: Keys, layers: int) -> Fields:
 
 
 def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
-    """Mistral-Large-4: queries come from the hidden state. Some layers have no rotary part, and some read
-    another layer's cache.
+    """Mistral-Large-4: one projection makes the queries from the hidden state, without a low rank between.
+    Some layers have no rotary part, and some read another layer's cache.
     """
     fields = latent(keys, layers, ranked=False)
     sources = keys.integers("kv_source_layers")

@@ -107,7 +107,7 @@ class Indexer(Frozen):
     """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores
     highest.
 
-    layers: number of layers with their own indexer. The others use the choice of the previous layer
+    layers: number of layers with their own indexer. The other layers use the choice of the previous layer
     (GLM-5.2), except the `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole
     blocks). The cache also has the indexer's keys, in fp8 with a scale per 128 (vLLM,
     models/deepseek_v2.py). arXiv 2512.02556. stride: number of tokens that one key, and its cached entry,

@@ -18,8 +18,8 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     one.
 
     A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). If the name is
-    a file, the id is the one that the file states. If it is a folder, the folder itself is returned. None
-    if no id is known. Raises InputError as `load_model` does.
+    a file, the id is the one that the file states. If the name is a folder, the folder itself is returned.
+    None if no id is known. Raises InputError as `load_model` does.
     """
     if exists(name):
         stated = load_model(name, flag).hf_id
@@ -70,7 +70,7 @@ def served_id(name: str, flag: str = "--model") -> str | None:
 
     A short name means the instruction-tuned model if the bundled model has such an alias, even if its
     config is that of the base model: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``.
-    Servers run these, and heads are trained for their output.
+    Servers run instruction-tuned models, and drafting heads are trained for the output of such models.
     """
     hub = hub_id(name, flag)
     if hub is None or "/" in name or _TUNED.search(hub) or exists(name):

@@ -156,7 +156,7 @@ class ModelSpec(AttentionHeads):
 
     @property
     def num_mlp_layers(self) -> int:
-        """Layers with an MLP, dense or of experts."""
+        """Layers with a dense MLP or with experts."""
         return self.num_hidden_layers if self.mlp_layers is None else self.mlp_layers
 
     @property
