@@ -1,6 +1,7 @@
 """If servers cannot meet a stated latency limit under a load, finds the limit that they can meet."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,35 +13,53 @@ from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
 from perfmodel.answers.advice.one_alone import OneAlone
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.served import Served
+from perfmodel.answers.advice.servers_needed import HEADROOM
 
 FARTHEST = 10.0
 """A limit over this many times as long as the stated one is not named."""
+JOINT = 1.2
+"""Several limits are named this many times as long as the 90th percentiles, as fewer than 90 % of the
+requests are within all of these.
+"""
 LOADED = 1.25
 """A limit that some number of GPUs keeps under a load, over the time of one request alone."""
 
 
-def with_eased_limit(question: AdviseQuery, layouts: list[Layout], limit: str) -> Alternative | None:
-    """The servers of these layouts that come nearest to one limit under the whole load, with the limit
-    that they meet. None if they are saturated, exceed another limit, or exceed this one by more than a
-    factor of `FARTHEST`.
+def with_eased_limits(
+    question: AdviseQuery, layouts: list[Layout], limits: Sequence[str]
+) -> Alternative | None:
+    """The servers of these layouts that come nearest to some limits under the whole load, with the limits
+    that they meet. None if they are near saturation, exceed another limit, or exceed one of these by more
+    than a factor of `FARTHEST`.
     """
 
-    def time_ms(served: Served) -> float:
-        """The 90th percentile of what is limited."""
-        time_s = served.row.by_limit[limit]
-        return math.inf if time_s is None else time_s.p90 * 1e3
+    def times_ms(served: Served) -> dict[str, float]:
+        """The 90th percentiles of what is limited."""
+        times_s = {limit: served.row.by_limit[limit] for limit in limits}
+        return {limit: math.inf if time is None else time.p90 * 1e3 for limit, time in times_s.items()}
 
-    nearest = best_on(_limited(question, limit, None), layouts, time_ms)
-    if nearest is None or time_ms(nearest) > FARTHEST * question.latency_limits_ms[limit]:
+    def excess(served: Served) -> float:
+        """The largest share of a limit that is used; infinite without headroom."""
+        row = served.row
+        if row.request_rate is not None and row.request_rate > HEADROOM * row.saturation_rate:
+            return math.inf
+        return max(time / question.latency_limits_ms[limit] for limit, time in times_ms(served).items())
+
+    nearest = best_on(_limited(question, dict.fromkeys(limits)), layouts, excess)
+    if nearest is None or excess(nearest) > FARTHEST:
         return None
-    kept = _rounded_up(time_ms(nearest))
-    eased = _limited(question, limit, kept)
+    margin = JOINT if len(limits) > 1 else 1.0
+    kept = {
+        limit: max(_rounded_up(margin * time), question.latency_limits_ms[limit])
+        for limit, time in times_ms(nearest).items()
+    }
+    eased = _limited(question, kept)
     served = best_on(eased, layouts)
     if served is None:
         return None
     these = "this GPU serves" if question.gpus == 1 else "these GPUs serve"
-    flag = _flag(question, eased, limit, kept)
-    return started(f"With {flag} {these} all of it: {served_with_draft(served)}", eased, served)
+    flags = _flags(question, eased, limits)
+    return started(f"With {flags} {these} all of it: {served_with_draft(served)}", eased, served)
 
 
 def fewest_with_eased_limit(question: AdviseQuery, alone: OneAlone) -> Alternative | None:
@@ -53,28 +72,31 @@ def fewest_with_eased_limit(question: AdviseQuery, alone: OneAlone) -> Alternati
     kept = _rounded_up(LOADED * time_s.p90 * 1e3)
     if kept > FARTHEST * question.latency_limits_ms[alone.limit]:
         return None
-    eased = _limited(question, alone.limit, kept)
+    eased = _limited(question, {alone.limit: kept})
     served = fewest_gpus(eased, all_reaches(eased))
     if served is None:
         return None
-    flag = _flag(question, eased, alone.limit, kept)
+    flag = _flags(question, eased, [alone.limit])
     return started(f"With {flag}, {enough_text(served)}", eased, served)
 
 
-def _limited(question: AdviseQuery, limit: str, at_ms: float | None) -> AdviseQuery:
-    """The question with another value of one limit, or without it."""
-    if limit in (question.slo or {}):
-        others = {name: bound for name, bound in (question.slo or {}).items() if name != limit}
-        return replace(question, slo=others | ({} if at_ms is None else {limit: at_ms}) or None)
-    bound: dict[str, Any] = {f"max_{limit}_ms": at_ms}
-    return replace(question, **bound)
+def _limited(question: AdviseQuery, at_ms: Mapping[str, float | None]) -> AdviseQuery:
+    """The question with other values of some limits. None: without the limit."""
+    slo = question.slo or {}
+    bounds: dict[str, Any] = {f"max_{limit}_ms": at for limit, at in at_ms.items() if limit not in slo}
+    others = {limit: bound for limit, bound in slo.items() if limit not in at_ms}
+    kept = {limit: at for limit, at in at_ms.items() if limit in slo and at is not None}
+    return replace(question, slo=others | kept or None, **bounds)
 
 
-def _flag(question: AdviseQuery, eased: AdviseQuery, limit: str, kept_ms: float) -> str:
-    """The limit as the question states it."""
-    if limit in (question.slo or {}):
-        return "--slo " + ",".join(f"{name}:{bound:g}" for name, bound in (eased.slo or {}).items())
-    return f"--max-{limit}-ms {kept_ms:g}"
+def _flags(question: AdviseQuery, eased: AdviseQuery, limits: Sequence[str]) -> str:
+    """The limits as the question states them."""
+    slo = question.slo or {}
+    at_ms = eased.latency_limits_ms
+    flags = [f"--max-{limit}-ms {at_ms[limit]:g}" for limit in limits if limit not in slo]
+    if any(limit in slo for limit in limits):
+        flags.append("--slo " + ",".join(f"{name}:{bound:g}" for name, bound in (eased.slo or {}).items()))
+    return " ".join(flags)
 
 
 def _rounded_up(time_ms: float) -> float:

@@ -10,7 +10,7 @@ from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.beside_load import started
 from perfmodel.answers.advice.candidates import find_candidates
-from perfmodel.answers.advice.eased_limit import fewest_with_eased_limit, with_eased_limit
+from perfmodel.answers.advice.eased_limit import fewest_with_eased_limit, with_eased_limits
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
 from perfmodel.answers.advice.instead import fastest, with_changes
 from perfmodel.answers.advice.layouts import Layout
@@ -105,17 +105,36 @@ class Insufficient:
             named = [] if self.nearest is None else [self.nearest.served]
             if self.nearest is not None:
                 yield _nearest(self.nearest)
-            elif self.alone is not None:
-                eased = with_eased_limit(question, layouts, self.alone.limit)
-                if eased is not None:
-                    yield eased
+            eased = self._eased(layouts)
+            if eased is not None:
+                yield eased
             counted = replace(question, gpus=None)
             fewest = fewest_gpus(counted, all_reaches(counted, self.reaches, layouts))
             if fewest is not None:
                 yield started(enough_text(fewest), counted, fewest)
                 named.append(fewest)
+            elif eased is None and self.alone is not None:
+                eased = fewest_with_eased_limit(counted, self.alone)
+                if eased is not None:
+                    yield eased
             yield from _shorter(question, named)
         yield from self._in_smaller_formats(layouts)
+
+    def _eased(self, layouts: list[Layout]) -> Alternative | None:
+        """The servers on the given devices that serve the whole load if the limit that binds is longer, or if
+        all limits are; None if no servers do, or if no limit binds.
+        """
+        question = self.search.question
+        if self.nearest is not None:
+            limit = self.nearest.nearest.limit
+        else:
+            limit = "" if self.alone is None else self.alone.limit
+        limits = question.latency_limits_ms
+        if limit not in limits:
+            return None
+        tried = ([limit], list(limits)) if len(limits) > 1 else ([limit],)
+        found = (with_eased_limits(question, layouts, each) for each in tried)
+        return next((eased for eased in found if eased is not None), None)
 
     def _in_smaller_formats(self, layouts: list[Layout]) -> Iterator[Alternative]:
         """Smaller formats of weights with which the given devices serve the load, or much more of it; the

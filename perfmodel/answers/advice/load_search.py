@@ -77,7 +77,7 @@ def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -
     sufficient: list[Served] = []
     for at in by_worth:
         estimate = estimates[at]
-        if not _may_suffice(estimate) or any(_is_beaten(estimate, s, question) for s in sufficient):
+        if not may_suffice(estimate) or any(_is_beaten(estimate, s, question) for s in sufficient):
             served[at] = estimate if estimate.pays else None
             continue
         served[at] = found = replayed(question, estimate)
@@ -87,7 +87,7 @@ def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -
         nearest = max(range(len(estimates)), key=lambda at: estimates[at].row.slo_share or 0.0)
         share = estimates[nearest].row.slo_share
         hopeless = share is not None and share < HOPELESS
-        if not hopeless and not _may_suffice(estimates[nearest]):  # all others are replayed
+        if not hopeless and not may_suffice(estimates[nearest]):  # all others are replayed
             served[nearest] = replayed(question, estimates[nearest])
     return [found for _, found in sorted(served.items()) if found is not None]
 
@@ -106,7 +106,7 @@ def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> I
             yield estimate
 
 
-def _may_suffice(estimate: Served) -> bool:
+def may_suffice(estimate: Served) -> bool:
     """Whether a replay may find that the servers suffice."""
     share = estimate.row.slo_share
     return estimate.row.ttft_s is not None and (share is None or share >= LEAST_SHARE)

@@ -7,6 +7,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, find_candidates
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_order import order
+from perfmodel.answers.advice.load_search import may_suffice
 from perfmodel.answers.advice.nearest import reaches_of, served_by
 from perfmodel.answers.advice.reach import Reach, load_of
 from perfmodel.answers.advice.replayed_servers import fewest_of
@@ -63,7 +64,7 @@ def best_on(
         served
         for candidates, drafts in ((found.baselines, False), (drafted, True))
         for candidate in candidates
-        if (served := _estimated(question, candidate, drafts)) is not None and served.suffices
+        if (served := _estimated(question, candidate, drafts)) is not None and may_suffice(served)
     ]
 
     def worth(served: Served) -> float | tuple[float, float]:

@@ -150,10 +150,44 @@ def test_where_one_request_alone_is_too_slow_the_limit_that_can_be_kept_is_named
     assert not within(0.85 * kept)
 
 
-def test_a_limit_is_not_eased_where_another_one_is_missed_too() -> None:
-    asked = {"weights": "fp8", "input_len": 12_000, "output_len": 300, "slo": "ttft:3000,tpot:200"}
+def test_limits_that_all_servers_exceed_by_far_are_not_eased() -> None:
+    asked = {"weights": "fp8", "input_len": 12_000, "output_len": 300, "slo": "ttft:1000,tpot:200"}
     short = advise("llama-3.3-70b", "2xa100-sxm-80gb", clients=16, **asked)
     assert not any("all of it" in each.text for each in short.alternatives)
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "load", "flags"),
+    [
+        (
+            "glm-4.5-air",
+            "2xrtx-pro-6000",
+            {"clients": 16, "input_len": 12_000, "output_len": 700, "slo": "tpot:25"} | {"weights": "fp8"},
+            r"--slo (tpot:\d+)",
+        ),
+        (
+            "llama-3.3-70b",
+            "2xa100-sxm-80gb",
+            {"clients": 16, "input_len": 12_000, "output_len": 300, "slo": "ttft:3000,tpot:200"}
+            | {"weights": "fp8"},
+            r"--slo (ttft:\d+,tpot:\d+)",
+        ),
+    ],
+)
+def test_the_limits_within_which_the_given_gpus_serve_all_of_a_load_are_named(
+    model: str, hardware: str, load: dict[str, Any], flags: str
+) -> None:
+    named = alternative(advise(model, hardware, **load), "these GPUs serve all of it: ")
+    slo = re.match(f"With {flags} these GPUs", named.text)[1]
+    assert advise(model, hardware, **load | {"slo": slo}).chosen is not None
+
+
+def test_where_the_given_gpus_are_too_few_for_any_limit_more_gpus_and_a_limit_are_named() -> None:
+    asked = {"input_len": 6000, "output_len": 1000, "request_rate": 1.0}
+    short = advise("mistral-large-2411", "4xh100", max_tpot_ms=8, **asked)
+    named = alternative(short, " GPUs suffice: ")
+    kept, gpus = re.match(r"With --max-tpot-ms (\d+), (\d+) GPUs suffice: ", named.text).groups()
+    assert advise("mistral-large-2411", f"{gpus}xh100", max_tpot_ms=int(kept), **asked).chosen is not None
 
 
 def test_where_no_number_of_gpus_keeps_a_limit_one_that_some_keep_is_named() -> None:
