@@ -5,7 +5,8 @@ its work. Passes between two ends therefore need not be simulated one by one.
 """
 
 from heapq import heappop, heappush
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from perfmodel.queueing.request import QueuedRequest
 
@@ -13,7 +14,7 @@ NEGLIGIBLE_WORK = 1e-6
 """Share of an iteration below which remaining work counts as done."""
 
 
-class Ending(NamedTuple):
+class Ending(Struct, frozen=True, order=True, gc=False):
     """The end of an answer. work: the work of the batch at which the answer ends. stay:
     `QueuedRequest.stay` when the request joined the batch. A preemption changes that number, and this end
     is then void.

@@ -4,13 +4,14 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from perfmodel.queueing.blocks import Shared
 from perfmodel.queueing.request import QueuedRequest
 
 
-class Coming(NamedTuple):
+class Coming(Struct, frozen=True, order=True, gc=False):
     """A request on its way: the time when it reaches the server, and the first pass that may take it."""
 
     at_s: float

@@ -1,6 +1,7 @@
 """Finds constants of a user's own calibration that are far from those of all bundled calibrations."""
 
 from collections.abc import Iterator
+from functools import cache
 
 from perfmodel.specs import CONSTANTS, Calibration, files
 from perfmodel.specs.calibrations.loading import load_bundled
@@ -18,14 +19,11 @@ def far_constants(calibration: Calibration) -> Iterator[str]:
     Only fractions can be too small, because times and exponents may be near 0. Exponents cannot be too
     large either.
     """
-    bundled = [load_bundled(name) for name in files.bundled_names("calibrations") if name != "ideal"]
-    for name, constant in CONSTANTS.items():
-        stating = [each for each in bundled if name not in each.absent]
-        known = [value for each in stating for value in getattr(each, name).numbers()]
-        if not known or name in calibration.absent:
+    absent = calibration.absent
+    for name, (least, most) in _bundled_ranges().items():
+        if name in absent:
             continue
-        least = min(known)
-        most = max(known)
+        constant = CONSTANTS[name]
         for value in getattr(calibration, name).numbers():
             too_large = constant.unit != "power" and value > most * FAR
             too_small = constant.unit == "fraction" and value < least / FAR
@@ -34,3 +32,16 @@ def far_constants(calibration: Calibration) -> Iterator[str]:
                     f"calibration {calibration.name}: {name} is {value:.3g}; in bundled calibrations it is "
                     f"{least:.3g} to {most:.3g}"
                 )
+
+
+@cache
+def _bundled_ranges() -> dict[str, tuple[float, float]]:
+    """Name of each constant -> its smallest and its largest value in all bundled calibrations."""
+    values: dict[str, list[float]] = {name: [] for name in CONSTANTS}
+    for file in files.bundled_names("calibrations"):
+        if file != "ideal":
+            calibration = load_bundled(file)
+            absent = calibration.absent
+            for name, known in values.items():
+                known += () if name in absent else getattr(calibration, name).numbers()
+    return {name: (min(known), max(known)) for name, known in values.items() if known}

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 from perfmodel.errors import InputError
 from perfmodel.specs.models.checkpoint_rows import Checkpoint, listed_checkpoints
@@ -69,7 +70,8 @@ def nearest(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all
 def _of_model(model_id: str, vendor: str, reads: Reads) -> list[Checkpoint]:
     """The listed checkpoints of a model that an engine reads on the devices of a maker."""
     thinks = _thinks(model_id)
-    of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
+    asked = base_name(model_id)
+    of_model = [row for row in listed_checkpoints() if _base_name_of(row.model) == asked]
     of_model = [row for row in of_model if _thinks(row.checkpoint) == thinks]
     of_model = [row for row in of_model if _maker(row.checkpoint) in ("", vendor)]
     return [row for row in of_model if reads(row.checkpoint, main_format(row.weights))]
@@ -101,10 +103,10 @@ def _whole(weights: str) -> str:
     return weights
 
 
-def _same(name: str, model_id: str) -> bool:
-    """Whether a bundled name is that of the model in a repository."""
+@cache
+def _base_name_of(name: str) -> str:
+    """The base name of a listed model's repository, or of the name itself if it has no repository."""
     try:
-        listed = hub_id(name) or name
+        return base_name(hub_id(name) or name)
     except InputError:
-        listed = name
-    return base_name(listed) == base_name(model_id)
+        return base_name(name)

@@ -1,6 +1,7 @@
 """The Hugging Face id of exactly the model that a user means."""
 
 import re
+from functools import cache
 
 from perfmodel.reading import exists, is_folder
 from perfmodel.specs.boundary import files
@@ -24,6 +25,12 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     if exists(name):
         stated = load_model(name, flag).hf_id
         return name if is_folder(name) else stated
+    return _named_id(name, flag)
+
+
+@cache
+def _named_id(name: str, flag: str) -> str | None:
+    """`hub_id` of a name that is no file."""
     repository = gguf_repository(name)
     if repository is not None:
         return hub_id(repository.model, flag)

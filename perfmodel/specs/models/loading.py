@@ -33,12 +33,22 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return read_model(path / "config.json")
     if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and is_file(name)):
         return read_model(path)
+    return _named(name, flag)
+
+
+@cache
+def _named(name: str, flag: str) -> ModelSpec:
+    """A bundled model by a name that is no file: of a repository, a tag, a checkpoint, an alias or a variant.
+
+    Raises InputError with the nearest names.
+    """
     repository = gguf_repository(name)
     if repository is not None:
         return _in_mix(load_model(repository.model, flag), repository.mix)
     tag = ollama_tag(name)
     if tag is not None:
         return _of_ollama(tag, flag)
+    key = files.spelling(name)
     spec = _checkpoint(key) or load_bundled(_bundled_name(shape_for(key) or name, flag))
     other = variant(name)
     if other is None:
