@@ -8,6 +8,7 @@ import perfmodel as pm
 from perfmodel.answers.load.pool_row import PoolRow
 from perfmodel.answers.load.pools_answer import Pools
 from perfmodel.errors import InputError
+from tests.refusals import refused
 
 ASKED: dict[str, Any] = {
     "model": "deepseek-v3",
@@ -95,6 +96,18 @@ def test_a_given_link_decides_the_transfer() -> None:
     assert slow.transfer_s > 50 * fast.transfer_s
 
 
+def test_a_device_whose_link_nobody_measured_needs_a_given_one() -> None:
+    """Half of 25 GB/s, of which the whole rate is reached if no share is given, and at least 3 ms."""
+    ask = {"model": "llama-3.2-1b", "hardware": "a10", "input_len": 1000, "output_len": 100, "gamma": 0}
+    ask |= {"prefill": "1x1", "decode": "1x1", "request_rate": 0.1, "closed_form": True}
+    refused("kv_link: hardware/links has no table of links between servers of a10", pm.traffic, **ask)
+    half, whole, floor = (
+        pm.traffic(**ask, kv_link=link).pools.rows[0].transfer_s for link in ("25,0.5", "25", "25,0.5,3")
+    )
+    assert half == pytest.approx(2 * whole)
+    assert floor == pytest.approx(half + 0.003)
+
+
 @pytest.mark.parametrize(("prompt", "measured_ms"), [(128, 0.54), (2048, 2.51), (32768, 31.65)])
 def test_the_default_link_is_that_of_mooncake(prompt: int, measured_ms: float) -> None:
     """results/published/racks.csv, mooncake-vllm-h800: the constants of the link are fitted to these rows."""
@@ -127,9 +140,9 @@ def test_the_default_link_is_that_of_mooncake(prompt: int, measured_ms: float) -
     ],
 )
 def test_a_wrong_pool_is_one_line(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         pools(**{"request_rate": 1} | changes)
-    assert message in str(refused.value)
+    assert message in str(caught.value)
 
 
 def test_the_best_split_serves_at_least_the_rate_of_the_given_one() -> None:
@@ -230,10 +243,10 @@ def test_a_decode_pool_that_looks_tokens_up_needs_no_draft_on_prompts() -> None:
 
 
 def test_a_draft_after_prompts_of_another_one_is_refused() -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         pools(request_rate=2, decode_draft="eagle3")
-    assert "decode_draft: no measurement is published of eagle3" in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert "decode_draft: no measurement is published of eagle3" in str(caught.value)
+    assert "\n" not in str(caught.value)
     later = pools(request_rate=2, decode_draft="eagle3", prefill_draft="none")
     assert any("drafts nothing" in note for note in later.notes)
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import refuse
 from perfmodel.parse import parse_text
 from perfmodel.specs import GPUSpec
 from perfmodel.specs.devices.links import link_of
@@ -98,10 +98,8 @@ def transfer_of(question: Any, gpu: GPUSpec) -> Transfer:
     """The link between the pools: the one that the question states, or the one known for the nodes of the
     device. Raises InputError if there is neither.
     """
-    known = link_of(gpu, "--kv-link").transfer
     if question.kv_link is None:
-        if known is None:
-            raise InputError(f"--kv-link: hardware/links has no table transfer for {gpu.name}; give one")
+        known = link_of(gpu, "--kv-link").transfer
         return Transfer(known.rate.si, known.share, known.floor_ms / 1e3, known.source)
     rate, *others = _numbers(question.kv_link, "--kv-link")
     share = others[0] if others else 1.0

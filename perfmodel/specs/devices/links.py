@@ -82,7 +82,7 @@ class LinkSpec(Frozen):
     """One link. devices: names of the devices whose nodes it joins. vendors: vendors whose devices it
     joins, if no devices are named.
 
-    Questions that need a missing table are refused.
+    Questions that need a missing table are refused. Each link states how it carries caches between pools.
     """
 
     name: str
@@ -90,10 +90,10 @@ class LinkSpec(Frozen):
     devices: tuple[str, ...] = ()
     vendors: tuple[str, ...] = ()
     node_devices: Quantity
+    transfer: PoolTransfer
     exchange: Exchange | None = None
     allreduce: Messages | None = None
     send: Messages | None = None
-    transfer: PoolTransfer | None = None
     notes: str = ""
 
     def joins(self, gpu: GPUSpec) -> bool:

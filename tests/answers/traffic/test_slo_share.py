@@ -40,6 +40,11 @@ def test_a_saturated_row_and_one_without_room_keep_no_request_within_the_slo() -
     assert saturated.saturated
     assert saturated.slo_share == 0.0
     assert saturated.ttft_s is None
+    assert (
+        saturated.warnings[0]
+        == f"saturated at {saturated.saturation_rate:.3g}/s: {saturated.replicas} replicas"
+    )
+    assert pm.traffic(**ask | {"request_rate": 1}, hardware="h100", tp=8).rows[0].warnings == ()
     (no_room,) = pm.traffic(**ask, hardware="rtx-3060").rows
     assert no_room.slo_share == 0.0
     assert no_room.requests_per_s == 0.0

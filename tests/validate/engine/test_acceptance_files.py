@@ -94,6 +94,8 @@ def test_the_example_of_vllm_prints_rates_by_position(tmp_path) -> None:
         ("0.61", "1.61", "acceptance at token N: must be rates from 0 to 1"),
         ("num_drafts", "drafts", "must hold the lines num_drafts and num_draft_tokens"),
         ("1000", "x", "num_drafts, num_draft_tokens: must be counts"),
+        ("1000", "-1", "num_drafts, num_draft_tokens: must be counts"),
+        ("2000", "-1", "num_drafts, num_draft_tokens: must be counts"),
     ):
         path.write_text(SCRIPT.replace(old, new))
         refused(says, import_file, path, None, subject(2))

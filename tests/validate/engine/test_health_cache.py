@@ -80,6 +80,13 @@ def test_lines_that_do_not_state_the_use_of_the_cache_have_no_context() -> None:
     assert (unstated.running, unstated.context, unstated.context_of(327_680)) == (8, None, None)
 
 
+@pytest.mark.parametrize(("faster", "partly_idle"), [(1.09, False), (1.105, True)])
+def test_two_lines_of_a_load_are_busy_if_their_paces_differ_by_a_tenth(faster, partly_idle) -> None:
+    load = LoggedLoad.of(plain_log(1000.0, lines=1) + plain_log(1000.0 * faster, lines=1))
+    assert load is not None
+    assert load.partly_idle is partly_idle
+
+
 def test_a_log_without_the_size_of_its_cache_has_the_predicted_one(tmp_path, capsys) -> None:
     path = tmp_path / "server.log"
     path.write_text(vllm_log(predicted_tokens_per_s()))

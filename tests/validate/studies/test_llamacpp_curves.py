@@ -2,7 +2,13 @@
 
 import pytest
 
-from perfmodel.validate.studies.llamacpp_constants import ONE_TOKEN, ExpectedCurve, with_factors
+from perfmodel.specs import load_gpu
+from perfmodel.validate.studies.llamacpp_constants import (
+    ONE_TOKEN,
+    ExpectedCurve,
+    vector_peak,
+    with_factors,
+)
 
 Q8 = ExpectedCurve(value_bytes=1.0, ridge=200.0, vector_ridge=50.0, flops_share=0.5, vector_share=0.5)
 """8-bit weights: loading and computing one after the other."""
@@ -22,3 +28,18 @@ def test_a_curve_never_lies_above_the_roofline() -> None:
     (one, high), (four, low) = with_factors(Q8, {1: 2.0, 4: 0.5})
     assert (one, high) == (1, 1.0)
     assert (four, low) == (4, pytest.approx(0.5 * Q8.share(4)))
+
+
+@pytest.mark.parametrize(
+    ("device", "flops"),
+    [("rtx-4090", 512 * 128 * 2.52e9), ("h100", 512 * 132 * 1.83e9)],
+)
+def test_vector_units_of_a_multiprocessor_do_512_operations_in_a_cycle(device: str, flops: float) -> None:
+    gpu = load_gpu(device)
+    assert vector_peak(gpu) == pytest.approx(min(flops, gpu.peak_flops("bf16")))
+
+
+@pytest.mark.parametrize("device", ["gb200", "a10"])
+def test_a_device_without_stated_multiprocessors_or_clock_has_its_16_bit_peak(device: str) -> None:
+    gpu = load_gpu(device)
+    assert vector_peak(gpu) == gpu.peak_flops("bf16")

@@ -68,10 +68,18 @@ def test_a_class_with_one_source_borrows_from_the_others() -> None:
     assert within({"few": alone, "many": others}, "few") == 0.4
 
 
-def test_a_class_with_many_sources_hardly_hears_the_others() -> None:
-    by_class = {"sure": sources("s", 20, 0.1), "unsure": sources("t", 20, 0.5)}
-    assert within(by_class, "sure") == 0.1
-    assert within(by_class, "unsure") == 0.5
+@pytest.mark.parametrize(("others", "width"), [(39, 0.1), (41, 0.5)])
+def test_ten_sources_of_another_class_count_as_much_as_one_of_the_class(others: int, width: float) -> None:
+    """A tenth of the weight lies outside the interval: 4 of 40."""
+    by_class = {"own": sources("s", 36, 0.1), "other": sources("t", others, 0.5)}
+    assert within(by_class, "own") == width
+    assert within(by_class, "other") == 0.5
+
+
+@pytest.mark.parametrize(("others", "width"), [(19, 0.1), (21, 0.5)])
+def test_five_sources_on_another_device_count_as_much_as_one_on_the_device(others: int, width: float) -> None:
+    errors = [*sources("s", 36, 0.1, "hopper"), *sources("t", others, 0.5, "ampere")]
+    assert within({"own": errors}, "own", "hopper") == width
 
 
 def test_a_class_of_devices_has_its_own_width_and_hears_the_others() -> None:
