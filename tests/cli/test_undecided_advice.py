@@ -81,6 +81,14 @@ def test_no_switch_is_named_where_a_draft_gains_as_asked(capsys: pytest.CaptureF
             "-m llama-3.1-405b --hardware 8xh200 --weights fp8 -c 1k",
             "without a draft: none is sure to gain",
         ),
+        (
+            "-m deepseek-v3.1 --hardware 8xh200 --clients 32 --input-len 4000 --output-len 500",
+            "with mtp: it gains even with a low acceptance for its kind",
+        ),
+        (
+            "-m qwen2.5-72b --hardware 4xh100 --clients 32 --input-len 4000 --output-len 500",
+            "without a draft: none is sure to gain",
+        ),
     ],
 )
 def test_of_several_servers_the_one_to_run_first_is_named(

@@ -87,7 +87,8 @@ class Advice(Answer):
     - better_changes: an engine flag or a smaller number format that gives much better servers.
     - shorter: a shorter draft than that of `option` (or of `chosen`, without an option) with nearly the same
       speedup.
-    - run_first: which server to start first and why, if no acceptance is known and there are several lines.
+    - run_first: which server to start first and why, if no acceptance is known or nothing fits, and there are
+      several lines.
     - pools: with a request rate and more devices than one node has, separate servers for prefill and decoding
       compared with servers that do both. All other fields are about servers that do both.
     - nearest: if the given devices cannot serve the load, the servers that serve the largest part of it.

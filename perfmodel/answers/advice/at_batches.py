@@ -20,7 +20,7 @@ from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.ranking import Fronts, PricedPoint, best_of_each_layout, front
 from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.advice.room_for_draft import room_for_draft
-from perfmodel.answers.advice.run_first import run_first
+from perfmodel.answers.advice.run_first import first_change, run_first
 from perfmodel.answers.advice.search import Search
 from perfmodel.answers.advice.shorter_draft import ShorterDraft, shorter_draft
 from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure, switch_to_measure
@@ -143,6 +143,7 @@ def _infeasible(search: Search) -> Advice:
         room = memory_of(scenario, 1.0, context, 0.0, query.memory_fraction).single()
         told = room.shortage(1.0)  # the reason tells it
         doubts = tuple(d for d in common_doubts(query, scenario, 1.0, context, 0, room) if d not in told)
+    alternatives = () if trees else tuple(instead(search, infeasible.ways))
     return Advice(
         query=query,
         verdict="infeasible",
@@ -151,7 +152,8 @@ def _infeasible(search: Search) -> Advice:
         pareto=Fronts(front(search.baseline), front(search.searched)),
         candidates=search.points,
         skipped=tuple(search.candidates.skips),
-        alternatives=() if trees else tuple(instead(search, infeasible.ways)),
+        alternatives=alternatives,
+        run_first=first_change(infeasible.ways, alternatives),
         calibration=calibration,
         warnings=doubts,
         trees=trees,

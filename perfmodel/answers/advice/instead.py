@@ -49,7 +49,7 @@ def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternativ
         changed = replace(query, **as_asked(way.changes))
         point = _choice(changed)
         if point is not None:
-            text = f"{way.text[0].upper()}{way.text[1:]}: {_with_pace(point)}"
+            text = f"{way.opening}: {_with_pace(point)}"
             yield Alternative.of(text, changed, point, seats_of(changed, point))
             points.append(point)
     if points and not any(point.gamma for point in points) and without_acceptance(query):

@@ -9,6 +9,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.beside_load import started
+from perfmodel.answers.advice.better_changes import as_asked
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.eased_limit import fewest_with_eased_limit, with_eased_limits
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
@@ -19,12 +20,15 @@ from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.nearest import NearestServers, nearest_servers, reaches_of
 from perfmodel.answers.advice.one_alone import OneAlone, one_alone
 from perfmodel.answers.advice.one_request import at_batch, without_load
-from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
+from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reach import Reach
+from perfmodel.answers.advice.searched_layouts import searched_layouts
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_weights import in_smaller_formats
+from perfmodel.answers.advice.ways import Way
+from perfmodel.answers.question import Named
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
@@ -91,7 +95,7 @@ class Insufficient:
         """
         question = self.search.question
         if self.why.ways:
-            yield from with_changes(without_load(question), self.why.ways)
+            yield from self._with_changes()
             return
         layouts = [candidate.layout for candidate in self.search.candidates.baselines]
         if question.gpus is None or not layouts:
@@ -119,6 +123,19 @@ class Insufficient:
                     yield eased
             yield from _shorter(question, named)
         yield from self._in_smaller_formats(layouts)
+
+    def _with_changes(self) -> Iterator[Alternative]:
+        """One server for each change with which the model fits. For the first change that needs no other
+        devices, the servers under the load.
+        """
+        question = self.search.question
+        ways = list(self.why.ways)
+        for way in [each for each in ways if each.on_given_devices][:1]:
+            under_load = _under_load(question, way)
+            if under_load is not None:
+                yield under_load
+                ways.remove(way)
+        yield from with_changes(without_load(question), ways)
 
     def _eased(self, layouts: list[Layout]) -> Alternative | None:
         """The servers on the given devices that serve the whole load if the limit that binds is longer, or if
@@ -168,6 +185,23 @@ class Insufficient:
         best = self.nearest.served.candidate.layout
         half = [each for each in layouts if 2 * each.server_gpus == best.server_gpus and each.is_alike(best)]
         return [best, *half]
+
+
+def _under_load(question: AdviseQuery, way: Way) -> Alternative | None:
+    """The servers on which the load runs after a change, or those with the largest part of it; None if there
+    are none.
+    """
+    changed = replace(question, **as_asked(way.changes or {}))
+    named = Named.of(changed)
+    layouts = searched_layouts(changed, named.target, named.gpu)
+    served = best_on(changed, layouts)
+    if served is not None:
+        return started(f"{way.opening} {enough_text(served)}", changed, served)
+    best = None if changed.gpus is None else _with_weights(changed, layouts)
+    if best is None:
+        return None
+    text = f"{way.opening} these serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
+    return started(text, best.question, best.served)
 
 
 def _with_weights(question: AdviseQuery, layouts: list[Layout]) -> NearestServers | None:

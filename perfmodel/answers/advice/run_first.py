@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.alternatives import BetterChange
+from perfmodel.answers.advice.alternatives import Alternative, BetterChange
 from perfmodel.answers.advice.likely import draft_to_measure
+from perfmodel.answers.advice.servers.base import MODEL
 from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure
+from perfmodel.answers.advice.ways import Way
 from perfmodel.answers.point.remedies import switch_text
 from perfmodel.answers.question.typical import TypicalGain
 
@@ -31,3 +33,15 @@ def run_first(
         server = f"{to_measure.gain.draft} and {switch_text(to_measure.changes)}"
         return f"Run first the server with {server}: {gains}"
     return "Run first the server without a draft: none is sure to gain"
+
+
+def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> str | None:
+    """If nothing fits, the first change that needs no other devices and whose server has a whole line, as a
+    sentence without its full stop; None if there is none, or no other change to choose from.
+    """
+    lines = [each for each in alternatives if each.line is not None]
+    whole = [each for each in lines if each.line is not None and MODEL not in each.line.split()]
+    for way in ways if len(lines) > 1 else ():
+        if way.on_given_devices and any(each.text.startswith(way.opening) for each in whole):
+            return f"Run first the server {way.text}: it needs no other GPUs"
+    return None

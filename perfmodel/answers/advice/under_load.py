@@ -16,6 +16,7 @@ from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_server import serve
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.search import advise_pools
+from perfmodel.answers.advice.run_first import first_change, run_first
 from perfmodel.answers.advice.searched_layouts import over_nodes
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.served_pick import pick_under_load
@@ -86,9 +87,14 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
         warnings=warnings,
     )
+    alternatives = tuple(beside_load(question, decision, chosen))
+    first = None
+    if decision.verdict == "unknown_acceptance" and (line_to_try or any(each.line for each in alternatives)):
+        first = run_first(question, (), decision.likely, None)
     return replace(
         choice,
-        alternatives=tuple(beside_load(question, decision, chosen)),
+        alternatives=alternatives,
+        run_first=first,
         likely=decision.likely,
         shorter=shorter_draft(question, (option or chosen).point),
         candidates=len(search.served),
@@ -102,13 +108,15 @@ def _insufficient(search: LoadSearch) -> Advice:
     baselines = search.candidates.baselines
     insufficient = Insufficient.of(search)
     best = insufficient.nearest
+    alternatives = tuple(insufficient.instead())
     return Advice(
         query=question,
         verdict="infeasible",
         reason=insufficient.why.reason,
         objective=Objective.of(question),
         nearest=None if best is None else best.nearest,
-        alternatives=tuple(insufficient.instead()),
+        alternatives=alternatives,
+        run_first=first_change(insufficient.why.ways, alternatives),
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
         calibration=Calibrated.of(baselines[0].scenario) if baselines else None,

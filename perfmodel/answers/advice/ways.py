@@ -20,7 +20,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import GPUSpec, engine_of, load_gpu, serving_engine_of
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.ggml import CONVERTED
-from perfmodel.speculation import memory_of
+from perfmodel.speculation import Scenario, memory_of
 
 SMALLER_KV: dict[str | None, tuple[str, ...]] = {None: ("fp8",), "gguf": ("q8_0", "q4_0")}
 SMALLER_WEIGHTS: dict[str | None, tuple[str, ...]] = {
@@ -33,10 +33,14 @@ Helps = Callable[..., bool]
 """Whether a changed argument of the question helps."""
 LARGE_SHARE = 0.95
 """Share of the memory that a server may take on a device that does nothing else (an assumption)."""
+HALF = 0.5
+"""Smaller formats are named if this share of the context fits with them, before still smaller ones."""
 CONTEXT_STEP = 1024
 """Contexts are tried in steps of this many tokens."""
 DEGREES = (2, 4, 8, 16, 24, 32)
 """Numbers of devices of a server to try: powers of two, and up to four nodes of eight."""
+OTHER_DEVICES = {"tp", "dp", "ep", "gpus", "layer_split", "hardware"}
+"""Arguments whose change needs other devices or more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,16 @@ class Way:
 
     text: str
     changes: dict[str, Any] | None
+
+    @property
+    def opening(self) -> str:
+        """The first words of a sentence about the change."""
+        return f"{self.text[0].upper()}{self.text[1:]}"
+
+    @property
+    def on_given_devices(self) -> bool:
+        """Whether the change needs no other devices and no value from the reader."""
+        return self.changes is not None and not OTHER_DEVICES & self.changes.keys()
 
 
 def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int = 1) -> tuple[Way, ...]:
@@ -61,7 +75,11 @@ def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int =
     if query.host_bandwidth is not None or math.isinf(bound_s):
         ways += _on_host(query, largest, helps)
     ways += [*_degrees(query, largest, helps), *_devices(query, largest, helps)]
-    return (*ways, *(_context(query, largest) if math.isinf(bound_s) and batch == 1 else ()))
+    if math.isinf(bound_s) and batch == 1 and not query.has_load:
+        ways += _context(query, largest)
+        if not any(way.on_given_devices for way in ways):
+            ways += _context_in_smaller_formats(query, largest)
+    return tuple(ways)
 
 
 def _smaller_weights(candidate: Candidate) -> list[str]:
@@ -110,16 +128,40 @@ def _memory(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Wa
 
 
 def _context(query: AdviseQuery, largest: Candidate) -> Iterator[Way]:
-    """The longest context at which one sequence fits, in whole steps; none under a load, because the load
-    determines the context.
+    """The longest context at which one sequence fits, in whole steps."""
+    longest = _longest_context(query, largest.scenario)
+    if longest:
+        yield _with({"context": longest})
+
+
+def _context_in_smaller_formats(query: AdviseQuery, largest: Candidate) -> Iterator[Way]:
+    """The largest formats of weights and cache with which at least half of the context fits, or else the
+    longest context that fits with any, where no context fits in the stated formats.
     """
+    found = dict[int, Way]()
+    for weights, cache in product(_smaller_weights(largest), (None, *smaller_caches(largest))):
+        changes = {"weights": weights} | ({"kv_dtype": cache} if cache else {})
+        try:
+            scenario = resolve_costs(query.query(**_alone(1) | largest.layout.arguments() | changes))
+        except InputError:
+            continue
+        longest = _longest_context(query, scenario)
+        found.setdefault(longest, _with(changes | {"context": longest}))
+        if longest >= HALF * query.context:
+            break
+    most = max(found, default=0)
+    if most:
+        yield found[most]
+
+
+def _longest_context(query: AdviseQuery, scenario: Scenario) -> int:
+    """The longest context at which one sequence fits, in whole steps; 0 if none does."""
     steps = np.arange(CONTEXT_STEP, query.context, CONTEXT_STEP)
-    if query.has_load or not steps.size:
-        return
-    rooms = memory_of(largest.scenario, 1.0, steps.astype(float), 0.0, query.memory_fraction)
+    if not steps.size:
+        return 0
+    rooms = memory_of(scenario, 1.0, steps.astype(float), 0.0, query.memory_fraction)
     fitting = steps[np.asarray(rooms.fits)]
-    if fitting.size:
-        yield _with({"context": int(fitting[-1])})
+    return int(fitting[-1]) if fitting.size else 0
 
 
 def _with(changes: dict[str, Any]) -> Way:
@@ -209,12 +251,16 @@ def _kinship(device: GPUSpec, other: GPUSpec) -> tuple[bool, bool]:
     return boards[0] != boards[1], device.architecture != other.architecture
 
 
+def _alone(batch: int) -> dict[str, Any]:
+    """The arguments of a batch without a draft of its own."""
+    return {"batch": batch, "draft": "self", "draft_kv": "full", "draft_tp": None}
+
+
 def _helps(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int, **changes: Any) -> bool:
     """Whether a batch fits after a change, the bound holds, and an answer exists."""
-    alone = {"batch": batch, "draft": "self", "draft_kv": "full", "draft_tp": None}
     context = float(query.context)
     try:
-        scenario = resolve_costs(query.query(**alone | largest.layout.arguments() | changes))
+        scenario = resolve_costs(query.query(**_alone(batch) | largest.layout.arguments() | changes))
         step_s = float(scenario.target_pass_s(float(batch), context))
     except InputError:
         return False

@@ -19,14 +19,18 @@ def test_a_degree_that_does_not_run_is_explained() -> None:
 def test_what_is_said_to_fit_is_answered_when_asked(model: str, hardware: str, tp: int) -> None:
     said = advise(model, hardware, context=65_536, tp=tp).reason
     assert "together" in said  # the sum is printed
-    options = dict(re.findall(r"--(kv-dtype|weights|tp) ([\w-]+)", said))
-    changes = [{name.replace("-", "_"): value} for name, value in options.items()]
+    flags = [
+        re.findall(r"--([\w-]+) ([\w-]+)", way) for way in re.findall(r"with ((?:--[\w-]+ [\w-]+ ?)+)", said)
+    ]
+    changes = [{name.replace("-", "_"): value for name, value in each} for each in flags]
     device = re.search(r"on (?:\d+ x )?([a-z][\w-]+)$", said.partition(";")[2].removesuffix(f"; {said}"))
     if device:
         changes.append({"hardware": device[1]})
     assert changes
     question = {"model": model, "hardware": hardware, "context": 65_536, "tp": tp, "batch": 1}
     for change in changes:
+        if "context" in change:
+            change["context"] = int(change["context"])
         assert advise(**question | change).chosen is not None, change
 
 
@@ -91,3 +95,40 @@ def test_changes_whose_servers_have_no_draft_say_how_to_find_one() -> None:
     assert any(
         each.text.startswith(hint) for each in advise("llama-3.1-70b", "h100", context=8192).alternatives
     )
+
+
+LARGE = {"model": "qwen3.5-122b-a10b", "hardware": "4xh100", "engine": "sglang"}
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ({"context": 100_000}, "With --weights fp8: "),
+        ({"clients": 20, "input_len": 100_000, "output_len": 500}, "With --weights fp8 4 GPUs suffice: "),
+    ],
+)
+def test_the_change_that_needs_no_other_gpus_is_the_one_to_run_first(
+    load: dict[str, int], words: str
+) -> None:
+    answer = advise(**LARGE | load)
+    assert answer.run_first == "Run first the server with --weights fp8: it needs no other GPUs"
+    first = answer.alternatives[0]
+    assert first.text.startswith(words)
+    assert "Qwen/Qwen3.5-122B-A10B-FP8" in first.line
+
+
+def test_where_only_other_gpus_would_do_none_of_them_is_the_first() -> None:
+    answer = advise("devstral-small-2-24b", "rtx-4090", context=131_072, batch=(1,), engine="sglang")
+    assert len([each for each in answer.alternatives if each.line]) > 1
+    assert answer.run_first is None
+
+
+def test_where_no_context_fits_smaller_formats_are_named_with_the_longest_that_does() -> None:
+    question = {"model": "devstral-small-2-24b", "hardware": "rtx-4090", "batch": (1,)}
+    said = advise(**question, context=131_072).reason
+    weights, cache, context = re.search(
+        r"or with --weights (\S+) --kv-dtype (\S+) --context (\d+)$", said
+    ).groups()
+    smaller = question | {"weights": weights, "kv_dtype": cache}
+    assert advise(**smaller, context=int(context)).chosen is not None
+    assert advise(**smaller, context=int(context) + 1024).chosen is None
