@@ -35,6 +35,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         ("whatif", {"acceptance_rate": 0.5, "alpha": None, "gamma": gamma}, "acceptance_rate: needs gamma N")
         for gamma in (0, None)
     ),
+    ("whatif", {"nodes": "1x8", "pp": 3}, "pp: must divide the 8 devices of nodes 1x8, given 3"),
     ("whatif", {"kv_reread": math.nan}, "kv_reread: must be a finite number"),
     ("whatif", {"batch_range": 8}, "batch_range: must be two rising numbers such as 32..256, given 8"),
     ("whatif", {"batch_range": (1, math.inf)}, "batch_range: must be a positive whole number"),

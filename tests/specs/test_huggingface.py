@@ -49,6 +49,23 @@ def test_keys_of_real_files_that_move_no_byte(base: str, keys: Config) -> None:
     assert shape(from_config(config | keys, "c.json")) == shape(load_model(name))
 
 
+@pytest.mark.parametrize(
+    ("stated", "kept"),
+    [
+        ({"truncate": False}, {"truncate": False}),
+        ({"truncate": None, "mscale_all_dim": 0.0}, {"truncate": True, "mscale_all_dim": None}),
+        ({"beta_fast": 16, "mscale": 0.7}, {"beta_fast": 16, "mscale": 0.7, "truncate": True}),
+    ],
+)
+def test_a_rule_of_yarn_keeps_what_the_file_states_and_a_zero_is_nothing(
+    stated: Config, kept: Config
+) -> None:
+    scaling = {"rope_type": "yarn", "factor": 2} | stated
+    rule = from_config(PUBLISHED["mistral"][1] | {"rope_scaling": scaling}, "c.json").rope_scaling
+    assert rule is not None
+    assert {name: getattr(rule, name) for name in kept} == kept
+
+
 def test_a_file_with_vision_is_read_by_its_language_model() -> None:
     """Under text_config, whose model_type may be left out, in an outer type that is known, is not, or is the
     text's.

@@ -208,8 +208,7 @@ def _degrees(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[W
     sequences; in llama.cpp the next number of devices that hold the layers.
     """
     if _conversion(largest) == "gguf" and largest.layout.server_gpus == 1:
-        more = [n for n in DEGREES if n > largest.layout.in_turn]
-        split = [n for n in more if helps(layer_split=n)]
+        split = [n for n in DEGREES if helps(layer_split=n)]
         flag = "layer_split" if query.gpus is None or query.layer_split > 1 else "gpus"
         yield from [_with({flag: devices}) for devices in split[:1]]
         return
