@@ -56,5 +56,5 @@ def _pool_cells(row: PoolRow) -> tuple[str, ...]:
 
 
 def share_text(share: float | None) -> str:
-    """A share in per cent; empty without one."""
+    """A share in per cent; empty if there is no share."""
     return "" if share is None else f"{share:.0%}"

@@ -1,13 +1,14 @@
-"""GEMM times from measured (noisy) shares. The times never fall with more rows, and are never longer on a
-better device.
+"""GEMM times from measured (noisy) shares. With more rows (tokens of the pass) a time never falls. With a
+higher peak or bandwidth a time never rises.
 
 A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. Its time, in
 units of one load of its weights, is max(1, rows / ridge) / share. The time of a GEMM must not fall as rows
 are added, but the times of a table may fall (badly chosen kernels, half-empty tiles, noise). The modelled
 time is therefore the geometric mean of two curves that never fall: the lowest one above the measured
-curve, and the highest one below it. Both are extremes, over rows, of a time that never rises with
-the ridge, so neither does their mean: a higher peak never makes a GEMM slower. In units of the FLOPs of one
-row, the time is max(rows, ridge) / share, so a higher bandwidth never makes a GEMM slower either.
+curve, and the highest one below it. Both are extremes, over rows, of a time that never rises with the
+ridge. Their mean therefore never rises with the ridge either, so a higher peak never makes a GEMM slower.
+In units of the FLOPs of one row, the time is max(rows, ridge) / share, so a higher bandwidth never makes a
+GEMM slower either.
 """
 
 import math

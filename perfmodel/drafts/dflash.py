@@ -20,8 +20,8 @@ class DFlash(Draft):
     iteration, `features` hidden states of the target are projected to one width, and the result to the
     keys and values of every layer (vLLM, models/qwen3_dflash.py). block: positions of a pass; at most
     block - 1 tokens are drafted. vocab: as for EAGLE. Attention among the block's positions is counted as
-    causal, which leaves out half of it. At contexts from 1k tokens on, this half is under 1 % of the
-    attention.
+    causal, so only half of it is counted. At contexts from 1k tokens on, the other half is under 1 % of
+    all attention.
     """
 
     source = "Chen et al. 2026 (DFlash), arXiv 2602.06036"

@@ -1,5 +1,5 @@
-"""Medusa heads: several LM heads on the target's last hidden state, each predicting one token further, in one
-pass.
+"""Medusa heads: several LM heads on the target's last hidden state. In one pass, the k-th head predicts
+the k-th drafted token.
 """
 
 from perfmodel import costs

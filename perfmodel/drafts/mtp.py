@@ -1,5 +1,5 @@
-"""Multi-token prediction: a layer that was trained with the target predicts one token further. One
-layer runs once per drafted token, or several such layers are stacked.
+"""Multi-token prediction: a layer that was trained with the target predicts the token after the target's
+next token. One layer runs once per drafted token, or several such layers are stacked.
 """
 
 from perfmodel import costs

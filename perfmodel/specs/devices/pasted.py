@@ -35,8 +35,8 @@ def pasted_name(
     One of the words may state the memory. For a machine with LPDDR, which is sold in several sizes,
     ``DEVICE:96gb`` is then returned. find: returns the bundled name of a device from a name and its flag;
     it is called if the name states several devices. spellings: names with their devices. load: returns the
-    `GPUSpec` of a name. Raises InputError for several devices, with the flag that asks for them, and for
-    another memory.
+    `GPUSpec` of a name. Raises InputError for several devices, with the flag that asks for them, and for a
+    board with a memory in which it is not sold.
     """
     plain_name = _without_count(name, flag, find)
     meant = _devices_of(_words(plain_name), spellings)

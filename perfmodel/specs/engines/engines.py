@@ -123,8 +123,8 @@ class Engines(Frozen):
     def drifted(self, engine: str, version: str, architecture: str = "") -> dict[str, Stated]:
         """Name of each constant that changed between an engine's versions -> its factor in this version.
 
-        architecture: takes the drifts that are stated as ``VERSION/ARCHITECTURE`` for it; by default those
-        that are stated for a version alone.
+        architecture: only drifts that are stated for it (``VERSION/ARCHITECTURE``) are used; by default,
+        only drifts that are stated for a version alone.
         """
         stated: dict[str, Stated] = {}
         for since, constants in sorted(

@@ -65,7 +65,7 @@ class Scheduler(Frozen):
     source: Text
 
     def order(self, version: str) -> PassOrder:
-        """The default of a version; of the newest if it is empty."""
+        """The default of a version. An empty version means the newest."""
         return since(self.passes, version)
 
 
@@ -78,7 +78,7 @@ class DraftedSlots(Frozen):
     source: Text
 
     def of(self, version: str) -> int:
-        """The number for a version; for the newest if it is empty."""
+        """The number for a version. An empty version means the newest."""
         return since(self.tokens, version)
 
 
