@@ -4,8 +4,8 @@
                    {"seconds": 0.0871, "tokens_per_iteration": 2.26}
     GET  /         the question, KV tokens and the longest draft
 
-The server has no state: every request is about one batch, for the question of the command line. It reads
-no file to answer a request. A refused request gets an error in JSON.
+The server has no state: every request is about one batch, for the question of the command line. The server
+reads no file to answer a request. A refused request gets an error in JSON.
 """
 
 import sys

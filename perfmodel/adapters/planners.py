@@ -45,11 +45,11 @@ def profile(p: Predictor, concurrencies: Sequence[int], contexts: Sequence[int])
 @dataclass(frozen=True, slots=True)
 class LinearStep:
     """A linear formula for the time of a pass: fixed_s + token_s x new tokens + cached_token_s x cached
-    tokens. The tokens are those of all requests together.
+    tokens. The tokens are summed over all requests.
 
-    worst: the largest relative error of the formula for the passes to which it was fitted. It is not 0,
-    because the time of a pass is not linear in the number of tokens. With few tokens it is the constant
-    time to load the weights; with many tokens, computing takes longer than that.
+    worst: the largest relative error of the formula for the passes to which it was fitted. The error is
+    not 0, because the time of a pass is not linear in the number of tokens. With few tokens it is the
+    constant time to load the weights; with many tokens, computing takes longer than that.
     """
 
     fixed_s: float
@@ -68,9 +68,9 @@ def linear_step(
     contexts: Sequence[int] = CONTEXTS,
     prompts: Sequence[int] = PROMPTS,
 ) -> LinearStep:
-    """Fits the formula with least squares of the relative errors. It is fitted to decoding passes without
-    a draft, for every pair of a batch and a context, and to prefill passes of one prompt each. No
-    coefficient is negative.
+    """Fits the formula with least squares of the relative errors. The passes are decoding passes without a
+    draft, for every pair of a batch and a context, and prefill passes of one prompt each. No coefficient
+    is negative.
     """
     batch, context = (each.ravel() for each in np.meshgrid(batches, contexts))
     prompt = np.asarray(prompts, float)

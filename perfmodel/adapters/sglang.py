@@ -9,9 +9,9 @@ the scheduler's configuration, and the options of the configuration file::
       draft: eagle3      # every option of pm.predictor
       gamma: 3
 
-With gamma, the time of a decoding pass is that of an iteration (drafting and verification). The simulator
-itself does not speculate and advances each request by one token per pass. `get_metrics` therefore states
-the expected tokens per iteration.
+With gamma, the time of a decoding pass is the time of an iteration (drafting and verification). The
+simulator itself does not speculate and advances each request by one token per pass. `get_metrics`
+therefore states the expected tokens per iteration.
 """
 
 from collections.abc import Iterable, Mapping

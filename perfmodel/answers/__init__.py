@@ -1,1 +1,1 @@
-"""Answers: one file for each question of a user. `perfmodel.cli` has the same verbs for the command line."""
+"""Answers the questions of users. `perfmodel.cli` has a command for each function that answers a question."""

@@ -25,8 +25,8 @@ def items(whole: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Converts a value to JSON types: dataclasses to mappings, tuples to lists, and numbers of numpy to
-    those of Python.
+    """Converts a value to JSON types: dataclasses to mappings, tuples to lists, and numpy numbers to
+    Python numbers.
     """
     if is_dataclass(value):
         return {name: plain(inner) for name, inner in items(value).items()}

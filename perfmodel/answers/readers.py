@@ -28,7 +28,8 @@ class Parsed(Protocol[Got, Given]):
     """The annotation of a field that accepts other types than it has: the type after reading, and the type
     of the values that may be given.
 
-    It is only for type checkers (PEP 681: a field accepts the type of `__set__`) and has no instances.
+    This class is only for type checkers (PEP 681: a field accepts the type of `__set__`) and has no
+    instances.
     """
 
     def __get__(self, question: object, kind: Any = None, /) -> Got: ...

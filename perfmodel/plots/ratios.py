@@ -56,8 +56,8 @@ def ratios(
     ideal: bool = True,
     points: int = 121,
 ) -> Figure:
-    """The time of a draft step (left) and of a verification (right), divided by that of a baseline step,
-    over a range of contexts. There is a line for each batch in `lines`.
+    """The time of a draft step (left) and of a verification (right), divided by the time of a baseline
+    step, over a range of contexts. There is a line for each batch in `lines`.
 
     span: the ends of the horizontal axis. over: ``context``, or ``batch`` for an axis of batches with a
     line for each context in `lines`. ideal: whether to add dashed lines for the ideal calibration, with

@@ -238,7 +238,7 @@ def save(figure: "Figure", path: str | Path) -> Path:
     """Writes a figure to a .png, .svg or .pdf file, and returns its path. The same numbers give the same
     bytes.
 
-    Raises InputError for another suffix, or for a path that cannot be written to.
+    Raises InputError if the path has another suffix or cannot be written to.
     """
     where = destination(path, *FORMATS)
     with style(), warnings.catch_warnings():

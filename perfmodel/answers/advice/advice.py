@@ -77,18 +77,17 @@ class Advice(Answer):
     - unbounded: the best configuration, if it gives each sequence less than ten tokens per second and the
       question states no bound on TPOT. All other fields are then about configurations that give at least ten.
     - serve: the command lines for one server of the choice.
-    - serve_option: the command lines of `option`; of the baseline, if `chosen` has a draft that is too close
-      to call; of the draft to measure, if no acceptance is known.
-    - alternatives: what a reader may prefer to the choice. If nothing is feasible: changes that would help.
+    - serve_option: command lines of another server: of `option`; of the baseline, if the gain of `chosen` is
+      too close to call; of the draft to measure, if no acceptance is known.
+    - alternatives: servers that a reader may prefer to the choice. If nothing is feasible: changes that help.
     - unmeasured, likely: if no draft has a known acceptance, the break-even acceptance of each draft, and its
       gain with an acceptance that is typical of its kind.
     - remedies: changes, such as an engine flag, with which the best draft would pay at its batch or fit in
       memory.
     - better_changes: an engine flag or a smaller number format that gives much better servers.
-    - shorter: a shorter draft than that of `option` (or of `chosen`, without an option) with nearly the same
-      speedup.
-    - run_first: which server to start first and why, if no acceptance is known or nothing fits, and there are
-      several lines.
+    - shorter: a shorter draft with nearly the speedup of `option` (or of `chosen`, without an option).
+    - run_first: which server to start first and why, if there are several command lines and either no
+      acceptance is known or nothing fits.
     - pools: with a request rate and more devices than one node has, separate servers for prefill and decoding
       compared with servers that do both. All other fields are about servers that do both.
     - nearest: if the given devices cannot serve the load, the servers that serve the largest part of it.

@@ -27,8 +27,8 @@ class AdviseQuery(AdviseArguments):
 
     rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
     ``0.6x3.5`` (n-gram: hit probability x run length). tree_rate: maps a draft to the probabilities that
-    the 1st, 2nd, ... child of a node of a tree is accepted; the first one also holds for the draft's
-    chains unless `rate` gives another. acceptance: a file of measured acceptance rates. It replaces the
+    the 1st, 2nd, ... child of a tree node is accepted. The first one is also the acceptance of the draft's
+    chains, unless `rate` states it. acceptance: a file of measured acceptance rates. It replaces the
     bundled rates for drafts without a `rate`. draft, draft_kv: None searches the drafts and methods that
     `rate`, `tree_rate` and the file name, or all known ones if none of these arguments is given.
     """
@@ -65,7 +65,7 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def latency_limits_ms(self) -> dict[str, float]:
-        """The latency limits of a request under a load, by name: those of `slo`, `max_ttft_ms` and
+        """The latency limits of a request under a load, by name, from `slo`, `max_ttft_ms` and
         `max_tpot_ms`.
         """
         bounds = {"ttft": self.max_ttft_ms, "tpot": self.max_tpot_ms}

@@ -46,8 +46,8 @@ class _Changed:
 def better_changes(
     search: Search, decision: Decision, remedies: Sequence[Remedy]
 ) -> Iterator[tuple[BetterChange, Alternative]]:
-    """At most one engine flag, one format of 8 bits and one of 4 bits, in this order. Each is much better
-    than the choice and than the changes before it.
+    """At most one engine flag, one format of 8 bits and one of 4 bits, in this order. Each change gives
+    much better servers than the choice and than the changes before it.
 
     remedies: changes with which the best draft would pay at its batch, or would fit in memory.
     """

@@ -1,5 +1,5 @@
-"""The choice of `advise` without a load. It is the best point (a layout with draft, batch and draft
-length), or the best baseline if the gain of the best draft is doubtful.
+"""The choice of `advise` without a load. The choice is the best point (a layout with draft, batch and
+draft length), or the best baseline if the gain of the best draft is doubtful.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class Decision:
     """The choice and the points that explain it. chosen: the best point, or the best baseline if the gain
     of the best draft is doubtful. option: this draft, if the baseline was chosen. baseline: the best point
     without a draft. rival: the best point with a draft. to_measure: the draft to measure if no acceptance
-    is known. weighed: the points that the choice was selected from.
+    is known. weighed: the points from which the choice was selected.
     """
 
     chosen: PricedPoint

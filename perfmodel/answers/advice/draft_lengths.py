@@ -1,8 +1,8 @@
 """Makes tables that give a draft length for every batch size, or for every batch size and context.
 
 A table is judged by its expected speedup, which is a mean over batch sizes. A baseline server is assumed
-to spend the share w_b of its time at batch size b, with an equal share for every doubling of the batch:
-w_b is proportional to log(1 + 1/b). With K_b drafted tokens, the time at b is divided by the predicted
+to spend the share w_b of its time at batch size b. Every doubling of the batch has an equal share, so w_b
+is proportional to log(1 + 1/b). With K_b drafted tokens, the time at b is divided by the predicted
 speedup(b, K_b). The expected speedup is therefore 1 / (sum over b of w_b / speedup(b, K_b)).
 
 Every change of K between neighbouring batch sizes costs a penalty (`hysteresis`, a share of baseline

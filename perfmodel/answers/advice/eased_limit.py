@@ -1,4 +1,4 @@
-"""If servers cannot meet a stated latency limit under a load, finds the limit that they can meet."""
+"""Finds the latency limit that servers can meet under a load, if they cannot meet the stated one."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def with_eased_limits(
     """
 
     def times_ms(served: Served) -> dict[str, float]:
-        """The 90th percentiles of what is limited."""
+        """The 90th percentile of each limited latency, in milliseconds."""
         times_s = {limit: served.row.by_limit[limit] for limit in limits}
         return {limit: math.inf if time is None else time.p90 * 1e3 for limit, time in times_s.items()}
 

@@ -71,15 +71,15 @@ class Layout:
 
     @property
     def groups(self) -> int:
-        """How many kinds of groups must be configured by flags: 0 with tensor parallelism alone; 1 with
-        expert parallelism, data-parallel attention or both; 2 if each data-parallel group is
-        tensor-parallel too.
+        """How many kinds of groups must be configured by flags. It is 0 with tensor parallelism alone, 1
+        with expert parallelism or data-parallel attention, and 2 if each data-parallel group is also
+        tensor-parallel.
         """
         return int(self.ep > 1 or self.dp > 1) + (1 < self.dp < self.server_gpus)
 
     def is_simpler_than(self, other: "Layout") -> bool:
-        """Whether the servers of this layout are simpler to operate than those of the other. They have
-        fewer devices or fewer kinds of groups, and not more of either.
+        """Whether the servers of this layout are simpler to operate than the servers of the other one:
+        they have fewer devices or fewer kinds of groups, and not more of either.
         """
         sizes = self.server_gpus * self.in_turn, other.server_gpus * other.in_turn
         groups = self.groups, other.groups

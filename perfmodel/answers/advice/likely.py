@@ -69,8 +69,8 @@ def cautious_point(
 
 
 def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> TypicalGain | None:
-    """The first draft that a command line can start and that gains even with an acceptance at the low end
-    of what is typical of its kind; None if there is none.
+    """The first draft that a command line can start and that gains even with a low acceptance for its
+    kind; None if there is none.
     """
     return next((gain for gain in likely if startable(query, gain) and gain.worth_measuring), None)
 
@@ -102,8 +102,8 @@ def named_point(
 
 
 def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
-    """Of the n-gram draft and the drafts that the question names, the first one in `would_pay`; None if
-    there is none. The kinds of `ORDER` are left out, because their typical acceptance is known.
+    """The first draft in `would_pay` that is an n-gram draft or that the question names; None if there is
+    none. The kinds of `ORDER` are left out, because their typical acceptance is known.
     """
     others = (
         even for even in would_pay if even.draft == NO_WEIGHTS or (query.draft and even.draft not in ORDER)

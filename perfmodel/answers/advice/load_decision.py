@@ -44,7 +44,7 @@ class LoadDecision:
 
     @property
     def layouts(self) -> list[Served]:
-        """The best servers in each layout, those of the choice first."""
+        """The best servers in each layout; the choice comes first."""
         layouts: dict[str, Served] = {}
         for served in ([] if self.chosen is None else [self.chosen]) + self.others:
             layouts.setdefault(served.candidate.layout.label(), served)

@@ -14,8 +14,8 @@ SEEN = 0.005
 
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
-    """The reason as a part of a sentence: the GPUs, TPOT and saturation with the choice, and for
-    comparison those without a draft (or with one, if the choice has none).
+    """The reason as a part of a sentence: the GPUs, TPOT and saturation of the choice. For comparison, it
+    also states those of the best servers without a draft, or with a draft if the choice has none.
     """
     needs = f"{load_text(question)}: {served_text(chosen)}"
     needs += _tie_text(question, decision, chosen)

@@ -22,8 +22,8 @@ def longest_request(
     gamma: int,
 ) -> int:
     """The longest sequence in tokens: `LONGEST_REQUEST` times the mean request, or less if the model or
-    the memory does not allow it. It is never shorter than the mean request, because a server refuses
-    longer requests.
+    the memory does not allow it. The result is never shorter than the mean request, because a server
+    refuses requests that are longer than its maximum.
 
     stated: the length that the question states; it is then the result. mean: mean tokens of a request,
     prompt and output. sequences: number of sequences of this length that memory must hold at once. gamma:

@@ -1,5 +1,6 @@
-"""How certain the choice of `advise` is: the interval of its gain, the acceptance at which the choice
-would change, and the break-even acceptance of each draft whose acceptance was not measured.
+"""Computes how certain the choice of `advise` is: the interval of its gain, and the acceptance at which
+the choice would change. Also computes the break-even acceptance of drafts whose acceptance was not
+measured.
 """
 
 import math
@@ -71,8 +72,8 @@ def robustness_of(
     alone: list[Priced],
     searched: list[Priced],
 ) -> Robustness:
-    """Computes the margins of `chosen` over the best baseline. alone: the candidates without a draft.
-    searched: the candidates with a draft that may be recommended.
+    """Computes how certain the gain of `chosen` over the best baseline is. alone: the candidates without a
+    draft. searched: the candidates with a draft that may be recommended.
     """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
@@ -177,7 +178,7 @@ def _with_steps(gain: float, interval: tuple[float, float], by_step: list[float]
 @dataclass(frozen=True, slots=True)
 class BreakEven:
     """The smallest acceptance with which a draft at this gamma and batch is faster than the best baseline.
-    It is one value for all positions.
+    This acceptance is the same at all positions.
     """
 
     draft: str
@@ -192,8 +193,8 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     """The break-even acceptance of each draft whose acceptance is not known, the smallest first. Of
     several KV methods, the one with the smallest value is taken.
 
-    The layout is that of the best baseline. Drafts that the engine does not run are included only with
-    `any_draft`. A draft that does not pay even if every token is accepted is left out.
+    All drafts have the layout of the best baseline. Drafts that the engine does not run are included only
+    with `any_draft`. A draft that does not pay even if every token is accepted is left out.
     """
     certain = "/".join(["1"] * query.max_gamma)
     rates = {f"{name}@{kv.label()}": certain for name, kv in without_acceptance(query)}

@@ -24,7 +24,7 @@ class OnOff:
 
 def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
     """The batch sizes at which the draft of a point is faster than the baseline on the same server; None
-    if there are none.
+    if it is at none.
     """
     s = point.candidate.scenario
     fitting = int(room(s, 1.0, float(point.gamma), query).max_batch)

@@ -73,7 +73,7 @@ def serve(
 
 
 def line_of(lines: Export, point: PricedPoint) -> str | None:
-    """The command line of the engine that the point was predicted for; None if this engine has no line."""
+    """The command line of the engine for which the point was predicted; None if this engine has no line."""
     engine = engine_of(point.candidate.scenario.machine.calibration)
     return None if engine is None else lines.lines.get(engine)
 

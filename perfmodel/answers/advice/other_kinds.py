@@ -22,9 +22,9 @@ def of_one_kind(question: AdviseQuery) -> Advice:
 
 
 def cost_of(answer: Advice) -> float:
-    """A sort key for the answers for several kinds of device, the best first: by TPOT if the objective is
-    latency, otherwise by dollars per token or, without prices, by throughput per device. An answer without
-    a choice is sorted by its nearest servers; without these it comes last.
+    """A sort key for the answers for several kinds of device, the best first. The key is the TPOT if the
+    objective is latency, otherwise the dollars per token or, without prices, the throughput per device. An
+    answer without a choice is sorted by its nearest servers; without these it comes last.
     """
     p = answer.chosen or (None if answer.nearest is None else answer.nearest.pick)
     if p is None:

@@ -17,13 +17,13 @@ class Pick:
 
     gpus: number of GPUs of all `replicas` equal servers, including idle GPUs. tp: number of GPUs of one
     server. dp, ep: its attention groups and expert groups. layer_split: number of devices among which its
-    layers are divided. batch, tpot_s and throughput_tokens_per_s are of one server.
-    all_servers_tokens_per_s is the sum over the replicas; throughput_tokens_per_s_per_device is this sum
-    divided by `gpus`. runs_in: where the engine runs the draft, in words; None for the baseline and for
-    research code. speedup: over the baseline at the same batch and layout. objective: the value of the
-    objective. joules_per_token: energy per token. power_w: mean power of one device. Both are None if the
-    power of the device was not measured. kv_cache: the size of the KV cache that one server logs when it
-    starts.
+    layers are divided. batch, tpot_s and throughput_tokens_per_s are about one server.
+    all_servers_tokens_per_s is the throughput of all replicas, and throughput_tokens_per_s_per_device is
+    this throughput divided by `gpus`. runs_in: where the engine runs the draft, in words; None for the
+    baseline and for research code. speedup: over the baseline at the same batch and layout. objective: the
+    value of the objective. joules_per_token: energy per token. power_w: mean power of one device. Both are
+    None if the power of the device was not measured. kv_cache: the size of the KV cache that one server
+    logs when it starts.
 
     Under a load, batch is the mean number of running requests. ttft_s: mean time to first token.
     slo_share: share of requests within the latency limits; None without limits. load_share: the request

@@ -48,9 +48,9 @@ class PricedPoint:
 
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of one candidate, or None. Of equally good points, it has the smallest batch
-    and draft length. The draft length is the best one if the objective is latency, and otherwise that of
-    `length_to_run`.
+    """The best allowed point of one candidate, or None. Of equally good points, the result has the
+    smallest batch and draft length. If the objective is latency, the draft length is the best one;
+    otherwise `length_to_run` selects it.
     """
     if not priced.allowed.any():
         return None
@@ -75,8 +75,8 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
 
 
 def best_of(priced: Iterable[Priced], query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of several candidates, or None. Of equally good points, it is that of the
-    first candidate.
+    """The best allowed point of several candidates, or None. Of equally good points, the result is the
+    point of the first candidate.
     """
     points = [point for each in priced if (point := best(each, query)) is not None]
     return max(points, key=lambda point: point.value, default=None)
@@ -97,8 +97,9 @@ def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Ar
 
 
 def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | None:
-    """The best point on the simplest layout that is nearly the best: its best point is worse than that of
-    all layouts and draft lengths by at most the share `ALIKE`. Of equally good points, the first.
+    """The best point on the simplest layout that is nearly the best. A layout is nearly the best if its
+    best point is worse than the best point of all layouts by at most the share `ALIKE`. Of equally good
+    points, the first.
     """
     if not points:
         return None
@@ -122,7 +123,7 @@ class FrontPoint:
     """A point of a Pareto front: no other point has both a higher throughput per device and a shorter time
     per token.
 
-    batch and throughput_tokens_per_s are those of one server, which has `tp` devices.
+    batch and throughput_tokens_per_s are about one server, which has `tp` devices.
     """
 
     tpot_s: float

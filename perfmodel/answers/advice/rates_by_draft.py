@@ -12,8 +12,8 @@ from perfmodel.parse import items
 
 
 def read_rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads rates from a mapping or from a list of ``DRAFT=RATE``. Raises InputError for text of another
-    form.
+    """Reads rates from a mapping or from a list of ``DRAFT=RATE``. Raises InputError for text that does
+    not have this form.
     """
     if isinstance(given, Mapping):
         return {str(key): str(rate) for key, rate in given.items()}

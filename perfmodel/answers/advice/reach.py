@@ -54,8 +54,8 @@ class Reach:
         return self.server.drafts
 
     def keeps(self, load: float, replicas: int) -> bool:
-        """Whether `replicas` servers can serve the load within the limits. The latencies are those of
-        `traffic`, to about one per cent.
+        """Whether `replicas` servers can serve the load within the limits. The latencies are as `traffic`
+        predicts them, to about one per cent.
         """
         row = self.row(load, replicas, rough=True)
         return row is not None and keeps(row)

@@ -1,4 +1,4 @@
-"""The fewest servers of a candidate that serve a load by replays, where the closed form may be off."""
+"""Finds the fewest servers of a candidate that serve a load by replays, if the closed form may be wrong."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -19,15 +19,17 @@ MOST_MORE = 2
 
 
 def servers_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
-    """The fewest servers of a candidate that serve a load, searched around an estimate."""
+    """The fewest servers of a candidate that serve a load within the limits. near: an estimate, where the
+    search starts.
+    """
     asked = question_of(question, candidate, drafts, **share_of_load(question, near))
     server = OneServer.of(asked, drafts)
     return fewest_of(question, Reach(candidate, server, Largest(None, None)), near)
 
 
 def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
-    """The fewest servers of a reach that serve the load within the limits without a queue, searched around an
-    estimate to within a per cent of the load; None if no number near the estimate does.
+    """The fewest servers of a reach that serve the load within the limits and without a queue. The search
+    starts at the estimate `near`. None if no number up to about `MOST_MORE` times the estimate is enough.
     """
 
     def serve(servers: int) -> bool:
@@ -40,8 +42,9 @@ def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
 
 
 def fewest(serve: Callable[[int], bool], near: int, most: int) -> int | None:
-    """The fewest servers, up to a largest number, that serve a load, searched around an estimate in steps
-    that double; None if none do. A larger number than one that serves it is taken to serve it too.
+    """The smallest number of servers, at most about `most`, for which `serve` is true; None if there is
+    none. The search starts at the estimate `near` with steps that double. It assumes that more servers
+    always serve at least as much.
     """
     step = 1
     if serve(near):

@@ -65,8 +65,8 @@ def _unnamed(served: ServedTarget) -> ServedTarget:
 
 
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
-    """The target of a question, for command lines. A number format is stated only if it differs from that
-    of the checkpoint.
+    """The target of a question, for command lines. A number format is stated only if it differs from the
+    checkpoint's format.
     """
     checkpoint_format = scenario.target.weights
     other_format = question.weights not in (None, checkpoint_format, main_format(checkpoint_format))

@@ -28,8 +28,8 @@ QUEUE = 1.1
 
 
 def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
-    """The question to `traffic` about one server of a candidate under `load`. It states the number of
-    seats, as the printed command does.
+    """The question to `traffic` about one server of a candidate under `load`. The question states the
+    number of seats, as the printed command does.
     """
     return _of_candidate(question, candidate, drafts, **load).planned
 

@@ -1,8 +1,8 @@
 """Compares trees of drafted tokens with the chains of `advise`. Only tree shapes that the flags of a
 server can state are compared.
 
-A shape has SGLang's three numbers: draft steps, candidates per step and verified tokens. Its time is
-computed as by ``perfmodel tree --given``, so both commands print the same times.
+A shape has SGLang's three numbers: draft steps, candidates per step and verified tokens. The time of a
+shape is computed as by ``perfmodel tree --given``, so both commands print the same times.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,11 +39,11 @@ class TreeDraft:
     """The best tree of one draft, on one server of a layout. No interval is known for its speed.
 
     steps, candidates, verified_tokens: as SGLang's flags count them. batch, tpot_s,
-    throughput_tokens_per_s: those of one server. speedup: over the baseline at the same batch and layout.
-    over_choice: how many times better the tree is than the choice of `advise`, by the objective; None if
-    nothing else meets the bounds. best_at: the smallest and the largest batch at which a tree is faster
-    than the best chain of the draft and the baseline, by more than the share `ALIKE`; None if there is no
-    such batch. flags: the engine's flags for this tree; None if they are not known.
+    throughput_tokens_per_s: figures of one server. speedup: over the baseline at the same batch and
+    layout. over_choice: how many times better the tree is than the choice of `advise`, by the objective;
+    None if nothing else meets the bounds. best_at: the smallest and the largest batch at which a tree is
+    faster than the baseline and the draft's best chain, by more than the share `ALIKE`; None if there is
+    no such batch. flags: the engine's flags for this tree; None if they are not known.
     """
 
     draft: str

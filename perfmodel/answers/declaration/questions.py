@@ -21,7 +21,7 @@ def argument(
     **more: Any,
 ) -> Any:
     """A field of a question. default: its default. shown: the default as ``--help`` shows it. All other
-    values are those of its `Argument`.
+    parameters are fields of its `Argument`.
 
     Without `help`, the annotation of the field has the argument. Every default of a question is declared
     with this function.
@@ -59,7 +59,7 @@ def question(cls: type[T]) -> type[T]:
 
 @dataclass_transform(field_specifiers=(argument, same_as))
 def options(cls: type[T]) -> type[T]:
-    """Makes a class of fields that several questions share. It gets none of the generated methods, because
+    """Makes a class of fields that several questions share. The class gets no generated methods, because
     only its subclasses have instances.
     """
     return dataclass(frozen=True, init=False, repr=False, eq=False)(cls)

@@ -88,9 +88,9 @@ def figure_cells(values: Array, whole: bool) -> NDArray[np.uint8]:
     """A column of numbers as characters, in an array of shape [rows, width of the widest cell]. Unused
     positions are zero bytes. All numbers have as many decimals as the smallest one needs.
 
-    It formats four digits of all rows at once, because Python's own formatting would take most of the time
-    of a sweep. Python formats columns with negative or infinite numbers, and columns whose numbers differ
-    too much in size.
+    The function formats four digits of all rows at once, because Python's own formatting would take most
+    of the time of a sweep. Python formats columns with negative or infinite numbers, and columns whose
+    numbers differ too much in size.
     """
     most_digits = _digits_ahead(values.max())
     least_digits = _digits_ahead(values.min(where=values > 0, initial=math.inf))

@@ -162,8 +162,8 @@ def _splits(steps: StepTimes, loop: Loop, limits: Limits, served: ServedLoad) ->
 
 def ends_on_the_way(steps: StepTimes, lengths: Lengths, running: Array) -> Array:
     """The mean number of outputs that end while the next request of a client is on its way to the server
-    (`own_s` seconds), for each number of running requests. It assumes that passes in this time only
-    decode.
+    (`own_s` seconds), for each number of running requests. The formula assumes that passes in this time
+    only decode.
     """
     passes = steps.own_s / steps.decode_at(running)
     ends_per_pass = running / steps.iterations(lengths)

@@ -3,12 +3,12 @@
 A replay uses random requests, so the times at two similar loads differ by chance, and the higher load may
 have the shorter times. Replays therefore run only at the rungs, which depend only on the server. The times
 at a rung are raised to those at the rungs below it, and the times at any other load are interpolated
-between the two nearest rungs. At loads below the first rung, requests seldom overlap. The times are then
-those of the first rung, and the number of running requests is proportional to the load. A policy changes
-its draft length with the load, so it is replayed at each load of the question.
+between the two nearest rungs. At loads below the first rung, requests seldom overlap. The times at such a
+load are therefore the times at the first rung, and the number of running requests is proportional to the
+load. A policy changes its draft length with the load, so it is replayed at each load of the question.
 
-At loads at which the closed form holds, it computes the rows. Its times at the rungs are then bounds of
-the times at all loads between them.
+The closed form computes the rows at loads at which it holds. The times of the closed form at the rungs are
+then bounds of the times at all loads between the rungs.
 
 At a request rate above its capacity, a server runs as at its capacity. Each request arrives earlier than
 it would at the capacity, and waits longer by this difference. With a limit on requests at once, it waits
@@ -69,9 +69,9 @@ class Ladder:
     needs it.
 
     log_off: standard deviation of the logarithm of the mean TPOT. loads: the loads of the rungs. closed:
-    the rows of the closed form at the rungs. bounds: those of these rows for which the closed form holds,
-    with times raised to those at lower rungs. more_bounds: such rows at the rungs and at loads between
-    them. met: number of a rung -> its replay.
+    the rows of the closed form at the rungs. bounds: the part of these rows for which the closed form
+    holds, with times raised to the times at lower rungs. more_bounds: such rows at the rungs and at loads
+    between them. met: number of a rung -> its replay.
     """
 
     question: TrafficQuery

@@ -36,8 +36,8 @@ class Largest:
 
     @property
     def load(self) -> float:
-        """The largest load: requests per second, or a number of clients. It is 0 if every load exceeds the
-        limits.
+        """The largest load: requests per second, or a number of clients. The result is 0 if every load
+        exceeds the limits.
         """
         return 0.0 if self.row is None else load_of(self.row)
 

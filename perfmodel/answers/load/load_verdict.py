@@ -20,8 +20,9 @@ class TrafficVerdict:
     """The recommendation at one load. gamma: the draft length with the most requests per second within the
     SLO. Of equally good lengths, it is the one with the shortest mean time of a request.
 
-    speedup: the mean TPOT of the baseline divided by that of this draft length. replicas: servers that the
-    load needs. dollars_per_million_tokens: dollars per million output tokens, with all these replicas.
+    speedup: the mean TPOT of the baseline divided by the mean TPOT with this draft length. replicas:
+    servers that the load needs. dollars_per_million_tokens: dollars per million output tokens, with all
+    these replicas.
     """
 
     request_rate: float | None
@@ -34,7 +35,7 @@ class TrafficVerdict:
 
 
 def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
-    """The verdict from the rows of one load. The first row is that of the baseline. known: whether the
+    """The verdict from the rows of one load. The first row is about the baseline. known: whether the
     acceptance of the draft is known.
     """
     baseline = rows[0]
@@ -53,9 +54,9 @@ def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) 
 
 
 class Worth(NamedTuple):
-    """The figures by which the rows of a load are ranked, the most important first; larger is better. They
-    are the requests per second within the SLO, the requests per second of a saturated server, and the
-    negative mean time of a request.
+    """The figures by which the rows of a load are ranked, the most important first; larger is better.
+    These figures are the requests per second within the SLO, the requests per second of a saturated
+    server, and the negative mean time of a request.
     """
 
     within_slo_per_s: float

@@ -25,8 +25,8 @@ from perfmodel.uniform import largest_std
 class ClassRow:
     """The replayed requests of one class at one load and draft length.
 
-    requests: number of its requests. slo_share: share of these within the SLO of the class, or within that
-    of the question if the class has none. goodput: requests per second within this SLO.
+    requests: number of its requests. slo_share: share of these requests within the SLO of the class, or
+    within the SLO of the question if the class has none. goodput: requests per second within this SLO.
     """
 
     request_rate: float | None

@@ -33,8 +33,8 @@ def decoder_of(question: TrafficQuery) -> TrafficQuery:
 
 
 def lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
-    """The draft lengths to predict: 0 and those of the question, or all up to `LONGEST_DRAFT` if the
-    question leaves them open.
+    """The draft lengths to predict: 0 and the lengths of the question or, if the question states none, all
+    lengths up to `LONGEST_DRAFT`.
     """
     stated = question.stated_lengths
     if stated is not None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """The prediction for two pools at one load and draft length. Rates are those of all devices; batches
-    are those of one decode instance.
+    """The prediction for two pools at one load and draft length. Rates are sums over all devices; a batch
+    is that of one decode instance.
 
     queue_s, prefill_s, transfer_s, first_step_s: the parts of the mean TTFT. prefill_used, decode_used:
     the load of each pool divided by its capacity. limits: the pool with the smaller capacity. saturated:

@@ -40,8 +40,8 @@ OUTPUTS_READ = (
 
 
 def pools_of(question: TrafficQuery) -> Pools:
-    """The prediction for the two pools of a question. Raises InputError for wrong input, or if a pool does
-    not hold one request.
+    """The prediction for the two pools of a question. Raises InputError for wrong input, or if the memory
+    of an instance does not hold one request.
     """
     prefill = Instances.of(question.prefill or "", "--prefill")
     decode = Instances.of(question.decode or "", "--decode")

@@ -29,7 +29,7 @@ class Pools:
     @property
     def best(self) -> PoolRow:
         """The row with the most output tokens per second at the last load. Of rows with equal throughput,
-        it is the one with the shortest TPOT.
+        the one with the shortest TPOT is taken.
         """
         last_load = self.rows[-len(self.ratio) :]  # a row for each draft length
         return max(last_load, key=lambda row: (round(row.output_tokens_per_s, 6), -row.tpot_s))

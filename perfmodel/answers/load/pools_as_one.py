@@ -12,8 +12,8 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 
 
 def one_server(question: TrafficQuery) -> TrafficQuery:
-    """The question about one server of the decode layout that also does prefill. Its load is its share if
-    all devices are in such servers.
+    """The question about one server of the decode layout that also does prefill. The server gets its share
+    of the load, as if all devices were in such servers.
     """
     question = decoder_of(question)
     prefill = Instances.of(question.prefill or "", "--prefill")

@@ -133,8 +133,9 @@ class ReplayedLoad:
             )
 
     def interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
-        """The ends of the 90 % interval of the mean TPOT. They come from replays of the first
-        `OF_INTERVAL` requests with passes that are faster, and slower, by the error.
+        """The ends of the 90 % interval of the mean TPOT. Both ends come from replays of the first
+        `OF_INTERVAL` requests, one with faster passes and one with slower passes, by the error of the
+        TPOT.
         """
         factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
         low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)
@@ -143,8 +144,8 @@ class ReplayedLoad:
 
 
 def replayed(*served: Any) -> ReplayedRequests:
-    """The result of `replay` for these arguments. It is cached, because several drafts are compared with
-    the same baseline.
+    """The result of `replay` for these arguments. The result is cached, because several drafts are
+    compared with the same baseline.
     """
     pickled = pickle.dumps(served)
     return _known(pickled) if len(pickled) <= MOST_KEPT_BYTES else replay(*served)

@@ -1,4 +1,4 @@
-"""Makes the requests of a replay: those of a trace, or random ones."""
+"""Makes the requests of a replay: the requests of a trace, or random requests."""
 
 from dataclasses import replace
 

@@ -1,8 +1,8 @@
 """Ensures that predicted latencies do not fall as the load rises.
 
 The closed form has an error of a few per cent because of its assumptions, and a replay because its
-requests are random. The times of a row may therefore be shorter than those at a lower load. They are then
-raised to the times at the lower load.
+requests are random. The times of a row may therefore be shorter than the times at a lower load. Such times
+are raised to the times at the lower load.
 """
 
 from collections.abc import Sequence

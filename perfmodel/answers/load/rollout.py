@@ -28,9 +28,9 @@ class RolloutRow:
     """The prediction for a rollout with one draft length or policy.
 
     age: number of updates of the target's weights since the draft was trained. alpha: the acceptance at
-    this age; None if it is that of the question. makespan_s: time to the last token of the last request.
-    tail_s: the part of this time after nine of ten requests were done. speedup: the makespan without a
-    draft divided by that with it. stream_speedup: the same ratio for the mean TPOT of a request.
+    this age; None if the question states no acceptance by age. makespan_s: time to the last token of the
+    last request. tail_s: the part of this time after nine of ten requests were done. speedup: the makespan
+    without a draft divided by that with it. stream_speedup: the same ratio for the mean TPOT of a request.
     """
 
     age: float | None
@@ -56,7 +56,9 @@ class AgedServer:
 
 
 def rollout_values(question: TrafficQuery) -> dict[str, Any]:
-    """Arguments that a rollout fills in: the number of requests at once, and the policies to compare."""
+    """Arguments that are filled in for a rollout: the number of requests at once, and the policies to
+    compare.
+    """
     if question.rollout is None:
         return {}
     values: dict[str, Any] = {"max_concurrency": question.max_concurrency or (question.rollout,)}

@@ -285,9 +285,7 @@ def _passes(
 
 
 def choices_of(question: TrafficQuery, replica: Replica) -> list[Choice]:
-    """The draft lengths and policies to predict: the baseline, then those of each policy of the question,
-    without repetitions.
-    """
+    """The draft lengths and policies to predict, without repetitions. The baseline comes first."""
     choices: dict[int | str, Choice] = {}
     for policy in (Fixed(0), *sorted(question.gamma, key=lambda each: each.tokens is None)):
         for choice in policy.choices(replica):

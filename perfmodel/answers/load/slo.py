@@ -64,8 +64,8 @@ def replicas_of(
     rate: float,
     share: float | None,
 ) -> int | None:
-    """The fewest replicas with which a request rate saturates none of them and the share `SHARE_WANTED` of
-    the requests is within the SLO; None if no number is enough, and for clients. share: share of requests
+    """The fewest replicas with which no replica is saturated and the share `SHARE_WANTED` of the requests
+    is within the SLO. None if no number is enough, and for a load of clients. share: share of requests
     within the SLO on one replica; None without an SLO.
     """
     if not loop.opens:

@@ -43,8 +43,8 @@ def served_log_errors(
     None if no error is known.
 
     The ratio of an iteration to a step has the errors of two measurements. The error of an iteration is
-    therefore that of the ratio divided by the square root of 2, or that of a step if it is larger. The
-    error of the engine's time per request (`EngineRequests`) is added to it.
+    therefore the error of the ratio divided by the square root of 2, or the error of a step if that is
+    larger. The error of the engine's time per request (`EngineRequests`) is added to it.
     """
     machine = scenario.machine
     sends = machine.over_host or machine.fabric is not None
@@ -80,8 +80,8 @@ class TpotInterval(NamedTuple):
 def tpot_interval(
     log_off: float, steps: StepTimes, served: ServedLoad, load: Load, limits: Limits
 ) -> TpotInterval:
-    """The interval of the mean TPOT. The closed form is computed again with passes that are faster, and
-    slower, by the error. At a request rate, multiplying all passes by a factor is the same as multiplying
+    """The interval of the mean TPOT. The closed form is computed again with faster passes and with slower
+    passes, by the error. At a request rate, multiplying all passes by a factor is the same as multiplying
     the rate by it and then all times.
     """
     factors = np.exp([[-Z * log_off], [Z * log_off]])

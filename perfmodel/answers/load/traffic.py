@@ -55,7 +55,7 @@ class Traffic(Answer):
     drafts: the limits of each draft length. prefix: with a prefix cache, the hits that the draft costs at
     each load. replay: the rows from replays, if the question asks for replays; they are also in `rows`.
     kv_cache: the size of the KV cache that one server with the longest draft logs when it starts. pools:
-    the answer about two pools. The rows are then those of the same devices in servers of the decode layout
+    the answer about two pools. The rows are then about the same devices in servers of the decode layout
     that also do prefill. offload: the comparison for caches on another tier.
     """
 
@@ -98,7 +98,7 @@ def traffic(question: TrafficQuery) -> Traffic:
     """Should this server speculate under this request rate (or concurrency), with which draft length, and on
     how many replicas?
 
-    A request rate is that of one replica or, with pools, of all devices together. A row states whether the
+    A request rate is for one replica or, with pools, for all devices together. A row states whether the
     replica is saturated. Raises InputError for wrong input.
     """
     if question.decode is None:

@@ -1,4 +1,4 @@
-"""The rows of an answer of `traffic`. Each is about one replica at one load and draft length."""
+"""The rows of an answer of `traffic`. Each row is about one replica at one load and draft length."""
 
 from dataclasses import dataclass, fields
 from enum import StrEnum

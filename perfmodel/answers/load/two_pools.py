@@ -33,8 +33,8 @@ ONCE = np.ones(1)
 class TwoPools:
     """The two pools at one draft length. transfer_s: seconds to send the cache of one prompt. first_alone:
     whether the first decode step has no drafted tokens, because the prefill pool does not run the draft.
-    arrivals: variance of the number of arrivals divided by that of Poisson arrivals. spread: standard
-    deviation of acceptance between requests.
+    arrivals: variance of the number of arrivals divided by the variance of Poisson arrivals. spread:
+    standard deviation of acceptance between requests.
     """
 
     prefill: Instances
@@ -98,7 +98,7 @@ class TwoPools:
     @property
     def best_split(self) -> tuple[int, int]:
         """The numbers of prefill and decode instances that serve the highest request rate on these
-        devices. Of equally good splits, it is the one with the smallest prefill pool.
+        devices. Of equally good splits, the one with the smallest prefill pool is taken.
         """
         each_prefill = self.prefill_rate / self.prefill.count
         each_decode = self.decode_rate / self.decode.count
@@ -152,7 +152,7 @@ class TwoPools:
     @cached_property
     def tpot_percentiles(self) -> Array:
         """The 90th and the 99th percentile of TPOT for each batch of `batches`, in an array of shape ``[2,
-        batches]``. They do not fall as the batch grows.
+        batches]``. These percentiles do not fall as the batch grows.
         """
         at_batches = self.tpot_at(self.batches).quantiles(0.9, 0.99)
         return np.maximum.accumulate(at_batches, axis=1)
@@ -165,9 +165,9 @@ class TwoPools:
     def tpot_at(self, batch: Array) -> Moments:
         """The distribution of TPOT over requests, with a mean of `batch` decoding requests on an instance.
 
-        Requests arrive at random, so the batch is assumed to have a Poisson distribution. The standard
-        deviation of the time of a step is half the difference between two step times: at one standard
-        deviation of the batch above its mean, and at one below.
+        Requests arrive at random, so the batch is assumed to have a Poisson distribution. The time of a
+        step is computed for a batch one standard deviation above the mean batch, and for one below. Half
+        the difference is the standard deviation of the time of a step.
         """
         step = self.steps.decode_at(np.maximum(batch, 1.0))
         deviation = np.sqrt(batch)

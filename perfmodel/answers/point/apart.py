@@ -27,7 +27,7 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
     """The speed of one way to use all devices, at the gamma and batch with the highest throughput.
-    tokens_per_s: of all devices. batch: sequences per replica.
+    tokens_per_s: throughput of all devices. batch: sequences per replica.
     """
 
     tokens_per_s: float

@@ -85,7 +85,7 @@ class CompareQuery(Options):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One target pass. Bytes and FLOPs are those of one device. tokens: tokens that the pass gains, over
+    """One target pass. Bytes and FLOPs are counted on one device. tokens: tokens that the pass gains, over
     all sequences.
     """
 
@@ -113,12 +113,13 @@ class BothWays:
     """The comparison of two passes over m tokens: in `speculating` one sequence verifies m tokens, in
     `batching` m sequences decode one token each.
 
-    kv_ratio: KV bytes of batching divided by those of speculation. bytes_per_pass_ratio: weight and KV
-    bytes of a batching pass divided by those of a verification. bytes_per_token_ratio: weight and KV bytes
-    per gained token of speculation divided by those of batching; below 1, speculation reads fewer.
-    seconds_per_token_ratio: time per gained token of speculation, including drafting, divided by that of
-    batching. crossover_context: the context at which both read the same weight and KV bytes per gained
-    token, without those of the draft. It is None if batching reads fewer at every context.
+    kv_ratio: KV bytes of the batching pass divided by the KV bytes of the verification.
+    bytes_per_pass_ratio: the same ratio for weight and KV bytes together. bytes_per_token_ratio: weight
+    and KV bytes per gained token, speculation divided by batching; below 1, speculation reads fewer bytes.
+    seconds_per_token_ratio: time per gained token, speculation (with drafting) divided by batching.
+    crossover_context: the context at which both read equally many weight and KV bytes per gained token, if
+    the bytes that the draft reads are not counted. This context is None if batching reads fewer bytes at
+    every context.
     """
 
     speculating: Speculating

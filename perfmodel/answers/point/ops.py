@@ -18,7 +18,7 @@ STAGES = ("target", "draft", "verify")
 
 @question
 class OpsQuery(Query):
-    """A question to `whatif` and one of its passes."""
+    """The arguments of `whatif`, and the pass to list."""
 
     _: KW_ONLY
     stage: str = argument(
@@ -36,7 +36,7 @@ class OpsQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One operation of a pass, summed over all layers. Bytes and FLOPs are those of one device. kernels:
+    """One operation of a pass, summed over all layers. Bytes and FLOPs are counted on one device. kernels:
     number of kernels. message_bytes: bytes of one message between devices. lower_s: lower bound of its
     time by the roofline. limiter: the resource or cost that takes most of its time.
     """

@@ -41,7 +41,7 @@ Counts = int | float | Array
 
 @question
 class PredictorQuery(Options):
-    """The arguments of ``pm.predictor``: as those of ``pm.whatif``, but without a batch.
+    """The arguments of ``pm.predictor``. They are the arguments of ``pm.whatif`` without the batch.
 
     context: the context at which the acceptance is looked up; the methods have their own argument for the
     context of a prediction. gamma: the draft length of calls that state none, and the length at which

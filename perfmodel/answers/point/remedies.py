@@ -1,7 +1,7 @@
 """Finds changes of the server with which speculation pays, if it does not pay in the given configuration.
 
 A change is another attention backend, another format of the KV cache, or another number of devices for the
-draft. Each is tried alone.
+draft. Each change is tried alone.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenar
 
 
 def switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
-    """The changed argument of each change that may be tried."""
+    """The changes to try, each as one changed argument."""
     machine = scenario.machine
     attention = engine_attention().get(engine_of(machine.calibration) or "")
     if attention is not None and query.kv_reread is None:

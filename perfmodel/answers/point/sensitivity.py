@@ -24,8 +24,8 @@ FIXED = ("fixed", "comm", "host", "overhead")
 def sensitivity(query: Query) -> Rows[Move]:
     """The effect of each uncertain input on the speedup of a question, the largest difference first.
 
-    gamma stays the same: that of the query, or the best one if the query leaves it open. Raises InputError
-    for wrong input.
+    The draft length stays the same: the gamma of the query, or the best length if the query states none.
+    Raises InputError for wrong input.
     """
     scenario = resolve(query)
     gamma = length_of(query, scenario)

@@ -67,8 +67,8 @@ def verdict(
     fits: bool = True,
 ) -> Verdict:
     """The verdict of a point. Speculation pays if the whole interval of the speedup is above 1, and does
-    not pay if the whole interval is at most 1; otherwise it is too close to call. A point that does not
-    fit in memory has its own verdict.
+    not pay if the whole interval is at most 1. In all other cases the verdict is "too close to call". A
+    point that does not fit in memory has its own verdict.
 
     A verdict is only likely if no similar case was measured (`is_measured`). "Pays" is also only likely at
     contexts longer than those at which the acceptance was measured. If a known defect of the engine may

@@ -18,8 +18,9 @@ BASELINE = "Baseline (no speculation), as asked"
 
 @dataclass(frozen=True, slots=True)
 class CostRatios:
-    """Times divided by that of a baseline step, T_T. draft_to_target: (T_D + T_select) / T_T, for one
-    draft pass with its selection of cached tokens. verify_to_target: T_V / T_T, for the verification.
+    """Two times, each divided by the time T_T of a baseline step. draft_to_target: (T_D + T_select) / T_T,
+    for one draft pass with its selection of cached tokens. verify_to_target: T_V / T_T, for the
+    verification.
     """
 
     draft_to_target: float
@@ -125,7 +126,7 @@ class Admitted:
 class WhatIf(Answer):
     """The answer of `whatif`.
 
-    Times and throughput are those of one server, bytes are per device, and lengths are in tokens. A field
+    Times and throughput are for one server, bytes are per device, and lengths are in tokens. A field
     without a value is None. query: the question with all names and defaults filled in. target_step,
     draft_step, verify_step: one pass of each kind. best: the batch and gamma with the most tokens per
     second for this model, device and context. runs_in: the serving engine that runs the draft, or a remark

@@ -95,9 +95,9 @@ def published_acceptance(
     model: str, draft: Draft, context: float, task: str | None = None, head: str | None = None
 ) -> Acceptance | None:
     """The published acceptance of a draft that reads the whole cache; None if none is known. Its interval
-    is wider at contexts longer than those of its source. head: the draft as the user named it. If no
-    results are published for this head, those of another head of its kind are used, and the source says
-    so.
+    is wider at contexts that are longer than the contexts of its source. head: the draft as the user named
+    it. If no results are published for this head, the results of another head of its kind are used, and
+    the source says so.
     """
     if not draft.kv.reads_all or draft.kind == "self":
         return None

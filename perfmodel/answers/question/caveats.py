@@ -113,8 +113,8 @@ def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
 
 
 def of_other_kernels(scenario: Scenario) -> Iterator[str]:
-    """A warning that another engine for this device has other kernels for GEMMs with a few rows, such as
-    those of a verification.
+    """A warning that another engine for this device has other kernels for GEMMs with a few rows, which a
+    verification needs.
     """
     asked = serving_engines().get(scenario.machine.calibration.stack)
     vendor = scenario.machine.gpu.vendor
@@ -228,8 +228,8 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
 
 
 def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
-    """Warnings about a draft whose KV budget is not below the context or very small, that runs on fewer
-    devices than the target, that has another vocabulary size, or that is as large as its target.
+    """Warnings about a draft: its KV budget is not below the context or is very small, it runs on fewer
+    devices than the target, its vocabulary has another size, or it is as large as the target.
     """
     draft = scenario.draft
     target = scenario.target
@@ -270,8 +270,8 @@ def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]
 
 
 def of_device(scenario: Scenario) -> Iterator[str]:
-    """Warnings about formats that the device does not compute in, links between devices, and constants of
-    another engine, device or vendor.
+    """Warnings about number formats in which the device cannot compute, about links between devices, and
+    about constants of another engine, device or vendor.
     """
     gpu = scenario.machine.gpu
     stored = weight_format(scenario.target.weights)

@@ -74,7 +74,7 @@ def runs_in(
     named_engine: the value of ``--engine``. If it names a version that is older than the draft, the draft
     does not run. attention_groups: number of data-parallel attention groups of a server; with more than
     one, the text states the version that has a flag for them. vendor: vendor of the device; the text names
-    only engines for this vendor. With None, it names all engines.
+    only engines for this vendor. With None, the text names all engines.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
@@ -126,11 +126,11 @@ def _first_version(served: ServedDraft | None, draft: Draft) -> str | None:
 
 
 def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine: str | None) -> str:
-    """The default of ``--draft``. It is the first of these that the engine runs: a draft that is published
-    for the target, the target's own MTP layer, an EAGLE-3 head.
+    """The default of ``--draft``. The default is the first of these drafts that the engine runs: a draft
+    that is published for the target, the target's own MTP layer, an EAGLE-3 head.
 
-    It is ``self`` if the engine runs none of these, and for research code. model: the target as the user
-    named it. named_engine: the value of ``--engine``.
+    The default is ``self`` if the engine runs none of these drafts, and for research code. model: the
+    target as the user named it. named_engine: the value of ``--engine``.
     """
     published = sorted(
         acceptance_library().drafts_of(short_name(model)), key=lambda name: (*ORDER, name).index(name)

@@ -92,8 +92,8 @@ def check_parts(flag: str, weights: str | None, model: ModelSpec) -> None:
 
 
 def check_backend(name: str | None, calibration: Calibration, gpu: GPUSpec, model: ModelSpec) -> None:
-    """Raise InputError for an attention backend that cannot run the model: the backend needs a latent
-    cache, or the model has attention sinks that the backend does not support on this device.
+    """Raise InputError for an attention backend that cannot run the model. Some backends need a latent
+    cache, and some do not support attention sinks on this device.
     """
     engine = attention_of(calibration.stack)
     names = engine.named(name or "") if engine else []

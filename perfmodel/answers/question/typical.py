@@ -1,8 +1,8 @@
 """The acceptance that is typical of a kind of draft in published results, for drafts whose own acceptance
 was not measured.
 
-It is not used like a measured acceptance: it only gives a range of speedups, and the verdict stays
-undecided.
+A typical acceptance is not used like a measured one: it only gives a range of speedups, and the verdict
+stays undecided.
 """
 
 import shlex
@@ -50,8 +50,8 @@ class TypicalGain:
     """The gain of a draft if its acceptance is typical of published drafts of its kind.
 
     speedups: the speedups over the baseline at the low and at the high end of typical acceptance, each at
-    its best draft length. They are at least 1 if the server may also run without a draft. first_rates: as
-    in `Typical`. measure: the command that measures the draft's own acceptance.
+    its best draft length. Both speedups are at least 1 if the server may also run without a draft.
+    first_rates: as in `Typical`. measure: the command that measures the draft's own acceptance.
     """
 
     draft: str
@@ -101,8 +101,8 @@ def typical_acceptance(draft: Draft) -> Typical | None:
     """The typical acceptance of a kind of draft; None if fewer than `LEAST_PUBLISHED` results of this kind
     were published.
 
-    The ends of the first position are the `MIDDLE` quantiles of published results. The acceptance of each
-    later position is that of the one before times a usual factor (`TypicalAcceptance.decay`).
+    The ends of the first position are the `MIDDLE` quantiles of published results. The acceptance falls
+    from position to position by a usual factor (`TypicalAcceptance.decay`).
     """
     word = library_word(draft)
     typical = acceptance_library().typical

@@ -41,7 +41,7 @@ def given_tree(given: object, flag: str) -> tuple[int, ...]:
 
 @question
 class TreeQuery(CommonOptions):
-    """A question about trees. Its acceptance is by rank of a child (1st, 2nd, ...) and not by position in
+    """A question about trees. The acceptance is by rank of a child (1st, 2nd, ...) and not by position in
     a chain.
     """
 

@@ -121,7 +121,7 @@ class AtRate(PoolLoad):
         return splits_at_capacity(pair, gpus)
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """The rate at which the first of the two pools reaches its bound."""
+        """The lower one of the bounds of both pools, in requests per second."""
         return pair.bound(prefill, decode)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
@@ -145,8 +145,8 @@ class AtRate(PoolLoad):
         return pools.at(self.rate, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The pools on the fewest devices. In each pool, the fewest instances that the rate can need are
-        tried, and up to `MORE` more.
+        """The pools on the fewest devices. In each pool, the search tries the fewest instances that the
+        rate can need, and up to `MORE` more.
         """
         counts = [
             (pair, math.ceil(self.rate / pair.prefill_rate), math.ceil(self.rate / pair.decode_rate), MORE)
@@ -167,7 +167,7 @@ class AtRate(PoolLoad):
 @dataclass(frozen=True, slots=True)
 class OfClients(PoolLoad):
     """A load of clients, each of which waits for its output before its next request. Options are compared
-    by the requests per second that the clients get. output_len: mean output tokens.
+    by the requests per second that they serve for these clients. output_len: mean output tokens.
     """
 
     clients: int
@@ -198,7 +198,7 @@ class OfClients(PoolLoad):
         return sorted({*powers, *splits_at_capacity(pair, gpus)})
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """The lowest of three bounds: the rate at which the first pool reaches its capacity, the rate if
+        """The lowest of three bounds of the request rate: the lower capacity of both pools, the rate if
         all clients were in the decode pool, and the rate if no client ever waited in a queue.
         """
         each = pair.each
@@ -209,7 +209,9 @@ class OfClients(PoolLoad):
         return min(pair.bound(prefill, decode) / HEADROOM, decoding, self.clients / idle_s)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """The requests per second that the clients get; 0 if the pools exceed the limits."""
+        """The requests per second that the pools serve for these clients; 0 if the pools exceed the
+        limits.
+        """
         row = self.row(pools, limits_s)
         kept = row.slo_share is None or row.slo_share >= SHARE_WANTED
         return row.request_rate if kept and not row.saturated else 0.0

@@ -18,11 +18,11 @@ class PoolOption:
     highest rate at which enough requests meet the limits; without limits, 0.9 of the capacity. For
     clients, it is the rate of their requests. most_requests_per_s_per_gpu: this rate divided by the number
     of given devices. ratio: prefill devices for each decode device with which both pools reach their
-    limits at the same rate. needed, needed_gpus: the fewest servers of any kind of this option that serve
-    the given load, and their devices; None if no number is enough, or if any number is. ttft_s,
-    ttft_p90_s, tpot_s, tpot_p90_s, slo_share: mean and 90th percentile of the latencies, and the share of
-    requests within the limits, on all given devices under the given load; None if they cannot serve this
-    load. check: a `traffic` command that prints these figures.
+    limits at the same rate. needed, needed_gpus: the servers on the fewest devices with which an option of
+    this kind serves the given load, and the number of these devices. They are None if no number is enough,
+    or if any number is. ttft_s, ttft_p90_s, tpot_s, tpot_p90_s, slo_share: mean and 90th percentile of the
+    latencies, and the share of requests within the limits, on all given devices under the given load. They
+    are None if the devices cannot serve this load. check: a `traffic` command that prints these figures.
     """
 
     servers: str | None
@@ -102,8 +102,8 @@ class PoolAdvice:
 
     @property
     def chosen(self) -> PoolOption | None:
-        """The option with the highest rate. It has one pool if two pools are better by at most the share
-        `ALIKE`.
+        """The option with the highest rate. The option with one pool is chosen if two pools are better by
+        at most the share `ALIKE`.
         """
         one = self.best(two=False)
         two = self.best(two=True)

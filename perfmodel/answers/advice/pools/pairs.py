@@ -1,10 +1,10 @@
 """Finds the highest request rate of a prefill pool and a decode pool within limits, and the fewest devices
 for a rate.
 
-Every pair of a prefill and a decode instance has an upper bound. It is the lower of two rates: that of the
-decode instances alone within the limit on TPOT, and that of the prefill instances alone within the limit
-on TTFT. Pairs are computed in the order of their bounds, the highest first, until no other pair can be
-better than the best one found.
+Every pair of a prefill and a decode instance has an upper bound. This bound is the lower of two rates: the
+rate that the decode instances alone can serve within the limit on TPOT, and the rate that the prefill
+instances alone can serve within the limit on TTFT. Pairs are computed in the order of their bounds, the
+highest first, until no other pair can be better than the best one found.
 """
 
 import math
@@ -74,7 +74,7 @@ class SizedPools:
 
 def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
     """The highest rate up to `bound` at which the share `SHARE_WANTED` of the requests meets the limits.
-    Without limits it is the share `HEADROOM` of the capacity.
+    Without limits, the result is the share `HEADROOM` of the capacity.
     """
     most = min(bound, HEADROOM * pools.most)
     if not limits_s or pools.share_within(limits_s, most) >= SHARE_WANTED:

@@ -83,8 +83,8 @@ class Search:
     load: PoolLoad
 
     def one(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The best option with one pool: equal servers that do both prefill and decoding. None if none
-        meets the limits.
+        """The best option with one pool: equal servers that do both prefill and decoding. None if no such
+        servers meet the limits.
         """
         servers = [server for each in made for server in servers_of(each)]
         best, most = self._best_server(servers)
@@ -159,8 +159,8 @@ class Search:
         return [candidate for _, candidate in placed[:SHORTLIST]]
 
     def two(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The best option with two pools: the highest rate within the limits. None if none meets the
-        limits. Raises InputError if no link between the pools is known.
+        """The option with two pools that serves the highest rate within the limits; None if no two pools
+        meet the limits. Raises InputError if no link between the pools is known.
         """
         best: tuple[Drafting, list[Pair], SizedPools] | None = None
         for drafting in made:

@@ -109,7 +109,7 @@ class ServedTarget:
         return self.vocab_size is not None and draft.model.vocab_size != self.vocab_size
 
     def version_of(self, engine: str) -> str:
-        """The version of `engine` that its command line is for; empty for the newest."""
+        """The version of `engine` for which its command line is; empty for the newest."""
         return self.version if engine == self.engine else ""
 
     def dispatch_of(self, engine: str) -> str | None:
@@ -236,7 +236,7 @@ class Server(ABC):
 
     def environment(self, target: ServedTarget) -> list[str]:
         """The environment variable that the command line must set, as ``NAME=value``; empty if there is
-        none. It is only known for the engine that was predicted.
+        none. The variable is only known for the engine that was predicted.
         """
         return [target.environment] if target.environment and target.engine == self.word else []
 
@@ -260,7 +260,7 @@ def say_others(nodes: int, change: str, step: int) -> str:
 
 
 def named_backend(engine: str, target: ServedTarget) -> Backend | None:
-    """The attention backend that the command line states; None if it leaves it to the engine."""
+    """The attention backend that the command line states; None if the engine chooses the backend."""
     if not target.attention_backend:
         return None
     attention = engine_attention()[engine]

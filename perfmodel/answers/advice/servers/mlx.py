@@ -12,15 +12,17 @@ DEFAULT_LENGTH = 3
 
 
 class MLX(Server):
-    """The server of mlx-lm. It can only draft with a separate model, and only for one request at a time."""
+    """The server of mlx-lm. This server can only draft with a separate model, and only for one request at
+    a time.
+    """
 
     checked = "0.32.2 (mlx-lm)"
     alone = True
     states_length = False  # the cache grows
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The ``mlx_lm.server`` line. It has no draft if the server cannot run this kind, or if no draft
-        length gains.
+        """The ``mlx_lm.server`` line. The line has no draft if the server cannot run this kind, or if no
+        draft length gains.
         """
         word = draft_word(setup.draft)
         tokens = setup.table.best_constant

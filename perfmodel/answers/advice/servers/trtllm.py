@@ -1,8 +1,8 @@
 """Command lines of TensorRT-LLM: a file of options, and ``trtllm-serve`` with this file.
 
-The keys of the file are those of aiconfigurator 0.12.0 (PyPI), generator/config/backend_templates/trtllm,
-for TensorRT-LLM 1.0 to 1.3. ``attn_backend``, the keys of EAGLE-3 and the flags of ``trtllm-serve`` were
-not checked against a source.
+The keys of the file were taken from aiconfigurator 0.12.0 (PyPI),
+generator/config/backend_templates/trtllm, for TensorRT-LLM 1.0 to 1.3. ``attn_backend``, the keys of
+EAGLE-3 and the flags of ``trtllm-serve`` were not checked against a source.
 """
 
 import json
@@ -29,8 +29,8 @@ LENGTH_KEYS = {"mtp": "num_nextn_predict_layers", "eagle3": "max_draft_len"}
 
 
 class TensorRTLLM(Server):
-    """TensorRT-LLM. It accepts one draft length for all batch sizes. Its data-parallel attention has one
-    group per device.
+    """TensorRT-LLM. The server accepts one draft length for all batch sizes. Its data-parallel attention
+    has one group per device.
     """
 
     alone = True  # it runs on devices of one maker

@@ -108,7 +108,7 @@ def climb(here_s: float, *smaller: Smaller) -> float:
     """By which fraction a pass takes longer than one of the smaller passes, at the most; 0 if this is not
     a cliff. here_s: time of the pass in seconds.
 
-    It is not a cliff if the time grows by at most the factor `CLIFF`, or at most in proportion to the
+    There is no cliff if the time grows by at most the factor `CLIFF`, or at most in proportion to the
     sequences or tokens.
     """
     return max(_climb_from(each, here_s) for each in smaller)

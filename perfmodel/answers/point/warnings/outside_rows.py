@@ -30,7 +30,7 @@ class _Place(NamedTuple):
 
 def outside_rows(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
     """A warning for each part of the question (model, draft, batch, context, gamma) that is outside the
-    range measured for the calibration. It states how many times wider the intervals are.
+    range measured for the calibration. The warning states how many times wider the intervals are.
     """
     calibration = scenario.machine.calibration
     measured = calibration.measured

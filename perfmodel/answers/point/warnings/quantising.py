@@ -13,9 +13,9 @@ WORTH_A_WARNING = 0.01
 
 
 def quantising(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
-    """A warning if a step with quantised weights takes longer than with 16-bit weights. It says whether
-    steps of this model were measured on this device. Weight-only formats get no warning, because the
-    inputs of their GEMMs are not quantised.
+    """A warning if a step with quantised weights takes longer than with 16-bit weights. The warning says
+    whether steps of this model were measured on this device. Weight-only formats get no warning, because
+    the inputs of their GEMMs are not quantised.
     """
     weights = scenario.precision.weights
     if weights.base.input_bytes is None or batch > FEW_SEQUENCES:
