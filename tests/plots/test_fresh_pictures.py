@@ -39,6 +39,7 @@ def fresh(one: str, two: str, points: float = 0.5) -> bool:
     return bool(np.all(np.abs(off) < points))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PICTURE.PICTURES)
 def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
     drawn = PICTURE.drawn(name, tmp_path).read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from perfmodel.speculation import Workload, predict
 from perfmodel.validate.studies import racks
 
 
+@pytest.mark.slow
 def test_the_record_and_the_constants_are_those_of_the_present_model() -> None:
     """After a change run `python -m perfmodel.validate.studies.racks`; hardware/fitted/racks.yaml follows."""
     record = racks.text()
