@@ -133,6 +133,10 @@ def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
     read = 18 * layer * 4 / 128
     saved_s = read / 50e9  # half of 100 GB/s is reached
     assert halves[0].ar_tpot_s - halves[1].ar_tpot_s == pytest.approx(saved_s, rel=0.01)
+    ideal = [whatif(*question, calibration="ideal", cpu_moe=18, host_bandwidth=rate) for rate in (50, 100)]
+    assert ideal[0].ar_tpot_s - ideal[1].ar_tpot_s == pytest.approx(read / 100e9, rel=0.01), (
+        "at the full rate"
+    )
     assert every.ar_tpot_s < halves[1].ar_tpot_s
     assert not any("on the host" in note for note in every.warnings)
     for half in halves:
