@@ -110,6 +110,7 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
     assert [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in timings] == [
         pytest.approx(step, rel=2e-3) for step in steps
     ]
+    assert all(t.how for t in timings), "a record says how each time was taken"
 
 
 @pytest.mark.parametrize(
