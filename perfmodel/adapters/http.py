@@ -41,8 +41,8 @@ BUSY = (
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request: new and cached tokens of each request of a batch. gamma: None means the draft
-    length of the command line.
+    """The body of an HTTP request: the numbers of new and of cached tokens of each sequence in a batch.
+    gamma: None means the draft length of the command line.
     """
 
     new_tokens: list[int | float]

@@ -48,8 +48,8 @@ class LinearStep:
     tokens. The tokens are summed over all requests.
 
     worst: the largest relative error of the formula for the passes to which it was fitted. The error is
-    not 0, because the time of a pass is not linear in the number of tokens. With few tokens it is the
-    constant time to load the weights; with many tokens, computing takes longer than that.
+    not 0, because the time of a pass is not linear in the number of tokens. With few tokens, a pass takes
+    the constant time to load the weights; with many tokens, computing takes longer than loading.
     """
 
     fixed_s: float

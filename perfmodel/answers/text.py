@@ -108,7 +108,7 @@ def devices(hardware: str, tp: float) -> str:
 
 
 def limiter(name: str) -> str:
-    """What takes most of the time of a pass, in words."""
+    """The resource or cost that takes most of the time of a pass, in words."""
     return LIMITERS.get(name, name)
 
 

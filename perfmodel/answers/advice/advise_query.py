@@ -90,7 +90,7 @@ class AdviseQuery(AdviseArguments):
     @property
     def for_its_users(self) -> "AdviseQuery":
         """The question at batch 1, with latency in place of throughput as the objective, if the engine
-        usually serves one person and no batch is stated. Otherwise the question as it is.
+        usually serves one person and no batch is stated. Otherwise, the question is not changed.
         """
         engine = self.served_by
         if self.batch is not None or engine is None or not engine.one_person:
@@ -138,6 +138,6 @@ class AdviseQuery(AdviseArguments):
         return None if self.max_tpot_ms is None else self.max_tpot_ms / 1e3
 
     def as_dict(self) -> dict[str, Any]:
-        """As `Question.as_dict`, but of the stated batch sizes only the smallest and the largest."""
+        """As `Question.as_dict`, but with only the smallest and the largest of the stated batch sizes."""
         ends = None if self.batch is None else [min(self.batch), max(self.batch)]
         return super().as_dict() | {"batch": ends}

@@ -24,7 +24,7 @@ class Alternative:
     @classmethod
     def of(cls, text: str, query: AdviseQuery, point: PricedPoint, seats: int | None = None) -> "Alternative":
         """The alternative that consists of the servers of a point. seats: sequences that one server runs
-        at once; None: the batch of the point.
+        at once; None means the batch of the point.
         """
         lines = serve(query, point, seats)
         line = None if lines is None else line_of(lines, point)

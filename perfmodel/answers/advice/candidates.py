@@ -98,8 +98,8 @@ class Candidates:
 
 
 def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None) -> Candidates:
-    """Finds the candidates of the question. layouts: the layouts to search; None: all that the question
-    allows.
+    """Finds the candidates of the question. layouts: the layouts to search; None means all layouts that
+    the question allows.
 
     A layout that the model, the engine or the calibration does not allow is skipped. With `gpus`, a layout
     whose memory does not hold one sequence gets no drafts. Raises InputError for unknown names.

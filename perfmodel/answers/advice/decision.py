@@ -82,8 +82,8 @@ def decide(search: Search, chosen: PricedPoint) -> Decision:
 
 
 def quick_choice(search: Search) -> PricedPoint | None:
-    """The point that `decide` would choose, without the work for the other fields of a decision. None if
-    no point meets the bounds.
+    """The point that `decide` would choose, without the work for the other fields of a decision. Returns
+    None if no point meets the bounds.
     """
     query, baseline, chosen = search.query, search.best_baseline, search.best
     if chosen is None or not chosen.gamma or baseline is None:

@@ -28,9 +28,9 @@ LOADED = 1.25
 def with_eased_limits(
     question: AdviseQuery, layouts: list[Layout], limits: Sequence[str]
 ) -> Alternative | None:
-    """The servers of these layouts that come nearest to some limits under the whole load, with the limits
-    that they meet. None if they are near saturation, exceed another limit, or exceed one of these by more
-    than a factor of `FARTHEST`.
+    """The servers of these layouts that come nearest to the limits `limits` under the whole load, with the
+    limits that they can meet. Returns None if they are near saturation, exceed another limit, or exceed
+    one of `limits` by more than the factor `FARTHEST`.
     """
 
     def times_ms(served: Served) -> dict[str, float]:
@@ -64,8 +64,8 @@ def with_eased_limits(
 
 def fewest_with_eased_limit(question: AdviseQuery, alone: OneAlone) -> Alternative | None:
     """The fewest GPUs that serve the whole load within an eased limit, which is `LOADED` times the time of
-    one request alone. None if this is more than `FARTHEST` times the stated limit, or if no number of GPUs
-    serves the load.
+    one request alone. Returns None if this is more than `FARTHEST` times the stated limit, or if no number
+    of GPUs serves the load.
     """
     time_s = alone.served.row.by_limit[alone.limit]
     assert time_s is not None

@@ -56,8 +56,8 @@ def _likely_gain(query: AdviseQuery, baseline: PricedPoint, draft: Draft) -> Typ
 def cautious_point(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> PricedPoint | None:
-    """The best batch and draft length for `draft_to_measure`, if its acceptance is at the low end of what
-    is typical. None if there is no such draft.
+    """The best batch and draft length for `draft_to_measure`, if its acceptance is at the low end of the
+    typical range. Returns None if there is no such draft.
     """
     sure = draft_to_measure(query, likely)
     if sure is None:

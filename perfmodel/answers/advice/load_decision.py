@@ -18,11 +18,11 @@ from perfmodel.answers.question.typical import TypicalGain
 
 @dataclass(frozen=True, slots=True)
 class LoadDecision:
-    """The choice and what it was compared with. chosen: the best servers, or the best without a draft if
-    the gain of the best draft is doubtful; None if no servers can serve the load. option: the servers with
-    the doubtful draft. baseline, rival: the best servers without a draft and with one. others: the other
-    servers that can serve the load, the best first. likely, to_measure: if no acceptance is known, the
-    typical gains at the mean batch and the draft to measure.
+    """The choice, and the servers with which it was compared. chosen: the best servers, or the best
+    without a draft if the gain of the best draft is doubtful; None if no servers can serve the load.
+    option: the servers with the doubtful draft. baseline, rival: the best servers without a draft and with
+    one. others: the other servers that can serve the load, the best first. likely, to_measure: if no
+    acceptance is known, the typical gains at the mean batch and the draft to measure.
     """
 
     chosen: Served | None

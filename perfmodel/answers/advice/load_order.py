@@ -27,8 +27,8 @@ def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
 
 def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
     """The first servers by `order`, or servers on the same number of GPUs that are nearly as fast and
-    safer. Of the nearly equal ones, those are preferred whose latencies are farthest below the limits,
-    then those without a queue for seats, then the simplest.
+    safer. Among nearly equal servers, the first criterion is the distance of the latencies from the
+    limits, the second is that no request waits for a seat, and the third is simplicity.
     """
     if not served:
         return None
@@ -57,8 +57,8 @@ def time_s(served: Served, question: AdviseQuery) -> float:
 
 
 def given_up(served: Served) -> float:
-    """The largest share of its speed that a server may have lost because a shorter draft was chosen than
-    the fastest one.
+    """The largest share of its speed that a server may have lost because its draft is shorter than the
+    fastest one.
     """
     context = served.asked.lengths.context
     return most_given_up(served.candidate.scenario, context) if served.row.gamma else 0.0
@@ -87,8 +87,8 @@ def _weighs_limits(question: AdviseQuery) -> bool:
 
 
 def better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:
-    """The servers with a draft (`rival`) if they are better than those without a draft, and otherwise the
-    latter.
+    """The servers with a draft (`rival`) if they are better than the servers without a draft (`baseline`).
+    Otherwise the baseline.
     """
     if baseline is None or rival is None:
         return baseline or rival

@@ -67,9 +67,9 @@ class LoadSearch:
 
 
 def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Served]:
-    """The predictions for the servers of each candidate. Candidates that may be the best are replayed if
-    `traffic` would do so; for the others the closed form is used. drafts: whether the candidates with a
-    draft are meant, or those without one.
+    """The predictions for the servers of each candidate. For candidates that may be the best, a replay is
+    used if the closed form does not hold; for all others, the closed form is used. drafts: whether the
+    candidates with a draft are meant, or those without one.
     """
     estimates = list(_estimates(question, candidates, drafts))
     by_worth = sorted(range(len(estimates)), key=lambda at: order(estimates[at], question))

@@ -107,7 +107,7 @@ def _gain_interval(
     """The gain over the best baseline if the draft is slower or faster by the point's error.
 
     The batch is chosen anew at both ends, because a bound on the time per token holds there too. No
-    verification is faster than a baseline step. None if the calibration has no error.
+    verification is faster than a baseline step. Returns None if the calibration has no error.
     """
     s = chosen.candidate.scenario
     context = float(query.context)
@@ -190,8 +190,8 @@ class BreakEven:
 
 
 def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, ...]:
-    """The break-even acceptance of each draft whose acceptance is not known, the smallest first. Of
-    several KV methods, the one with the smallest value is taken.
+    """The break-even acceptance of each draft whose acceptance is not known, the smallest first. If a
+    draft has several KV methods, the one with the smallest value is taken.
 
     All drafts have the layout of the best baseline. Drafts that the engine does not run are included only
     with `any_draft`. A draft that does not pay even if every token is accepted is left out.

@@ -110,7 +110,8 @@ def reaches_of(question: AdviseQuery, candidates: Candidates) -> tuple[list[Reac
 
 def served_by(question: AdviseQuery, reach: Reach, replicas: int) -> Served | None:
     """`replicas` servers of one candidate under the load of the question, without a replay of the
-    baseline. None if they exceed the limits, or if the best draft length of a candidate with a draft is 0.
+    baseline. Returns None if they exceed the limits, or if the best draft length of a candidate with a
+    draft is 0.
     """
     estimate = on_servers(question, reach.candidate, reach.drafts, replicas)
     row = reach.row(load_of(question), replicas)

@@ -38,7 +38,7 @@ def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
 
 
 def seats_of(query: AdviseQuery, chosen: PricedPoint) -> int | None:
-    """The number of sequences that the server may run at once; None: the batch of `chosen`.
+    """The number of sequences that the server may run at once; None means the batch of `chosen`.
 
     If the objective is latency, the chosen batch is 1, but a second request should not have to wait. The
     server then runs as many sequences as memory holds or, with a draft, as many as the draft is faster

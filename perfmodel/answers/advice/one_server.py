@@ -55,10 +55,10 @@ def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, 
 def serve(
     query: AdviseQuery, chosen: PricedPoint, seats: int | None = None, undecided: bool = False
 ) -> Export | None:
-    """The command lines for one server of the choice, with the chosen draft length. None if no command
-    line is known for the engine.
+    """The command lines for one server of the choice, with the chosen draft length. Returns None if no
+    command line is known for the engine.
 
-    seats: the largest number of sequences that the server may run at once; None: the chosen batch.
+    seats: the largest number of sequences that the server may run at once; None means the chosen batch.
     undecided: as in `export`.
     """
     s = chosen.candidate.scenario

@@ -12,8 +12,8 @@ OWN = "mtp"
 
 def own_layer(query: AdviseQuery, baseline: PricedPoint | None) -> Alternative | None:
     """The likely gain of the MTP layer and, if it is worth measuring, a server with which to measure its
-    acceptance. None if the target has no such layer, if it would not gain, or if the question names its
-    drafts.
+    acceptance. Returns None if the target has no such layer, if it would not gain, or if the question
+    names its drafts.
     """
     named = query.draft is not None or query.chain_rates or query.acceptance is not None
     if baseline is None or named:

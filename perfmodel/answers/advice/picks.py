@@ -67,8 +67,8 @@ class Pick:
 
 
 def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) -> Pick:
-    """The configuration of a point. seats: number of requests that the server may run at once; None: the
-    batch of the point.
+    """The configuration of a point. seats: number of requests that the server may run at once; None means
+    the batch of the point.
     """
     s = point.candidate.scenario
     layout = point.layout

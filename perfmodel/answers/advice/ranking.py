@@ -99,7 +99,7 @@ def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Ar
 def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | None:
     """The best point on the simplest layout that is nearly the best. A layout is nearly the best if its
     best point is worse than the best point of all layouts by at most the share `ALIKE`. Of equally good
-    points, the first.
+    points, the result is the first one.
     """
     if not points:
         return None

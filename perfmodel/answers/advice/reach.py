@@ -61,9 +61,9 @@ class Reach:
         return row is not None and keeps(row)
 
     def row(self, load: float, replicas: int, rough: bool = False) -> TrafficRow | None:
-        """The prediction of `traffic` for one of `replicas` servers under the load. None if the candidate
-        has a draft but its best draft length is 0. rough: whether an accuracy of about one per cent is
-        enough.
+        """The prediction of `traffic` for one of `replicas` servers under the load. Returns None if the
+        candidate has a draft but its best draft length is 0. rough: whether an accuracy of about one per
+        cent is enough.
         """
         each = load / replicas
         each = max(each, RATES[0]) if self.server.priced.question.opens else math.ceil(each)

@@ -29,7 +29,8 @@ def servers_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool
 
 def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
     """The fewest servers of a reach that serve the load within the limits and without a queue. The search
-    starts at the estimate `near`. None if no number up to about `MOST_MORE` times the estimate is enough.
+    starts at the estimate `near`. Returns None if no number up to about `MOST_MORE` times the estimate is
+    enough.
     """
 
     def serve(servers: int) -> bool:

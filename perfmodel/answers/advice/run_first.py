@@ -36,8 +36,9 @@ def run_first(
 
 
 def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> str | None:
-    """If nothing fits, the first change that needs no other devices and whose server has a whole line, as a
-    sentence without its full stop; None if there is none, or no other change to choose from.
+    """A sentence (without its full stop) that names the server to run first if nothing fits in memory. It
+    is the first change that keeps the devices of the question and has a complete command line. None if
+    there is no such change, or only one command line.
     """
     lines = [each for each in alternatives if each.line is not None]
     whole = [each for each in lines if each.line is not None and MODEL not in each.line.split()]

@@ -128,7 +128,7 @@ class Schedule(Answer):
     `num_speculative_tokens_per_batch_and_context` has the rows of `five_item_rows`.
 
     does_not_fit: the reason, if memory does not hold one sequence of the longest context; otherwise None.
-    With such a reason the answer has no command line.
+    An answer that does not fit in memory has no command line.
     """
 
     model: str
@@ -310,8 +310,8 @@ def _tables(
 
 
 def _why_single(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
-    """The reason to prefer the best single length. None if the table gains more than its cost and more
-    than `LEAST_GAIN`.
+    """The reason to prefer the best single length. Returns None if the table gains more than its cost and
+    more than `LEAST_GAIN`.
     """
     serving = serving_engines().get(engine or "")
     if len(table.ranges) == 1 or serving is None:

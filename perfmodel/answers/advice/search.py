@@ -26,8 +26,8 @@ class Search:
 
     @classmethod
     def of(cls, query: AdviseQuery, layouts: Iterable[Layout] | None = None) -> "Search":
-        """Finds and predicts the candidates. layouts: the layouts to search; None: all that the question
-        allows. Raises InputError for wrong input.
+        """Finds and predicts the candidates. layouts: the layouts to search; None means all layouts that
+        the question allows. Raises InputError for wrong input.
         """
         given = None if layouts is None else list(layouts)
         candidates = within_ttft(query, find_candidates(query, given))

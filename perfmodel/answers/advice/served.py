@@ -58,12 +58,14 @@ class Served:
 
     @property
     def request_s(self) -> float:
-        """Mean time from the arrival of a request to its last token; infinite if the server is saturated."""
+        """Mean seconds from the arrival of a request to its last token; infinite if the server is
+        saturated.
+        """
         return math.inf if self.row.e2e_s is None else self.row.e2e_s.mean
 
     @property
     def ttft_s(self) -> float:
-        """Mean time to the first token; infinite if the server is saturated."""
+        """Mean time to the first token in seconds; infinite if the server is saturated."""
         return math.inf if self.row.ttft_s is None else self.row.ttft_s.mean
 
     @property
@@ -127,8 +129,8 @@ class Served:
 
 
 def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
-    """Predicts the servers of one candidate by the closed form. None if no number of servers is enough, or
-    if the best draft length of a candidate with a draft is 0.
+    """Predicts the servers of one candidate by the closed form. Returns None if no number of servers is
+    enough, or if the best draft length of a candidate with a draft is 0.
     """
     if question.gpus is not None:
         return on_servers(question, candidate, drafts, candidate.layout.replicas)
@@ -145,8 +147,8 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
 def on_servers(
     question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, replays: bool = False
 ) -> Served | None:
-    """Predicts `replicas` servers under the load. None if the best draft length of a candidate with a
-    draft is 0. replays: whether to use a replay if the closed form does not hold.
+    """Predicts `replicas` servers under the load. Returns None if the best draft length of a candidate
+    with a draft is 0. replays: whether to use a replay if the closed form does not hold.
     """
     asked = question_of(question, candidate, drafts, **share_of_load(question, replicas))
     found = compared(asked, replays=replays)
@@ -155,8 +157,8 @@ def on_servers(
 
 
 def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
-    """Predicts the servers of an estimate again, with a replay if the closed form does not hold. None if
-    the draft does not pay or no number of servers is enough.
+    """Predicts the servers of an estimate again, with a replay if the closed form does not hold. Returns
+    None if the draft does not pay or no number of servers is enough.
     """
     candidate = estimate.candidate
     drafts = estimate.row.gamma != 0
@@ -171,7 +173,7 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
 
 def confirmed(question: AdviseQuery, served: Served) -> Served | None:
     """The same servers, predicted by a replay if the closed form was used so far and does not hold at this
-    load. None if they are saturated or exceed the limits.
+    load. Returns None if they are saturated or exceed the limits.
     """
     found: Served | None = served
     if served.row.doubts and served.row.made_by is not MadeBy.REPLAY:

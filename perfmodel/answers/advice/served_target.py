@@ -65,8 +65,8 @@ def _unnamed(served: ServedTarget) -> ServedTarget:
 
 
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
-    """The target of a question, for command lines. A number format is stated only if it differs from the
-    checkpoint's format.
+    """The target of a question, with the values that a command line needs. A number format is stated only
+    if it differs from the checkpoint's format.
     """
     checkpoint_format = scenario.target.weights
     other_format = question.weights not in (None, checkpoint_format, main_format(checkpoint_format))
@@ -116,8 +116,8 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
 
 def longest_of(question: CommonOptions, scenario: Scenario) -> Callable[[int, int, int], int]:
     """A function of context, number of sequences and drafted tokens that gives the longest sequence that a
-    server should accept. Without a load, it is the context and an output; with a load, it allows for
-    requests longer than the mean.
+    server should accept. Without a load, this is the context plus an output. Under a load, it leaves room
+    for requests that are longer than the mean.
     """
     limits = (scenario, question.memory_fraction, question.max_model_len)
     input_len, output_len = (getattr(question, name, None) for name in ("input_len", "output_len"))
@@ -223,7 +223,7 @@ def _holds_unquantised(scenario: Scenario) -> bool:
 
 def draft_source(question: Any, scenario: Scenario, named: str) -> str | None:
     """The Hugging Face id of the draft: of the head that the question names, of the draft model, or of a
-    published head. None if none is known.
+    published head. Returns None if none is known.
 
     named: the draft as the user named it.
     """

@@ -149,7 +149,7 @@ def queues(row: TrafficRow, seats: int) -> bool:
 
 def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int) -> int:
     """The fewest servers that serve the request rate without a queue for seats, searched upwards from
-    `replicas`. If no tried number does, `replicas`.
+    `replicas`. If no tried number does, the result is `replicas`.
     """
     assert question.request_rate is not None
     rate = question.request_rate

@@ -46,8 +46,8 @@ def switch_to_measure(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> SwitchToMeasure | None:
     """The change with the largest gain. Changes that leave the KV format as it is take precedence over
-    changes of the KV format. None if a draft gains without a change, or if no change is enough for any
-    draft that a command line can start.
+    changes of the KV format. Returns None if a draft gains without a change, or if no change is enough for
+    any draft that a command line can start.
     """
     if draft_to_measure(query, likely) is not None:
         return None

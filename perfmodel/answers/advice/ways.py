@@ -54,12 +54,12 @@ class Way:
 
     @property
     def opening(self) -> str:
-        """The first words of a sentence about the change."""
+        """The change as the beginning of a sentence."""
         return f"{self.text[0].upper()}{self.text[1:]}"
 
     @property
     def on_given_devices(self) -> bool:
-        """Whether the change needs no other devices and no value from the reader."""
+        """Whether the change keeps the devices of the question and needs no value from the reader."""
         return self.changes is not None and not OTHER_DEVICES & self.changes.keys()
 
 
@@ -93,7 +93,9 @@ def _smaller_weights(candidate: Candidate) -> list[str]:
 
 
 def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
-    """The KV formats below 16 bits that the engine of a candidate has, the largest first."""
+    """The KV formats with fewer than 16 bits per value that the engine of a candidate has, the largest
+    first.
+    """
     return SMALLER_KV.get(_conversion(candidate), ())
 
 

@@ -18,8 +18,8 @@ KNOTS = 16
 
 
 def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts: Array) -> Array | None:
-    """Tokens per iteration at each context. None if the question gives no acceptance file, or if the file
-    has no acceptance at these contexts.
+    """Tokens per iteration at each context. Returns None if the question gives no acceptance file, or if
+    the file has no acceptance at these contexts.
 
     Outside the measured contexts, the value at the nearest of them is used.
     """

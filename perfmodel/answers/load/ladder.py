@@ -11,8 +11,8 @@ The closed form computes the rows at loads at which it holds. The times of the c
 then bounds of the times at all loads between the rungs.
 
 At a request rate above its capacity, a server runs as at its capacity. Each request arrives earlier than
-it would at the capacity, and waits longer by this difference. With a limit on requests at once, it waits
-at its client.
+it would at the capacity, and waits longer by this difference. If the number of requests at once is
+limited, a request waits at its client.
 """
 
 from bisect import bisect_right
@@ -70,8 +70,8 @@ class Ladder:
 
     log_off: standard deviation of the logarithm of the mean TPOT. loads: the loads of the rungs. closed:
     the rows of the closed form at the rungs. bounds: the part of these rows for which the closed form
-    holds, with times raised to the times at lower rungs. more_bounds: such rows at the rungs and at loads
-    between them. met: number of a rung -> its replay.
+    holds, with times raised to the times at lower rungs. more_bounds: rows of this kind at the rungs and
+    at loads between them. met: number of a rung -> its replay.
     """
 
     question: TrafficQuery

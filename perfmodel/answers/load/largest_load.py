@@ -58,8 +58,8 @@ class OneServer:
         return cls(Priced.of(question), drafts)
 
     def row(self, load: float, rough: bool = False) -> TrafficRow | None:
-        """The prediction at a load, by a replay if the closed form does not hold. None if the server
-        should use a draft but its best draft length is 0. rough: as in `Ladder.replayed`.
+        """The prediction at a load, by a replay if the closed form does not hold. Returns None if the
+        server should use a draft but its best draft length is 0. rough: as in `Ladder.replayed`.
         """
         found = self._closed(np.array([load]))
         if not found:

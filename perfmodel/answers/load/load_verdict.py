@@ -18,7 +18,7 @@ RATE_DIGITS = 6
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
     """The recommendation at one load. gamma: the draft length with the most requests per second within the
-    SLO. Of equally good lengths, it is the one with the shortest mean time of a request.
+    SLO. Of equally good lengths, the one with the shortest mean time of a request is taken.
 
     speedup: the mean TPOT of the baseline divided by the mean TPOT with this draft length. replicas:
     servers that the load needs. dollars_per_million_tokens: dollars per million output tokens, with all

@@ -75,8 +75,8 @@ class MixedRequests:
 
     @classmethod
     def drawn(cls, question: TrafficQuery, rate: float | None) -> "MixedRequests":
-        """Draws requests with random classes. rate: requests per second; None: all arrive at the start.
-        Raises InputError if a class gets no request.
+        """Draws requests with random classes. rate: requests per second; None means that all requests
+        arrive at the start. Raises InputError if a class gets no request.
         """
         assert question.mix is not None
         classes = read_mix(question.mix)

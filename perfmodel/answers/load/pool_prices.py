@@ -135,8 +135,8 @@ def two_pools(
 
 
 def needs_prompt(decoding: Scenario) -> bool:
-    """Whether the draft of a decode pool must have processed the prompt itself. Only n-gram and similar
-    drafts, which look up tokens, need not.
+    """Whether the draft of a decode pool must have processed the prompt itself. Only drafts that look up
+    tokens, such as n-gram drafts, need not process it.
     """
     return draft_size(decoding.draft) != "lookup"
 

@@ -39,7 +39,7 @@ def replayed_trace(question: TrafficQuery) -> Arrivals:
 
 
 def left_out_note(trace: Arrivals) -> str | None:
-    """What a replay says of a trace of which it serves only the first requests."""
+    """A remark if a replay serves only the first requests of a trace."""
     if trace.at_s.size <= LONGEST:
         return None
     return f"the first {LONGEST:,} of the trace's {trace.at_s.size:,} requests are replayed"

@@ -65,8 +65,8 @@ def replicas_of(
     share: float | None,
 ) -> int | None:
     """The fewest replicas with which no replica is saturated and the share `SHARE_WANTED` of the requests
-    is within the SLO. None if no number is enough, and for a load of clients. share: share of requests
-    within the SLO on one replica; None without an SLO.
+    is within the SLO. Returns None if no number is enough, and for a load of clients. share: share of
+    requests within the SLO on one replica; None without an SLO.
     """
     if not loop.opens:
         return None

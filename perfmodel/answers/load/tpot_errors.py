@@ -24,7 +24,7 @@ def log_errors(
     """Draft length -> standard deviation of the logarithm of its mean TPOT, at the batch that the baseline
     has under the median load.
 
-    None if the calibration states no error.
+    Returns None if the calibration states no error.
     """
     context = question.lengths.context
     running = question.loop.values
@@ -40,7 +40,7 @@ def served_log_errors(
     scenario: Scenario, batch: float, context: float, gammas: Sequence[int]
 ) -> dict[int, float | None]:
     """Draft length -> standard deviation of the logarithm of its mean TPOT, while `batch` requests decode.
-    None if no error is known.
+    Returns None if no error is known.
 
     The ratio of an iteration to a step has the errors of two measurements. The error of an iteration is
     therefore the error of the ratio divided by the square root of 2, or the error of a step if that is

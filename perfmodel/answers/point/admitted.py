@@ -34,9 +34,9 @@ def serving_engine(scenario: Scenario) -> ServingEngine | None:
 
 
 def admitted(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Admitted | None:
-    """The part of a batch that runs at once if memory does not hold the whole batch. None if memory holds
-    the whole batch or not one sequence, if there is no draft, or if the engine does not queue requests.
-    room: the memory at this batch.
+    """The part of a batch that runs at once if memory does not hold the whole batch. Returns None if
+    memory holds the whole batch or not one sequence, if there is no draft, or if the engine does not queue
+    requests. room: the memory at this batch.
     """
     engine = serving_engine(scenario)
     if room.fits or not room.max_batch or not gamma or engine is None or scenario.acceptance is None:

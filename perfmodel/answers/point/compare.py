@@ -221,7 +221,8 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
 
 def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batched: float) -> float | None:
     """The bytes of one sequence's cache above which speculation reads fewer bytes per token than batching:
-    (m W - Omega W') / (m (Omega - 1)). None if Omega <= 1, because batching then always reads fewer.
+    (m W - Omega W') / (m (Omega - 1)). Returns None if Omega <= 1, because batching then always reads
+    fewer.
 
     weight_bytes: W, the bytes of weights that a verification reads. tokens: m. gained: Omega. batched: W',
     the bytes of weights that a batch of m sequences reads. W' may differ from W, because tokens of one

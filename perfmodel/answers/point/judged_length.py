@@ -45,8 +45,8 @@ def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> Jud
 
 
 def least_loss(query: Query, scenario: Scenario) -> JudgedLength | None:
-    """The draft length above 0 with the largest speedup, which may be below 1. None if the draft cannot
-    draft any token.
+    """The draft length above 0 with the largest speedup, which may be below 1. Returns None if the draft
+    cannot draft any token.
     """
     longest = scenario.longest(query.max_gamma)
     if longest < 1:

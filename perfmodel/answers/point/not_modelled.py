@@ -35,7 +35,7 @@ _INSTEAD = {
 
 def not_modelled(option: str) -> str | None:
     """A sentence about the feature that an option switches on, if no answer models it, and what to do
-    instead. None for all other options. option: name of an engine's option.
+    instead. Returns None for all other options. option: name of an engine's option.
     """
     what = next((what for word, what in _WORDS.items() if word in option), None)
     if what is None:

@@ -182,7 +182,7 @@ class Predictor:
         """The 90 % interval of `iteration_s` at one batch, context and gamma, in seconds. A call takes
         milliseconds.
 
-        None if no error of the calibration is known.
+        Returns None if no error of the calibration is known.
         """
         if not all(isinstance(each, Real | None) for each in (batch, context, gamma)):
             raise self._refusal("batch, context, gamma: must be single numbers for an interval")

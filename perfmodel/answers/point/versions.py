@@ -34,7 +34,7 @@ class VersionGain(Immutable):
 
 def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | None:
     """The newest of the older versions with another verdict, or with a speedup on the other side of 1.
-    None if there is none, or if the question names a version.
+    Returns None if there is none, or if the question names a version.
 
     query: a question that states its draft and draft length. now, speedup: verdict and speedup of the
     newest version.

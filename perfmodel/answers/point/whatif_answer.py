@@ -34,8 +34,8 @@ class Accepted:
     tokens_per_iteration: None if the acceptance is unknown.
 
     tokens_per_iteration_interval: the 90 % interval if one alpha is used at a draft length at which it was
-    not measured, from the errors of such uses in published results. None if the tokens per iteration are
-    certain.
+    not measured, from the errors of such uses in published results. The interval is None if the tokens per
+    iteration are certain.
     """
 
     alpha: float | None

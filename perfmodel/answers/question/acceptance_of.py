@@ -46,8 +46,8 @@ def measured_acceptance(
     model: the target as the user named it. rows: measurements of the user, used instead of the bundled
     ones. head: the draft as the user named it, which may be the Hugging Face id of a head.
 
-    Raises UnknownAcceptance if nothing was measured; the error lists what is published for this target and
-    this kind of draft.
+    Raises UnknownAcceptance if nothing was measured; the error lists the results that are published for
+    this target and for this kind of draft.
     """
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     try:

@@ -51,8 +51,8 @@ def doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """As `common_doubts`, with a warning if the engine does not run the draft, for answers that do not say
-    this otherwise.
+    """The warnings of `common_doubts`, and one if the engine does not run the draft, for answers without
+    another remark about this.
     """
     runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
     refused = [f"the engine does not run the draft: {runs.text}"] if runs and gamma and not runs.runs else []

@@ -16,8 +16,8 @@ def far_constants(calibration: Calibration) -> Iterator[str]:
     """A warning for each value of a calibration that differs from all bundled values by more than the
     factor `FAR`.
 
-    Only fractions can be too small, because times and exponents may be near 0. Exponents cannot be too
-    large either.
+    A warning about too small a value is only given for fractions, because times and exponents may be near
+    0. Exponents also get no warning about too large a value.
     """
     absent = calibration.absent
     for name, (least, most) in _bundled_ranges().items():

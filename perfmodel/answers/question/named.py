@@ -61,8 +61,8 @@ class Named(Immutable):
         return Named.of(replace(question, layer_split=devices))
 
     def stated_weights(self, question: CommonOptions) -> str | None:
-        """The weight format that the question states. None if most weights of the checkpoint already have
-        it, as with MXFP4 in gpt-oss, whose attention weights have 16 bits.
+        """The weight format that the question states. Returns None if most weights of the checkpoint
+        already have it, as with MXFP4 in gpt-oss, whose attention weights have 16 bits.
         """
         own = self.target.weights
         converts = conversion_of(self.calibration) is not None

@@ -1,5 +1,5 @@
 """Checks whether a model can be divided over devices as requested, and whether the engine supports it. The
-error message names what would be possible.
+error message names the values that are possible.
 """
 
 from pathlib import Path

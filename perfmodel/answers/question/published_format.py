@@ -22,8 +22,8 @@ def reads_of(scenario: Scenario) -> Reads:
 
 
 def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
-    """The known checkpoint of a model in the weight format of a scenario, if its engine can load it. None
-    if there is none, or if the model's own checkpoint has this format.
+    """The known checkpoint of a model in the weight format of a scenario, if its engine can load it.
+    Returns None if there is none, or if the model's own checkpoint has this format.
     """
     weights = stored_weights(scenario)
     if main_format(scenario.target.weights) in alike(weights):

@@ -295,11 +295,11 @@ class Query(Options):
     """A question about one point. Every argument is also a flag of ``perfmodel whatif``.
 
     gamma: None (or ``"auto"``) searches for the best length from 0 to max_gamma. alpha, rate,
-    tokens_per_iteration (measured at `gamma`) and acceptance (a file): at most one of them. Without any,
-    the published acceptance of this target, draft and KV budget is used. draft: None means ``self`` if an
-    acceptance or `draft_kv` is stated. Otherwise it means the first of these that the engine runs: a draft
-    that is published for the target, the target's own MTP layer, an EAGLE-3 head. weights, kv_dtype: None
-    means the formats of the checkpoint.
+    tokens_per_iteration (measured at `gamma`) and acceptance (a file): at most one of them. If none of
+    them is stated, the published acceptance of this target, draft and KV budget is used. draft: None means
+    ``self`` if an acceptance or `draft_kv` is stated. Otherwise it means the first of these that the
+    engine runs: a draft that is published for the target, the target's own MTP layer, an EAGLE-3 head.
+    weights, kv_dtype: None means the formats of the checkpoint.
     """
 
     batch: arg.Batch

@@ -122,7 +122,9 @@ def _imbalance(question: CommonOptions, target: ModelSpec, ep: int) -> float:
 
 
 def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma: int) -> Iterator[str]:
-    """Warnings about a server on several nodes: what is assumed, and which times were not measured."""
+    """Warnings about a server on several nodes: which values are assumed, and which times were not
+    measured.
+    """
     layout = scenario.layout
     groups = scenario.data_parallel
     if layout.stages > 1 and gamma:

@@ -239,8 +239,8 @@ class OfClients(PoolLoad):
         return pools.with_clients(float(self.clients), 0.0, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The pools on the fewest devices that serve the clients within the limits. None without limits,
-        because any number of instances then serves the clients.
+        """The pools on the fewest devices that serve the clients within the limits. Returns None without
+        limits, because any number of instances then serves the clients.
         """
         if not limits_s:
             return None

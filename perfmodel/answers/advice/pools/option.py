@@ -73,8 +73,8 @@ class PoolAdvice:
     """The comparison of one pool with two pools. options: the best option with one pool and with two
     pools, each with and without a draft, sorted by `most_requests_per_s`. one_would_do: whether one pool
     serves the given load within the limits on the given devices. load: the load in words. searched: number
-    of combinations of instance and draft length that were predicted. notes: what was not searched and why,
-    or where the prediction differs from the question.
+    of combinations of instance and draft length that were predicted. notes: remarks about options that
+    were not searched, and about arguments that were ignored.
     """
 
     gpus: int

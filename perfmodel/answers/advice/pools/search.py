@@ -83,8 +83,8 @@ class Search:
     load: PoolLoad
 
     def one(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The best option with one pool: equal servers that do both prefill and decoding. None if no such
-        servers meet the limits.
+        """The best option with one pool: equal servers that do both prefill and decoding. Returns None if
+        no such servers meet the limits.
         """
         servers = [server for each in made for server in servers_of(each)]
         best, most = self._best_server(servers)

@@ -113,8 +113,8 @@ class ServedTarget:
         return self.version if engine == self.engine else ""
 
     def dispatch_of(self, engine: str) -> str | None:
-        """The name that `engine` has for the library that sends tokens to their experts. None if it has no
-        name, or if the question states a version of the engine.
+        """The name that `engine` has for the library that sends tokens to their experts. Returns None if
+        it has no name, or if the question states a version of the engine.
         """
         return None if self.version_of(engine) else self.dispatch.get(engine)
 
@@ -205,8 +205,8 @@ class Server(ABC):
 
     @abstractmethod
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The command line of a setup. None if the engine cannot run its draft or layout; the reason is
-        then added to `notes`.
+        """The command line of a setup. Returns None if the engine cannot run its draft or layout; the
+        reason is then added to `notes`.
         """
 
     def offers(self, target: "ServedTarget") -> bool:
@@ -241,8 +241,8 @@ class Server(ABC):
         return [target.environment] if target.environment and target.engine == self.word else []
 
     def other_nodes(self, target: ServedTarget) -> str:
-        """A sentence about what to change in the line on the other nodes of the server; empty for one
-        node.
+        """A sentence that says how the line must be changed on the other nodes of the server; empty for
+        one node.
         """
         return ""
 
