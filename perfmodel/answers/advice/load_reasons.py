@@ -5,6 +5,7 @@ from perfmodel.answers.advice.alternatives import draft_text
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_order import near_tie, time_s, used
 from perfmodel.answers.advice.one_server import point_speedup
+from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.text import clients, interval_text, request_rate, seconds
@@ -24,7 +25,8 @@ def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
         if rival is None:
             return f"{needs}{_without_rival(question, decision)}"
         name = rival.candidate.scenario.draft.name
-        return f"{needs}; with {name} {served_text(rival)}{_interval(question, decision)}"
+        with_draft = f"{served_text(rival)}{_near_tie(question, chosen, rival)}"
+        return f"{needs}; with {name} {with_draft}{_interval(question, decision)}"
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
     return f"{needs}; without a draft {served_text(baseline)}{_interval(question, decision)}"
@@ -48,6 +50,14 @@ def _tie_text(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> 
     elif first.queues and not chosen.queues:
         why = "has a seat for every request"
     return f" ({first.candidate.layout.label()} takes {less:.0%} less time, a near tie; the choice {why})"
+
+
+def _near_tie(question: AdviseQuery, chosen: Served, rival: Served) -> str:
+    """The time that a draft saves on as many GPUs, if it is too little to run the draft; else empty."""
+    less = 1.0 - time_s(rival, question) / time_s(chosen, question)
+    if rival.candidate.layout.gpus != chosen.candidate.layout.gpus or not SEEN <= less <= ALIKE:
+        return ""
+    return f" ({less:.0%} less time, a near tie)"
 
 
 def _interval(question: AdviseQuery, decision: LoadDecision) -> str:

@@ -1,6 +1,7 @@
 """Which layout serves a load: the fewest devices, or the fastest of those that are stated."""
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -199,3 +200,13 @@ def test_of_near_ties_the_one_with_more_room_under_the_limits_is_chosen() -> Non
 def test_without_a_given_number_of_gpus_the_binding_limit_is_named() -> None:
     load = {"request_rate": 2, "input_len": 2048, "output_len": 300, "slo": "ttft:10,tpot:40"}
     assert "one request alone exceeds the limit on TTFT" in advise("llama-3.1-70b", "h100", **load).reason
+
+
+@pytest.mark.parametrize(
+    ("rate", "drafts", "words"), [("0.5", False, r"% less time, a near tie\)$"), ("0.9", True, "")]
+)
+def test_a_draft_that_hardly_shortens_a_request_is_not_run(rate: str, drafts: bool, words: str) -> None:
+    load = {"clients": 16, "input_len": 16_000, "output_len": 80}
+    answer = advise("llama-3.1-8b", "1xh100", rate={"eagle3": rate}, **load)
+    assert bool(answer.chosen.gamma) is drafts
+    assert re.search(words, answer.reason)
