@@ -21,7 +21,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import __main__, cli
-from perfmodel.answers.answer import Answer, plain
+from perfmodel.answers.answer import Answer, Rows, items, plain
 from perfmodel.answers.declaration import arguments, flag
 from perfmodel.answers.schema import ANSWERS, answer_type, schema
 from perfmodel.errors import InputError, in_names
@@ -65,7 +65,8 @@ def test_an_answer_is_typed_frozen_and_short_in_a_notebook(verb: str) -> None:
     assert "\n" not in repr(answer)
     assert len(repr(answer)) < 300
     table = answer._repr_html_()
-    assert "<table>" in table
+    parts = [value for value in items(answer).values() if isinstance(value, tuple) and value]
+    assert table.count("<table>") == 1 + sum(is_dataclass(part[0]) for part in parts)
     assert not {*"[{"} & {*table}, "a value that has values is no fact"
     with pytest.raises(AttributeError):
         setattr(answer, fields(answer)[0].name, None)
@@ -146,6 +147,11 @@ def test_every_answer_is_a_frame() -> None:
     table = advice.to_frame()
     assert len(table) == len(advice.layouts) > 0
     assert table["gamma"][0] == advice.layouts[0].gamma
+
+
+def test_no_rows_are_none_in_a_notebook() -> None:
+    assert Rows(())._repr_html_() == "<p>none</p>"
+    assert repr(Rows(())) == "Rows(none)"
 
 
 def test_numbers_of_numpy_are_those_of_json() -> None:

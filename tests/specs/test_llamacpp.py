@@ -6,6 +6,7 @@ import pytest
 
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.point.ops import ops
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Named, Query
 from perfmodel.errors import InputError
@@ -137,6 +138,14 @@ def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
     assert ideal[0].ar_tpot_s - ideal[1].ar_tpot_s == pytest.approx(read / 100e9, rel=0.01), (
         "at the full rate"
     )
+    none = whatif(*question, engine="llamacpp", cpu_moe=36, host_bandwidth=50)
+    on_device_s = next(
+        row.predicted_s
+        for row in ops(*question[:4], stage="target", engine="llamacpp").ops
+        if row.name == "experts"
+    )
+    moved_s = 2 * read / 25e9 - on_device_s
+    assert none.ar_tpot_s - every.ar_tpot_s == pytest.approx(moved_s, rel=0.003), "no kernel of them starts"
     assert every.ar_tpot_s < halves[1].ar_tpot_s
     assert not any("on the host" in note for note in every.warnings)
     for half in halves:
