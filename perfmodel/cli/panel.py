@@ -1,4 +1,6 @@
-"""The output of ``perfmodel whatif``: one answer in about eight lines, one in full, or several as a table."""
+"""The output of ``perfmodel whatif``: one answer in about eight lines, one full answer, or a table of
+several answers.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

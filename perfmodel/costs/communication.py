@@ -47,7 +47,7 @@ def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
 
 
 def gathered_logits(shard: Shard, rows: Floats) -> list[Op]:
-    """The all-gather of the logits of these rows, if the engine does one."""
+    """The all-gather of the logits of these rows, if the engine has such an all-gather."""
     if not shard.gathers_logits:
         return []
     logits_bytes = rows * (shard.model.vocab_size * shard.precision.activation_bytes)

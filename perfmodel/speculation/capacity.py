@@ -169,9 +169,9 @@ class KVCapacity:
     that fit. fitting_len: length of the longest sequence that fits, if not one of max_model_len tokens
     does; otherwise None. vLLM does not start with a larger --max-model-len. pool_bytes: memory of the
     caches on one device ("Available KV cache memory"). baseline_kv_tokens: kv_tokens without the draft.
-    The draft takes memory for its weights, for the engine's graphs and buffers (draft_reserved_bytes), and
-    a share of each sequence for its cache and states (draft_cache_share). groups: data-parallel attention
-    groups, each of which logs its part.
+    The draft takes memory for its weights (draft_weight_bytes) and for the engine's graphs and buffers
+    (draft_reserved_bytes). Its cache and states add a share to the memory of each sequence
+    (draft_cache_share). groups: data-parallel attention groups, each of which logs its part.
     """
 
     kv_tokens: int

@@ -60,8 +60,9 @@ class Table(LengthPolicy):
 
 
 def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
-    """The choice at each step for which the sum of costs and tolls is smallest. If two sequences cost the
-    same, the one without a change is taken, then the one with the smaller choice.
+    """The choice at each step for which the sum of costs and tolls is smallest. If two sequences of
+    choices cost the same, the sequence without a change is taken, then the sequence with the smaller
+    choice.
 
     cost: cost of each choice, over ``[step, choice]``. toll: cost of a change at the start of a step, as
     one number or one per step.

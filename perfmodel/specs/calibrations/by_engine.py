@@ -40,10 +40,10 @@ def calibration_of(
     """The calibration of a question: the named one, or that of an engine on the device.
 
     If neither `calibration` nor `engine` is given, a CPU gets the calibration that its device file names.
-    Another device gets the one that its file names by path, or else that of `usual_engine`. gguf: whether
-    the weights are a GGUF file, which only `LLAMACPP` runs. mlx: whether the weights are a checkpoint of
-    MLX. Raises InputError for an unknown engine, an engine without a calibration of such a device, or an
-    engine other than that of the named calibration.
+    Another device gets the calibration that its file names by path, or else the calibration of
+    `usual_engine`. gguf: whether the weights are a GGUF file, which only `LLAMACPP` runs. mlx: whether the
+    weights are a checkpoint of MLX. Raises InputError for an unknown engine, an engine without a
+    calibration of such a device, or an engine other than that of the named calibration.
     """
     if calibration is not None:
         return _named(calibration, engine, gpu)

@@ -4,8 +4,8 @@ A calibration of kind ``kernels`` has the public kernel tables of one device und
 own constants are declared once for all devices: for all engines, for a GPU architecture, for an engine,
 and for an engine on an architecture. A later scope in this list takes precedence. Corrections for a single
 board are listed by its name, next to the architectures. Each entry states a constant of the calibration,
-or multiplies the value from the kernels. Changes between versions of an engine are factors from a version
-on.
+or multiplies the value from the kernels. A change between versions of an engine is a factor, which applies
+from one version on.
 """
 
 import datetime
@@ -50,7 +50,7 @@ class Stated(Frozen):
     source: Text
 
     def on(self, base: Constant) -> Constant:
-        """The constant after this entry is applied to `base`."""
+        """The constant that results if this entry is applied to `base`."""
         scale = base.value if self.times else 1.0
         return Constant(value=scale * self.value, stderr=scale * self.stderr, source=self.source)
 

@@ -129,7 +129,7 @@ def qwen_unnormalized(keys: Keys, layers: int) -> Fields:
 
 
 def qwen_without_dense(keys: Keys, layers: int) -> Fields:
-    """Qwen3.5: no layer is dense, so the file need not state the width of one."""
+    """Qwen3.5: no layer is dense, so the file need not state the width of a dense layer."""
     fields = qwen(keys, layers)
     expert_width = fields["moe"]["intermediate_size"]
     return fields | {"intermediate_size": keys.integer("intermediate_size", expert_width)}

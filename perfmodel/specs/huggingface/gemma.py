@@ -54,7 +54,7 @@ def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
 
 def inputs_of_layers(keys: Keys, layers: int) -> Fields:
     """Gemma-3n and Gemma-4 E: each layer has its own embedding, and the last layers read the caches of
-    others.
+    earlier layers.
     """
     width = keys.count("hidden_size_per_layer_input")
     hidden = keys.integer("hidden_size")

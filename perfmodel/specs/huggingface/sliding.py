@@ -76,7 +76,7 @@ def step(keys: Keys, layers: int) -> Fields:
 
 
 def head_gates(keys: Keys, layers: int) -> Fields:
-    """Laguna: one gate for each head; sliding layers may have more heads than full ones."""
+    """Laguna: one gate for each head; sliding layers may have more heads than layers of full attention."""
     heads = keys.integer("num_attention_heads")
     fields = named_windows(keys, layers)
     listed = keys.integers("num_attention_heads_per_layer") or [heads] * layers
