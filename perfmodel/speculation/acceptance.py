@@ -90,6 +90,8 @@ class Acceptance(Immutable):
     the measured draft lengths; the acceptance at other lengths is modelled. Empty if each position was
     measured. spread: standard deviation of ln(tokens per iteration) at the longest measured length,
     between texts, or between the measured contexts and another context. bins: see `AcceptanceRow`.
+    measured_context: the longest context in tokens at which it was measured; None if it is unknown or holds
+    at every context.
     """
 
     source: str
@@ -100,6 +102,7 @@ class Acceptance(Immutable):
     bins: tuple[tuple[float, tuple[float, ...]], ...] = ()
     measured_to: int | None = None
     decay: float = 1.0
+    measured_context: float | None = None
 
     @classmethod
     def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":
@@ -185,10 +188,12 @@ class Acceptance(Immutable):
         source.
         """
         if row.positions is not None:
-            return cls.from_positions(row.positions, row.source).replace(spread=row.spread, bins=row.bins)
-        if row.alpha is None:
+            of_row = cls.from_positions(row.positions, row.source).replace(bins=row.bins)
+        elif row.alpha is not None:
+            of_row = cls.from_alpha(row.alpha, row.source)
+        else:
             raise InputError(f"{row.source}: must have alpha or positions")
-        return cls.from_alpha(row.alpha, row.source).replace(spread=row.spread)
+        return of_row.replace(spread=row.spread, measured_context=row.measured_context)
 
     def extended(self, gamma: int, decay: float) -> "Acceptance":
         """The same acceptance for drafts of up to `gamma` tokens. The acceptance of each position beyond

@@ -5,7 +5,6 @@ its kind was measured.
 from typing import cast
 
 from perfmodel.specs import Calibration, device_class, source_errors
-from perfmodel.specs.acceptance.acceptance_library import doublings_beyond
 from perfmodel.specs.engines.source_errors import SpeedupClass, StepClass
 from perfmodel.speculation.remembered import once
 from perfmodel.speculation.scenario import Scenario
@@ -60,7 +59,8 @@ def is_measured(scenario: Scenario) -> bool:
 
 def is_beyond_measured_context(scenario: Scenario, context: float) -> bool:
     """Whether the acceptance was measured only for prompts that are shorter than the context."""
-    return scenario.acceptance is not None and doublings_beyond(scenario.acceptance.source, context) > 0
+    longest = None if scenario.acceptance is None else scenario.acceptance.measured_context
+    return longest is not None and context > longest
 
 
 def is_judged_by_sources(c: Calibration) -> bool:

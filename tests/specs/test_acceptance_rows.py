@@ -58,6 +58,16 @@ def test_no_nearest_neighbour_and_no_extrapolation(question, says):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_longer_context_has_the_last_row_with_a_spread_where_that_is_allowed():
+    row = find_acceptance(*SUBJECT, 400_000, doublings=2.0)
+    assert (row.alpha, row.measured_context) == (0.79, 100_000)
+    one_doubling = find_acceptance(*SUBJECT, 200_000, doublings=1.0)
+    assert row.spread == pytest.approx(math.sqrt(2) * one_doubling.spread)
+    assert "measured at 4000 to 100000 tokens: wider at 400000" in row.source
+    refused("given 400001", find_acceptance, *SUBJECT, 400_001, doublings=2.0)
+    refused("given 3999", find_acceptance, *SUBJECT, 3999, doublings=2.0)
+
+
 def test_rows_that_differ_in_kind_have_nothing_between_them() -> None:
     low = AcceptanceRow("s", "a", "self", "full", None, 1e3, None, (0.9,))
     high = replace(low, source="t", context_tokens=4e3)

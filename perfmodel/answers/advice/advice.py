@@ -23,7 +23,6 @@ from perfmodel.answers.point.verdict import SENTENCES, Verdict
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import context_text, ratio_text
-from perfmodel.specs.acceptance.acceptance_library import doublings_beyond
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -175,7 +174,8 @@ class Advice(Answer):
         it was. It is about the draft of `option`, or of `chosen` if there is no option.
         """
         pick = self.option or self.chosen
-        if pick is None or not doublings_beyond(pick.acceptance_source or "", self.query.context):
+        longest = None if pick is None else pick.measured_context_tokens
+        if longest is None or self.query.context <= longest:
             return ""
         return f"; the acceptance was not measured at {context_text(self.query.context)} tokens"
 

@@ -13,17 +13,17 @@ from perfmodel.speculation import KVCapacity, Passes, Scenario, kv_cache_of
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A configuration. draft, draft_kv and draft_tp are None for the baseline.
-
-    gpus: number of GPUs of all `replicas` equal servers, including idle GPUs. tp: number of GPUs of one
-    server. dp, ep: its attention groups and expert groups. layer_split: number of devices among which its
-    layers are divided. batch, tpot_s and throughput_tokens_per_s are about one server.
-    all_servers_tokens_per_s is the throughput of all replicas, and throughput_tokens_per_s_per_device is
-    this throughput divided by `gpus`. runs_in: where the engine runs the draft, in words; None for the
-    baseline and for research code. speedup: over the baseline at the same batch and layout. objective: the
-    value of the objective. joules_per_token: energy per token. power_w: mean power of one device. Both are
-    None if the power of the device was not measured. kv_cache: the size of the KV cache that one server
-    logs when it starts.
+    """A configuration. draft, draft_kv and draft_tp are None for the baseline. gpus: number of GPUs of all
+    `replicas` equal servers, including idle GPUs. tp: number of GPUs of one server. dp, ep: its attention
+    groups and expert groups. layer_split: number of devices among which its layers are divided. batch,
+    tpot_s and throughput_tokens_per_s are about one server. all_servers_tokens_per_s is the throughput of
+    all replicas, and throughput_tokens_per_s_per_device is this throughput divided by `gpus`. runs_in:
+    where the engine runs the draft, in words; None for the baseline and for research code.
+    measured_context_tokens: the longest context at which the acceptance was measured; None if it is unknown
+    or if the acceptance holds at every context. speedup: over the baseline at the same batch and layout.
+    objective: the value of the objective. joules_per_token: energy per token. power_w: mean power of one
+    device. Both are None if the power of the device was not measured. kv_cache: the size of the KV cache
+    that one server logs when it starts.
 
     Under a load, batch is the mean number of running requests. ttft_s: mean time to first token.
     slo_share: share of requests within the latency limits; None without limits. load_share: the request
@@ -51,6 +51,7 @@ class Pick:
     speedup: float
     tokens_per_iteration: float
     acceptance_source: str | None
+    measured_context_tokens: float | None
     runs_in: str | None
     objective: float
     joules_per_token: float | None
@@ -106,6 +107,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         speedup=baseline / point.tpot_s,
         tokens_per_iteration=point.gained,
         acceptance_source=None,
+        measured_context_tokens=None,
         runs_in=None,
         objective=objective,
         joules_per_token=energy.get("joules_per_token"),
@@ -120,6 +122,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         draft_kv=s.draft.kv.label(),
         draft_tp=s.draft.tensor_parallel,
         acceptance_source=s.known_acceptance.source,
+        measured_context_tokens=s.known_acceptance.measured_context,
         runs_in=None if runs is None else runs.text,
     )
 

@@ -13,8 +13,9 @@ from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_library import (
     DEFAULT_TASK,
     LEAST_KNOWN,
+    SHORT,
+    SHORT_TOKENS,
     acceptance_library,
-    doublings_beyond,
     head_kind,
 )
 from perfmodel.specs.acceptance.acceptance_rows import (
@@ -29,6 +30,11 @@ from perfmodel.specs.acceptance.typical import median
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.specs.models.variants import name_of
 from perfmodel.speculation import Acceptance
+
+MOST_DOUBLINGS = 2.0
+"""The acceptance at the longest measured context is used at contexts up to this many doublings longer. The
+interval is then wider.
+"""
 
 
 def measured_acceptance(
@@ -50,8 +56,9 @@ def measured_acceptance(
     this target and for this kind of draft.
     """
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
+    named = _as_named(model, key[0])
     try:
-        return Acceptance.from_row(find_acceptance(*key, context, rows, flag, _as_named(model, key[0])))
+        return Acceptance.from_row(find_acceptance(*key, context, rows, flag, named, MOST_DOUBLINGS))
     except UnknownAcceptance as error:
         if rows is not None:
             raise
@@ -113,9 +120,11 @@ def published_acceptance(
         smoothed += f"; each position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
     instead = f"; none is published for {head}" if unknown else ""
     source = f"{entry.source}{unsaid}{smoothed}{instead}"
-    spread = math.hypot(entry.spread, context_spread(doublings_beyond(source, context)))
+    longest = SHORT_TOKENS if SHORT in entry.source else None
+    beyond = 0.0 if longest is None else max(math.log2(context / longest), 0.0)
+    spread = math.hypot(entry.spread, context_spread(beyond))
     acceptance = Acceptance.from_lengths(drafted, tokens, source, entry.survival, spread, decay)
-    return acceptance.replace(measured_at=tuple(map(float, entry.printed)))
+    return acceptance.replace(measured_at=tuple(map(float, entry.printed)), measured_context=longest)
 
 
 def acceptance_by_context(

@@ -23,14 +23,20 @@ from perfmodel.specs import (
     source_errors,
     weight_format,
 )
-from perfmodel.specs.acceptance.acceptance_library import doublings_beyond
+from perfmodel.specs.acceptance.acceptance_library import SHORT_TOKENS
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.conversions import Conversion
 from perfmodel.specs.models.ggml import plain_of
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.loading import named_format
 from perfmodel.specs.models.variants import name_of
-from perfmodel.speculation import Memory, Scenario, is_transferred, memory_of
+from perfmodel.speculation import (
+    Memory,
+    Scenario,
+    is_beyond_measured_context,
+    is_transferred,
+    memory_of,
+)
 from perfmodel.speculation.acceptance import BEYOND_MEASURED
 
 SMALLEST_BUDGET = 512
@@ -220,11 +226,21 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
             f"{positions} ({BEYOND_MEASURED} more); rates by position (--rate, --acceptance) allow longer "
             "drafts"
         )
-    if doublings_beyond(known.source, context):
-        yield (
+    if is_beyond_measured_context(scenario, context):
+        yield _of_longer_context(known.measured_context, context)
+
+
+def _of_longer_context(longest: float | None, context: float) -> str:
+    """The warning about a context beyond the longest one at which the acceptance was measured."""
+    if longest is None or longest == SHORT_TOKENS:
+        return (
             f"the acceptance was published for short prompts and not measured at {context_text(context)} "
             "tokens, where a head may accept less: the interval is wider"
         )
+    return (
+        f"the acceptance was measured at up to {longest:.0f} tokens and not at {context_text(context)}, "
+        "where less may be accepted: the interval is wider"
+    )
 
 
 def of_draft(scenario: Scenario, context: float) -> Iterator[str]:

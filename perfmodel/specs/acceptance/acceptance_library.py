@@ -5,7 +5,6 @@ thinking mode, with the mean over its data sets. Prompts had a few hundred to a 
 question names no head, the first head for its target and kind of draft is used.
 """
 
-import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -25,15 +24,8 @@ LEAST_KNOWN = 3
 """An acceptance of shorter drafts is extrapolated to this draft length."""
 SHORT = "at short contexts"
 """The mark of a source with short prompts."""
-SHORT_TOKENS = 4096
+SHORT_TOKENS = 4096.0
 """The results of such a source are assumed to hold up to this context."""
-
-
-def doublings_beyond(source: str, context: float) -> float:
-    """Number of doublings from `SHORT_TOKENS` to a longer context, for an acceptance that was measured at
-    short contexts; 0 for any source without the mark `SHORT`.
-    """
-    return max(math.log2(context / SHORT_TOKENS), 0.0) if SHORT in source else 0.0
 
 
 class LibraryEntry(Immutable):

@@ -33,7 +33,8 @@ class AcceptanceRow:
     Exactly one of `alpha` and `positions` is set. `kv_budget_tokens` is None if the draft reads the whole
     cache. counted_at: range of the contexts on which a server counted acceptance; None means
     `context_tokens` alone. spread: standard deviation of ln(tokens per iteration) at a context outside
-    this range. bins: shares of drafts by confidence, with their conditional acceptance by position;
+    this range. measured_context: the longest measured context in tokens, if the row is used beyond it.
+    bins: shares of drafts by confidence, with their conditional acceptance by position;
     `positions` is their mean.
     """
 
@@ -48,6 +49,7 @@ class AcceptanceRow:
     counted_at: tuple[float, float] | None = None
     spread: float = 0.0
     bins: tuple[tuple[float, tuple[float, ...]], ...] = ()
+    measured_context: float | None = None
 
     @property
     def subject(self) -> tuple[str, str, str, int | None]:
@@ -109,20 +111,22 @@ def find_acceptance(
     rows: Iterable[AcceptanceRow] | None = None,
     flag: str = "--alpha",
     named: str = "",
+    doublings: float = 0.0,
 ) -> AcceptanceRow:
     """The row measured on exactly this target, draft, method and budget, at this context.
 
     Between two measured contexts the conditional rates are interpolated linearly in log(context), which
     `source` mentions. Counters of a server apply at all contexts on which it counted, and at other
     contexts with a spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the name of
-    the target in messages, if it is an alias. Raises UnknownAcceptance if nothing matches. Also raises it
-    outside the measured contexts of rows without counters, because these are not extrapolated.
+    the target in messages, if it is an alias. doublings: the row at the longest measured context also
+    applies, with a spread, at contexts up to this many doublings longer. Raises UnknownAcceptance if
+    nothing matches, and at other contexts outside those of rows without counters.
     """
     subject = (target, draft, kv_name, kv_budget)
     if rows is None:
-        return _of_subject(subject, context, published_rows(), flag, "--context", named)
+        return _of_subject(subject, context, published_rows(), flag, "--context", named, doublings)
     with about_file("--acceptance"):
-        return _of_subject(subject, context, tuple(rows), "--acceptance", "--acceptance", named)
+        return _of_subject(subject, context, tuple(rows), "--acceptance", "--acceptance", named, doublings)
 
 
 def _of_subject(
@@ -132,6 +136,7 @@ def _of_subject(
     flag: str,
     beyond: str,
     named: str,
+    doublings: float,
 ) -> AcceptanceRow:
     """`find_acceptance` among rows. beyond: the flag to change at a context that was not measured."""
     target, draft, kv_name, kv_budget = subject
@@ -159,14 +164,18 @@ def _of_subject(
     if 0 < len(below) < len(measured):
         return _between(below[-1], measured[len(below)], context, f"{flag}: {what}")
     end = last if below else first
-    if end.counted_at is None:
-        span = f"{first.context_tokens:g}" + (f" to {last.context_tokens:g}" if first is not last else "")
-        raise UnknownAcceptance(
-            beyond,
-            f"acceptance of {what} was measured at {span} tokens, given {context:.0f}",
-            remedy,
-        )
-    return _beyond(end, end.counted_at, context)
+    if end.counted_at is not None:
+        return _beyond(end, end.counted_at, context)
+    span = f"{first.context_tokens:g}" + (f" to {last.context_tokens:g}" if first is not last else "")
+    if last.context_tokens < context <= last.context_tokens * 2.0**doublings:
+        source = f"{last.source} (measured at {span} tokens: wider at {context:.0f})"
+        spread = context_spread(math.log2(context / last.context_tokens))
+        return replace(last, source=source, spread=spread, measured_context=last.context_tokens)
+    raise UnknownAcceptance(
+        beyond,
+        f"acceptance of {what} was measured at {span} tokens, given {context:.0f}",
+        remedy,
+    )
 
 
 def _beyond(row: AcceptanceRow, served: tuple[float, float], context: float) -> AcceptanceRow:

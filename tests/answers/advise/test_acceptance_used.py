@@ -28,7 +28,9 @@ def test_the_rows_of_a_file_name_the_drafts_to_search(tmp_path) -> None:
     assert [(draft.name, draft.kv.budget) for draft in drafts] == [("ngram", None), ("self", 777)]
     assert candidates.skips == []
     assert "a test" in candidates.drafted[1].scenario.acceptance.source
-    beyond = find_candidates(question_with(rate={}, acceptance=str(path), context=100_000))
+    longer = find_candidates(question_with(rate={}, acceptance=str(path), context=131_072))
+    assert longer.drafted[0].scenario.acceptance.measured_context == 32_768
+    beyond = find_candidates(question_with(rate={}, acceptance=str(path), context=131_073))
     assert beyond.drafted == []
     assert "was measured at 8192 to 32768" in beyond.skips[0].reason
 

@@ -81,6 +81,17 @@ def test_an_acceptance_of_the_bundled_model_is_not_that_of_another_model_of_its_
     assert "no acceptance is known for deepseek-r1-distill-llama-8b" in other.headline()
 
 
+def test_beyond_the_longest_measured_context_speculation_likely_pays_with_a_wider_interval() -> None:
+    """MagicDec measured this cache at up to 100,000 tokens; the model takes 131,072."""
+    stack = {"tp": 8, "engine": "magicdec", "draft_kv": "streamingllm:512"}
+    measured, longer = (whatif("llama-3.1-8b", "a100", 32, c, 4, **stack) for c in (100_000, 128_000))
+    assert [a.verdict for a in (measured, longer)] == ["pays", "likely_pays"]
+    low, high = longer.speedup_interval
+    known_low, known_high = measured.speedup_interval
+    assert high / low > known_high / known_low
+    assert any("up to 100000 tokens and not at 128000" in warning for warning in longer.warnings)
+
+
 def test_an_unknown_acceptance_has_no_remedy_and_was_nowhere_measured() -> None:
     question = {"weights": "mxfp4", "engine": "sglang", "draft": "dspark", "gamma": 7}
     a = whatif("ling-3.0-flash", "dgx-spark", 1, 8704, **question)
