@@ -45,9 +45,9 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
     """The FLOP/s of linear layers, attention and whole passes over their FLOPs per byte, with a colour for
     each pass.
 
-    The lines are the limits of the device, one for each number format that the pass computes in. Points
-    lie below the lines because no software reaches full efficiency. A draft without a model has no points,
-    and at gamma 0 only the baseline step has points. Returns the figure.
+    The lines are the limits of the device, one for each number format in which a pass computes. Points lie
+    below the lines because no software reaches full efficiency. A draft without a model has no points, and
+    at gamma 0 only the baseline step has points. Returns the figure.
     """
     scenario = scenario_of(question)
     passes = stage_passes(scenario, batch, context, gamma)

@@ -24,8 +24,8 @@ from perfmodel.speculation import speedups
 @dataclass(frozen=True, slots=True)
 class Export:
     """The command lines of the engines. lines: engine -> its command line. remarks: engine -> a remark on
-    its line, for example that its parallel degrees have another meaning. vllm, sglang: the flags of the
-    draft alone, or None if the engine gets no line or no draft.
+    its line, for example that its parallel degrees have another meaning. vllm, sglang: the draft alone, as
+    JSON for vLLM and as flags for SGLang; None if the engine gets no line or no draft.
 
     sglang_adaptive: the contents of the file that SGLang's line names, if the draft length depends on the
     batch size.

@@ -157,7 +157,7 @@ def compare(question: CompareQuery) -> Comparison:
 
     With `draft_hardware`, the answer also compares a draft model on devices of its own with more replicas.
 
-    Raises InputError.
+    Raises InputError for wrong input.
     """
     query = question.query(batch=1)
     gamma = question.gamma

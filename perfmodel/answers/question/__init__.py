@@ -1,5 +1,5 @@
-"""Questions: their arguments, and the scenario (the specified model, devices and draft) that they resolve
-to. Other packages import these names from here.
+"""Questions: their arguments, and the scenario (the specified model, devices and draft) to which they
+resolve. Other packages import these names from here.
 """
 
 from perfmodel.answers.question.acceptance_of import (

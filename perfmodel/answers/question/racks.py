@@ -17,8 +17,9 @@ from perfmodel.speculation import Scenario
 
 
 class Placed(Immutable):
-    """How a server is placed on nodes. fabric: the links between its devices; None within one node.
-    layout: pipeline stages, exchange of tokens and copies of experts.
+    """How a server is placed on nodes. fabric: the links between its devices; None if the calibration has
+    the times of all messages, as within most nodes. layout: pipeline stages, exchange of tokens and copies
+    of experts.
     """
 
     fabric: Fabric | None

@@ -105,8 +105,8 @@ def _one_fewer(batch: float) -> float:
 
 
 def climb(here_s: float, *smaller: Smaller) -> float:
-    """By which fraction a pass takes longer than one of the smaller passes, at the most; 0 if this is not
-    a cliff. here_s: time of the pass in seconds.
+    """The largest fraction by which a pass takes longer than one of the smaller passes; 0 if there is no
+    cliff. here_s: time of the pass in seconds.
 
     There is no cliff if the time grows by at most the factor `CLIFF`, or at most in proportion to the
     sequences or tokens.
