@@ -4,6 +4,7 @@ instead.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
@@ -213,10 +214,9 @@ def _with_weights(question: AdviseQuery, layouts: list[Layout]) -> NearestServer
 
 
 def _shorter(question: AdviseQuery, named: list[Served]) -> Iterator[Alternative]:
-    """The shorter drafts of the named servers, each length once."""
+    """The shorter draft of the first of the named servers that has one: the note does not name its server."""
     found = (shorter_draft(question, served.point) for served in named)
-    by_length = {shorter.gamma: shorter for shorter in found if shorter is not None}
-    yield from map(with_shorter_draft, by_length.values())
+    yield from islice((with_shorter_draft(shorter) for shorter in found if shorter is not None), 1)
 
 
 def _nearest(best: NearestServers) -> Alternative:

@@ -86,6 +86,14 @@ def test_the_nearest_servers_have_the_note_about_a_shorter_draft() -> None:
     assert int(note.text.rpartition("gamma ")[2].split()[0]) <= gamma - 2
 
 
+def test_of_several_servers_with_drafts_one_has_the_note_about_a_shorter_one() -> None:
+    asked = {"request_rate": 8, "input_len": 1000, "output_len": 200, "slo": "ttft:500,tpot:20"}
+    answer = advise("llama-3.1-8b", "4xa10g", **asked)
+    drafted = [each for each in answer.alternatives if each.line and "num_speculative_tokens" in each.line]
+    assert len(drafted) > 1
+    assert len([each for each in answer.alternatives if each.text.startswith("A shorter draft")]) == 1
+
+
 def test_a_known_nvfp4_checkpoint_is_tried_on_devices_that_multiply_it() -> None:
     answer = advised("kimi-k2.5 b200")
     named = alternative(answer, "With --model nvidia/Kimi-K2.5-NVFP4 these suffice: ")
