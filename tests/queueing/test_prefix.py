@@ -16,10 +16,12 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import resolve
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.blocks import BlockCache, Shared
+from perfmodel.queueing.cache import PrefixCache
 from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.prefix import HitLaw, PrefixSettings, Reuse
 from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.replay import replay
+from perfmodel.queueing.request import QueuedRequest
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation import Acceptance, Scenario
@@ -159,6 +161,20 @@ def test_a_preempted_request_leaves_its_blocks_twice() -> None:
     blocks.trim(0)
     assert blocks.idle_tokens == 0
     assert len(blocks.idle) == 0
+
+
+@pytest.mark.parametrize(("preempted", "hit_rate"), [(True, 40 / 200), (False, 80 / 320)])
+def test_the_prompt_of_a_preempted_request_counts_once(preempted: bool, hit_rate: float) -> None:
+    """Two requests share 40 of 100 tokens. The second comes back with 20 decoded ones, or a third comes."""
+    shared = Shared([((0, 40),)] * 2, [None, None])
+    cache = PrefixCache(1000.0, HitLaw(10), shared)
+    for number, prompt, again in ((0, 100, False), (1, 100, False), (1, 120, preempted)):
+        request = QueuedRequest(number, prompt, 60, 60.0, 1.0, 0.0, late=False, preempted=again)
+        request.hit_tokens, needed_tokens = cache.find(request)
+        cache.enter(request, needed_tokens)
+        if number:
+            cache.leave(request, 0.0, keep=False)
+    assert cache.hit_rate == hit_rate
 
 
 def test_a_further_prompt_finds_all_of_its_session_but_the_last_token() -> None:

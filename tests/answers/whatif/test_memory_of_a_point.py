@@ -29,6 +29,12 @@ def test_a_batch_that_does_not_fit_is_told_whether_it_would_pay_with_more_memory
     assert whatif(**question | {"batch": most}).verdict != "does_not_fit"
 
 
+def test_a_batch_that_does_not_fit_is_told_so_although_no_draft_pays_either() -> None:
+    slow = {"model": "llama-3.1-8b", "batch": 1, "context": 4096, "draft": "llama-3.2-1b", "alpha": 0.1}
+    assert whatif(hardware="rtx-3060", **slow).verdict == "does_not_fit"
+    assert whatif(hardware="h100", **slow).verdict == "does_not_pay"
+
+
 @pytest.mark.parametrize("context", [2_000, 32_000, 100_000])
 def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
     """Eleven batches are asked for with each length; the best one is asked for by itself too."""
