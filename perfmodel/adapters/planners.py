@@ -14,7 +14,7 @@ from perfmodel.answers.point.predictor import Predictor
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768)
 PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192)
-"""Prompt tokens of the passes to which a line is fitted by default."""
+"""Prompt tokens of the prefill passes to which the formula is fitted by default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from perfmodel.speculation import KVCapacity
 NONE = "none"
 UNKNOWN = "unknown"
 LAST_OF_UNIT = 999.5
-"""From this number on, a time is printed in the next larger unit."""
+"""A time of at least this number is printed in the next larger unit."""
 PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 

@@ -30,8 +30,8 @@ from perfmodel.speculation import Scenario, Workload, predict, with_calibration
 SOLID = "-"
 DASHED = (0, (3, 2))
 NEAR_ONE = 0.7
-"""An axis that reaches at least this value has a line at 1; on a shorter axis, half of the axis would be
-empty.
+"""An axis that reaches at least this value has a line at 1. On a shorter axis, this line would leave half
+of the axis empty.
 """
 HORIZONTAL = {"context": "context, cached tokens per sequence", "batch": "batch, sequences"}
 """Quantity along the axis -> its label."""

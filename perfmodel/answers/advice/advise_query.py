@@ -18,7 +18,7 @@ from perfmodel.specs.engines.serving import ServingEngine
 READING_S = 0.1
 """Time per token up to which a text appears faster than people read it: ten tokens a second."""
 MOST_STEPS = 32
-"""Larger batches than `MAX_BATCHES` are searched in steps of a 32nd of the next power of two."""
+"""Batches above `MAX_BATCHES` are searched in steps of 1/32 of the next power of two."""
 
 
 @question

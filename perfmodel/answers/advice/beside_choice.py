@@ -17,7 +17,7 @@ NEARLY = 1.15
 NEARLY_GOOD = 1.1
 """A simpler layout is named if it is worse than the choice by at most this factor."""
 LEAST_BETTER = 0.01
-"""A layout is named as better from this share of improvement on."""
+"""A layout is only named as better if it is better by at least this share."""
 
 
 def layouts_beside(query: AdviseQuery, decision: Decision) -> Iterator[Alternative]:

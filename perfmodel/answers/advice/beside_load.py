@@ -24,9 +24,9 @@ NEARLY_GOOD = 1.1
 SOONER = 2.0
 """A layout is named for its earlier first token if its TTFT is shorter by at least this factor."""
 LONG_WAIT_S = 1.0
-"""Time to the first token from which a shorter one matters."""
+"""A layout with a shorter time to the first token is only named if the choice has at least this time."""
 WITH_FP8_CACHE = ("vllm", "sglang")
-"""Engines whose cache may be in FP8 whatever the checkpoint."""
+"""Engines that can keep the KV cache in FP8 for any checkpoint."""
 NOTICED = 0.95
 """A smaller cache is named if a request then takes at most this share of its time with the choice."""
 MUCH_SOONER = 0.85

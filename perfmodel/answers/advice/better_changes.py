@@ -21,7 +21,9 @@ from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
 BETTER_SWITCH = 1.05
-"""A switch that does not change the model's numbers is named if it is at least this many times as good."""
+"""An engine flag that leaves number formats as they are is named if it is at least this many times as good
+as the choice.
+"""
 BETTER_FORMAT = 1.5
 """A format is named if it is at least this many times as good as the choice."""
 LESS_PRECISE = 1.2

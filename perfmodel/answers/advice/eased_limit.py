@@ -18,11 +18,11 @@ from perfmodel.answers.advice.servers_needed import HEADROOM
 FARTHEST = 10.0
 """A limit over this many times as long as the stated one is not named."""
 JOINT = 1.2
-"""Several limits are named this many times as long as the 90th percentiles, as fewer than 90 % of the
-requests are within all of these.
+"""Factor between the 90th percentiles and the limits that are named, for several limits. Without it, fewer
+than 90 % of the requests would be within all limits.
 """
 LOADED = 1.25
-"""A limit that some number of GPUs keeps under a load, over the time of one request alone."""
+"""A limit that some number of GPUs can meet under a load, divided by the time of one request alone."""
 
 
 def with_eased_limits(

@@ -11,7 +11,9 @@ from perfmodel.specs import ModelSpec
 MOST_IN_SERVER = 8
 """Devices of the largest server that is searched for a load."""
 USUAL_WHOLE_EXPERTS = 4
-"""GPUs with attention of their own from which servers usually have whole experts too (an assumption)."""
+"""With at least this many one-GPU attention groups, servers usually keep experts whole too (an
+assumption).
+"""
 
 
 class Simplicity(NamedTuple):

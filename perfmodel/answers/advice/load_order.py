@@ -9,11 +9,13 @@ from perfmodel.answers.advice.served import Served
 from perfmodel.speculation.length_to_run import most_given_up
 
 NEAR_TIE = 0.05
-"""Servers with more room under the limits are preferred if a request takes longer on them by at most this
-share. It is less than half of the mean error of a step (an assumption).
+"""Servers with latencies farther below the limits are preferred if a request takes longer on them by at
+most this share. It is less than half of the mean error of a step (an assumption).
 """
 EASY = 0.7
-"""Below this used share of a limit, at the 90th percentile, more room is of no use (an assumption)."""
+"""If a 90th percentile is below this share of its limit, a larger distance is no advantage (an
+assumption).
+"""
 
 
 def order(served: Served, question: AdviseQuery) -> tuple[float, float]:

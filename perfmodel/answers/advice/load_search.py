@@ -11,9 +11,9 @@ from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.errors import InputError, as_names
 
 MOST_OFF = 1.03
-"""Times of the closed form may be this many times as long as those of a replay. This bound holds for 148
-candidates with doubts (five models, 0.2 to 12 requests/s). On crowded servers the factor reaches 12, so
-these are always replayed.
+"""Times of the closed form may be this many times as long as the times of a replay. This bound holds for
+148 candidates with doubts (five models, 0.2 to 12 requests/s). On crowded servers the factor reaches 12,
+so these are always replayed.
 """
 MOST_GPUS_OFF = 1.1
 """The closed form may need this many times as many GPUs as a replay."""

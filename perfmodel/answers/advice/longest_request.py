@@ -5,9 +5,7 @@ import numpy as np
 from perfmodel.speculation import Scenario, memory_of
 
 LONGEST_REQUEST = 4
-"""Ratio of the longest request that a server accepts to the mean request. An assumption: prompts and
-outputs vary.
-"""
+"""The longest request that a server accepts, divided by the mean request. It is an assumption."""
 TRIED = 9
 """Number of lengths that are tried, from the longest down to the mean."""
 

@@ -17,7 +17,7 @@ from perfmodel.answers.point.verdict import Verdict, verdict
 from perfmodel.answers.text import clients, request_rate
 
 FAR = 0.7
-"""If the 90th percentile uses less than this share of a limit, saturation binds and not the limit."""
+"""If the 90th percentile is below this share of a limit, saturation limits the load, and not this limit."""
 
 
 @dataclass(frozen=True, slots=True)

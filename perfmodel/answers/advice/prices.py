@@ -14,7 +14,9 @@ from perfmodel.operations import Array, Ints, Mask
 from perfmodel.speculation import Memory, Scenario, Workload, memory_of, predict
 
 MAX_PRICES = 2_000_000
-"""Largest product of batches, drafts and draft lengths: about a gigabyte and ten seconds."""
+"""Largest number of combinations of batch, draft and draft length; they take about a gigabyte and ten
+seconds.
+"""
 
 
 class Group(NamedTuple):

@@ -15,7 +15,7 @@ from perfmodel.operations import Array
 from perfmodel.speculation.length_to_run import length_to_run
 
 ALIKE = 0.025
-"""A simpler layout is chosen if it is worse than the best one, at its fastest draft length, by at most
+"""A simpler layout is chosen if it is worse than the best layout, at the best draft length, by at most
 this share.
 """
 
@@ -146,7 +146,7 @@ class Fronts:
 
 
 NO_FRONTS = Fronts((), ())
-"""The fronts of an answer for which nothing was priced by batch."""
+"""The fronts of an answer without predictions by batch."""
 
 
 def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:

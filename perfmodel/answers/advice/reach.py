@@ -14,16 +14,16 @@ from perfmodel.answers.load.traffic_words import RATES
 from perfmodel.errors import InputError
 
 CLOSE = 1.02
-"""If the ratio of a load that is not carried to a load that is carried is at most this, no load between
-them is tried.
+"""The search for the largest load ends if a load that cannot be served is at most this many times one that
+can.
 """
 MORE = 1.1
-"""Where the closed form may be off, a candidate is not tried if its load times this factor is no larger
-than a load that is already confirmed.
+"""If the closed form may be wrong, a candidate is not tried if its load times this factor is at most a
+load that is already confirmed.
 """
 SHARES = (1.0, 0.95, 0.85, 0.7, 0.5, 0.25, 1.06, 1.15, 1.3)
-"""Multiples of the closed form's load, in the order in which they are tried. Where the closed form is not in
-doubt, only the first two are tried.
+"""Multiples of the closed form's load, in the order in which they are tried. If there is no doubt about
+the closed form, only the first two are tried.
 """
 TRIED = 3
 """Largest number of candidates that are tried, beginning with the largest load."""

@@ -25,9 +25,11 @@ from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow
 from perfmodel.speculation import Workload, predict
 
 UNEVEN = 1.25
-"""Ratio of the seats of a server or attention group to its equal share of all clients. An assumption."""
+"""The seats of a server or attention group, divided by its equal share of all clients. It is an
+assumption.
+"""
 SPREAD = 4.0
-"""Standard deviations by which requests that arrive at random exceed their mean number, at the most."""
+"""The number of requests is assumed to exceed its mean by at most this many standard deviations."""
 GRANULE = 8
 """The seats of a server are a multiple of this, as the sizes of CUDA graphs are."""
 

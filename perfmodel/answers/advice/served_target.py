@@ -31,7 +31,7 @@ from perfmodel.speculation import Scenario
 from perfmodel.speculation.confidence import best_stop
 
 UNQUANTISED_BYTES = 2.0
-"""Bytes of a weight while an engine quantises it."""
+"""Bytes per weight before an engine has quantised it."""
 
 
 def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:

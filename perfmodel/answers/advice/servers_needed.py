@@ -18,13 +18,14 @@ from perfmodel.answers.load.traffic_words import RATES
 HEADROOM = OPEN.saturation
 """Largest share of the saturation rate at which a server runs, if there are no latency limits."""
 OUT_OF_STEP = 0.05
-"""Standard deviation of the output lengths between clients, as a share of their mean. Clients of a real load
-do not stay in step, as those of equal answers do; from this share on their times no longer change.
+"""Standard deviation of the output lengths between clients, as a share of their mean. Real clients do not
+all send at the same time, as clients with outputs of equal length do. At larger shares, the latencies no
+longer change.
 """
 MOST_SERVERS = 64
 """Largest number of servers among which clients are divided, if the limits decide the number."""
 QUEUE = 1.1
-"""Requests at a server over its seats from which some of them wait for a seat."""
+"""Some requests wait for a seat if the requests at a server are more than this many times its seats."""
 
 
 def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:

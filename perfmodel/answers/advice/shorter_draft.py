@@ -13,7 +13,7 @@ from perfmodel.speculation import speedups
 NEARLY = 0.9
 """Smallest share of the speedup that a shorter draft must keep."""
 LEAST_SHORTER = 2
-"""The shorter draft has at least this many tokens fewer."""
+"""The shorter draft has at least this many tokens fewer than the chosen one."""
 
 
 @dataclass(frozen=True, slots=True)

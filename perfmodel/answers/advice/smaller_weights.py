@@ -13,11 +13,11 @@ from perfmodel.specs.models.checkpoints import FOUR_BIT_GROUPS, checkpoint, main
 SMALLER = "fp8"
 """The format that vLLM and SGLang make of unquantised weights when they load them."""
 FOUR_BIT_FLOATS = {"NVIDIA": "nvfp4", "AMD": "mxfp4"}
-"""The format of 4-bit floats that the devices of a maker multiply."""
+"""The format of 4-bit floats in which the devices of a vendor compute."""
 MOST_FOUR_BIT_BYTES = 0.7
 """Up to this many bytes per weight, scales included, a format counts as a 4-bit format."""
 LESS = 0.75
-"""FP8 counts as smaller if its bytes are at most this share of those of the question's format."""
+"""FP8 counts as smaller if it has at most this share of the bytes per weight of the question's format."""
 
 
 def may_be_smaller(query: AdviseQuery) -> bool:

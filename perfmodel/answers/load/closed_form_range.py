@@ -76,9 +76,13 @@ LEAST_PREFILLS = 8
 LEAST_SPLIT_PREFILLS = 12
 """The same limit for prompts that take several passes."""
 LEAST_ITERATIONS = 10
-"""Iterations of an answer with a draft below which TPOT may be 10 % off: the last iteration matters."""
+"""If a request has fewer iterations with a draft than this, TPOT may be wrong by 10 %, because the last
+iteration matters.
+"""
 MOST_AT_OTHER_LENGTHS = 0.1
-"""Share of the time at other draft lengths above which clients may be 15 % off."""
+"""If a larger share of the time is spent at other draft lengths, latencies of clients may be wrong by 15
+%.
+"""
 MOST_ENDS = 1.0
 """Answers that end while a client's next request is on its way, if passes only decode. Above, TTFT may be
 40 % too low and TPOT 5 % too high: no answer ends in the long passes that take prompts, so the next prompts
@@ -91,8 +95,8 @@ whole variation.
 FEW_SEATS = 4
 """Seats up to which requests with caches longer than the mean leave no room for others."""
 MOST_PROMPT_SPREAD = 0.5
-"""Coefficient of variation of the computed prompt tokens above which TPOT may be 15 % off where prompts have
-passes of their own: a short prompt takes longer than its share of the tokens.
+"""If prompts have separate passes and the coefficient of variation of their computed tokens is above this,
+TPOT may be wrong by 15 %: a short prompt takes longer than its share of the tokens.
 """
 
 

@@ -18,7 +18,7 @@ from perfmodel.speculation.capacity import draft_stored_bytes
 
 HALVINGS = 40
 Seconds = Callable[[float], float]
-"""Time of a number of tokens."""
+"""Seconds that a number of tokens take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from perfmodel.speculation import Scenario
 from perfmodel.speculation.capacity import draft_size, draft_stored_bytes
 
 LONGEST_DRAFT = 8
-"""The best draft length is searched up to this one."""
+"""The largest draft length in the search for the best one."""
 
 
 def decoder_of(question: TrafficQuery) -> TrafficQuery:

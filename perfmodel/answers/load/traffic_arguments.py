@@ -39,9 +39,9 @@ REUSED = ("prefix_len", "turns", "trace")
 POOLS_WITHOUT = ("trace", "mix", "rollout", "nodes", "draft_tp")
 """Arguments that pools exclude."""
 ONE_SERVER_ONLY = "which are of one server"
-"""Why pools exclude them."""
+"""The reason why pools exclude these arguments."""
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
-"""Type of what may be given for the policies."""
+"""Type of the values that may be given for the policies."""
 
 
 @question

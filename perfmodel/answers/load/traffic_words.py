@@ -6,7 +6,7 @@ from typing import Any
 from perfmodel.errors import refuse
 
 RATES = (1e-6, 1e6)
-"""Allowed requests per second: from one in twelve days to more than any one address answers."""
+"""Allowed requests per second: from one in twelve days to more than any server answers."""
 DEFAULT_STD = 0.05
 """Standard deviation of acceptance between requests: the middle of the values that docs/accuracy.md finds in
 chat and code.

@@ -24,7 +24,7 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 60
 MOST_USED = 0.999
-"""Up to this share of a pool's capacity, its queue has a finite length."""
+"""Largest share of a pool's capacity that is used, because its queue would otherwise grow without end."""
 FIXED = Moments(0.0)
 ONCE = np.ones(1)
 

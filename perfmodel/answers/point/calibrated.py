@@ -13,7 +13,7 @@ RESTS_ON: dict[Relation, str] = {
     "transferred": "another device's kernels",
     "maker": "the kernels of another vendor's device",
 }
-"""The engine's measurement that is nearest to the question -> a description of it."""
+"""How the engine's measurements that are most similar to the question relate to it -> words for them."""
 
 
 @dataclass(frozen=True, slots=True)

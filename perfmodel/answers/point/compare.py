@@ -27,7 +27,7 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 MAX_BATCH = 1024
 """Largest batch in the search for the most throughput."""
 MOST_APART = 64
-"""Largest number of devices of a separate drafter, and of outcomes that it prepares for."""
+"""Largest number of devices of a separate draft model, and of the outcomes for which it drafts."""
 
 
 OF_DRAFT = "the devices of the draft"

@@ -14,7 +14,7 @@ from perfmodel.errors import InputError
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, ContextLengths, context_lengths, memory_of
 
 DEFAULT_CONTEXT = 32768
-"""The context at which the best gamma is sought if the question names none."""
+"""The context at which the best gamma is searched if the question states no context."""
 
 
 @question

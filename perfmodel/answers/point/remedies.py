@@ -20,7 +20,9 @@ from perfmodel.speculation import Passes, Scenario, interval_of_timed, memory_of
 Changes = dict[str, Any]
 """Changed arguments of a question, by name."""
 WORTH_A_SWITCH = 1.1
-"""A switch whose interval contains 1 is named only if it raises the speedup by at least this factor."""
+"""A change with an interval that contains 1 is only named if it raises the speedup by at least this
+factor.
+"""
 SMALLER_KV = "fp8"
 """The smaller format of a 16-bit KV cache that every engine offers."""
 

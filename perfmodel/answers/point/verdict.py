@@ -20,7 +20,7 @@ Verdict = Literal[
 ]
 SURE: tuple[Verdict, Verdict] = ("pays", "does_not_pay")
 LIKELY: dict[Verdict, Verdict] = {"pays": "likely_pays", "does_not_pay": "likely_does_not_pay"}
-"""A certain verdict -> the verdict of the same interval for a kind of case without a measured speedup."""
+"""A certain verdict -> the verdict with the same interval if no similar case was measured."""
 PAYS: tuple[Verdict, Verdict] = ("pays", "likely_pays")
 MAY_NOT_PAY: tuple[Verdict, ...] = ("too_close_to_call", "likely_does_not_pay", "does_not_pay")
 SENTENCES: dict[str, str] = {

@@ -42,10 +42,10 @@ from perfmodel.speculation.acceptance import BEYOND_MEASURED
 SMALLEST_BUDGET = 512
 """The smallest KV budget of a published acceptance (results/published), in tokens."""
 TINY_BUDGET = 64
-"""A KV budget far below it, in tokens."""
+"""A KV budget far below `SMALLEST_BUDGET`, in tokens."""
 STRETCHED = math.log(3)
-"""Distance from the measured draft length above which a warning is given, in e-folds of the tokens per
-iteration.
+"""A warning is given if gamma + 1 is more than 3 times, or less than 1/3 of, the measured gamma + 1
+(`Acceptance.carried` is the logarithm of this ratio).
 """
 
 

@@ -8,8 +8,8 @@ from perfmodel.parse import parse_text
 OVERLAPS = ("auto", "none", "two-batch")
 """Ways to overlap computing and communicating. Every engine starts with none."""
 ALL_TO_ALLS = ("auto", "gather", "dispatch")
-"""Ways to bring tokens to their experts: gather those of all ranks, or dispatch each to those it
-needs.
+"""Ways to bring tokens to their experts: gather the tokens of all ranks, or send each token to the experts
+that it needs.
 """
 
 

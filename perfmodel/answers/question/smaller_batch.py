@@ -16,7 +16,7 @@ BLOCKS = (1, 8, 16, 32, 64, 128, 256)
 SMALL = 16
 """Up to this batch, all smaller batches are tried."""
 LEAST_GAIN = 1e-3
-"""A difference is mentioned from this share of the tokens per second on."""
+"""A difference is only mentioned if it is at least this share of the tokens per second."""
 
 
 def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:

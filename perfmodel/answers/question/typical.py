@@ -21,7 +21,9 @@ from perfmodel.speculation.acceptance import BEYOND_MEASURED
 MIDDLE = (0.1, 0.9)
 """An acceptance is typical between these quantiles of the published first rates of a kind of draft."""
 WORTH_MEASURING = 1.1
-"""A server with a draft to measure is advised if its speedup at a low typical acceptance is at least this."""
+"""A draft is recommended for a measurement if its speedup at the low end of typical acceptance is at least
+this.
+"""
 LEAST_PUBLISHED = 5
 """A kind of draft has a typical acceptance if at least this many results were published."""
 

@@ -22,7 +22,7 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 24
 LIGHT = 0.2
-"""Up to this load of a queue, few requests wait."""
+"""If the load of a queue is at most this share of its capacity, few requests wait."""
 MORE = 3
 """For a rate, pools are tried with up to this many instances more than the lower bound."""
 

@@ -20,7 +20,7 @@ from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.steps import StepTimes
 
 FULL = 0.99
-"""Largest share of time for prompts."""
+"""The largest share of time that prefill may take."""
 TRIED = 12
 """Number of rates that are computed at once. A second search computes as many between the best rate of the
 first search and the next one.

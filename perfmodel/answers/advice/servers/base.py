@@ -20,13 +20,13 @@ from perfmodel.speculation import Scenario, memory_of
 from perfmodel.speculation.confidence import Stop
 
 ANSWER_TOKENS = 2048
-"""Room for the rest of an answer beyond the context of the question, in a served sequence. An assumption."""
+"""Tokens that a server accepts beyond the context of the question, for the output. It is an assumption."""
 UNQUANTISED = ("bf16", "fp16", "fp32")
 """Formats of checkpoints that are not quantised."""
 HEAD = "HEAD"
-"""Stands for the address of the first node in a line."""
+"""In a command line, stands for the address of the first node."""
 MODEL = "MODEL"
-"""Stands for a checkpoint that the reader must find, in a line."""
+"""In a command line, stands for a checkpoint that the reader must find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ServedTarget:
     weights: str = "bf16"
     kv_dtype: str = "bf16"
     state_dtype: str | None = None
-    """Format of recurrent states in the words of the engines; None means that of the checkpoint."""
+    """Format of recurrent states, as engines name it; None means the format of the checkpoint."""
     memory_fraction: float | None = None
     """Share of the memory that the server takes; None leaves it to the engine."""
     vocab_size: int | None = None
@@ -78,23 +78,25 @@ class ServedTarget:
     mtp_layers: int | None = None
     """Multi-token prediction layers of the checkpoint; None if unknown."""
     latent: bool = False
-    """Whether its attention caches a latent."""
+    """Whether its attention caches latent vectors instead of keys and values (MLA)."""
     on_load: bool = False
     """Whether engines quantise the checkpoint when they load it."""
     holds_unquantised: bool = True
     """Whether the devices have the memory for all weights before they are quantised."""
     checkpoint: str = ""
-    """Format of the checkpoint that `model_id` names, if the question asks for another than the model's own;
-    empty if no checkpoint of the question's format is known.
+    """Format of the checkpoint that `model_id` names, if it is not the model's own format; empty if no
+    checkpoint in the format of the question is known.
     """
     stands_for: str = ""
-    """What `MODEL` stands for in the line, as a sentence; empty if the line names a checkpoint."""
+    """A sentence about the checkpoint for which `MODEL` stands in the line; empty if the line names a
+    checkpoint.
+    """
     engine: str | None = None
-    """The engine that was modelled, by its word."""
+    """The engine that was predicted, as in ``--engine``."""
     nodes: int = 1
     """Nodes over which the devices of a server are spread evenly."""
     dispatch: Mapping[str, str] = field(default_factory=dict)
-    """Engine -> its word for the library that dispatches tokens to their experts; empty if none does."""
+    """Engine -> its name for the library that sends tokens to their experts; empty if there is none."""
     version: str = ""
     """The version of this engine that the question names; empty for the newest."""
     alone: bool = False

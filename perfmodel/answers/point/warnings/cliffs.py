@@ -14,7 +14,7 @@ from perfmodel.answers.text import Note
 from perfmodel.speculation import Scenario
 
 CLIFF = 1.1
-"""A pass is on a cliff if it takes more than this many times as long as one with a sequence or token less."""
+"""A pass is on a cliff if it takes more than this many times as long as with one sequence or token fewer."""
 MUCH_PADDING = 1.25
 """Padding is noted if the padded batch has at least this many times the sequences of the batch."""
 
