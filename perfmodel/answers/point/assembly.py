@@ -187,8 +187,7 @@ def _lengths_and_engine(query: Query, scenario: Scenario, batch: float, gamma: i
 
 def _remedies(query: Query, scenario: Scenario, prediction: Prediction, word: Verdict) -> tuple[Remedy, ...]:
     """Changes with which a draft that may not pay would; none for a question about the baseline."""
-    asks_for_draft = query.gamma != 0 and scenario.acceptance is not None
-    if not asks_for_draft or word not in MAY_NOT_PAY:
+    if query.gamma == 0 or word not in MAY_NOT_PAY:
         return ()
     from perfmodel.answers.point.remedies import remedies  # most drafts pay
 
@@ -251,7 +250,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
 
 def _least_loss(query: Query, scenario: Scenario, gamma: int) -> JudgedLength | None:
     """The draft length that loses least, if the search for one found none that gains; else None."""
-    if gamma or query.gamma is not None or scenario.acceptance is None:
+    if gamma or query.gamma is not None:
         return None
     return least_loss(query, scenario)
 
