@@ -1,5 +1,5 @@
-"""Explains why no configuration of `advise` fits in memory or meets a bound, and names changes that would
-help: another batch, degree, weight format or device.
+"""Explains why no configuration of `advise` fits in memory or meets a bound. Names changes that would
+help, such as another batch, degree, weight format or device.
 """
 
 import math

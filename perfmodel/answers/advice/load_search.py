@@ -1,4 +1,4 @@
-"""Predicts the load on the servers of each layout, with each draft and without a draft."""
+"""Predicts the servers of each layout under the load, with each draft and without a draft."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class LoadSearch:
 
     @classmethod
     def of(cls, question: AdviseQuery, candidates: Candidates) -> "LoadSearch":
-        """Predicts the load on the servers of all candidates."""
+        """Predicts the servers of all candidates under the load."""
         alone = served_by_all(question, candidates, drafts=False)
         return cls(question, candidates, [*alone, *served_by_all(question, candidates, drafts=True)])
 

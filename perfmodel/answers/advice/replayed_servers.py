@@ -1,4 +1,4 @@
-"""Finds the fewest servers of a candidate that serve a load by replays, if the closed form may be wrong."""
+"""Finds by replays how many servers of a candidate a load needs, if the closed form may be wrong."""
 
 from bisect import bisect_left
 from collections.abc import Callable

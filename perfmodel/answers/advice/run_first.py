@@ -18,9 +18,9 @@ def run_first(
     likely: tuple[TypicalGain, ...],
     to_measure: SwitchToMeasure | None,
 ) -> str:
-    """The server and the reason, as a sentence without its full stop. The first of these that exists is
-    chosen: a server that is better without a draft, a draft that gains even with an acceptance that is low
-    for its kind, or the server without a draft.
+    """The server and the reason, as a sentence without its full stop. The server is the first of these
+    that exists: one that is better without a draft, one whose draft gains even with a low acceptance for
+    its kind, or the one without a draft.
     """
     for change in changes:
         if change.draft is None:

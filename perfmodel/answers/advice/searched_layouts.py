@@ -33,8 +33,8 @@ def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list
 
 def over_nodes(query: AdviseQuery) -> list[Layout]:
     """Layouts with one server on two, three or four nodes, for a load that no number of servers within one
-    node can serve. Only models with experts have such layouts. Empty if the question states a number of
-    devices or parallel degrees.
+    node can serve. Only models with experts have such layouts. The result is empty if the question states
+    a number of devices or parallel degrees.
     """
     named = Named.of(query)
     node = devices_of_node(named.gpu)

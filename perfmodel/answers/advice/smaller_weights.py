@@ -28,9 +28,9 @@ def may_be_smaller(query: AdviseQuery) -> bool:
 
 
 def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
-    """The argument that names a known 4-bit checkpoint, in the format that is fastest on the device. Empty
-    if there is none, if the checkpoint of the model already has 4 bits, or if the question states a
-    format.
+    """The argument that names a known 4-bit checkpoint, in the format that is fastest on the device. The
+    result is empty if there is none, if the checkpoint of the model already has 4 bits, or if the question
+    states a format.
     """
     if not _leaves_weights_open(query):
         return
@@ -40,8 +40,8 @@ def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
 
 def in_smaller_formats(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
     """Pairs of a flag and the question with this flag, for each smaller weight format that the engine can
-    serve, FP8 first. A format that the question states is replaced. Empty for engines that convert
-    checkpoints first, such as llama.cpp.
+    serve, FP8 first. A format that the question states is replaced. The result is empty for engines that
+    convert checkpoints first, such as llama.cpp.
     """
     if not _serves_as_published(query):
         return

@@ -114,7 +114,7 @@ def sweep(grid: Grid) -> Sweep:
     """Answer every combination of the lists. `Sweep.to_frame` returns a table.
 
     model, hardware, tp, draft_kv, alpha, batch, context and gamma accept lists, or text with commas and
-    ranges: ``1..16``, ``1000..64000+1000``, ``1..256x2``. Raises InputError for wrong input.
+    with ranges such as ``1..16``, ``1000..64000+1000`` or ``1..256x2``. Raises InputError for wrong input.
     """
     if grid.rows > MAX_ROWS:
         raise refuse(
