@@ -52,7 +52,9 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     """
     head, *options = text.strip().lower().split(",")
     name, colon, budget = head.partition(":")
-    resolved = _resolve(name.strip(), flag)
+    resolved = _known(name.strip())
+    if resolved is None:
+        raise unknown_name(flag, "KV method", name.strip(), names())
     fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(resolved)}  # type: ignore[arg-type]
     where = f"{flag}: {resolved.name}"
     options = [f"budget={budget}"] * bool(colon) + options
@@ -78,14 +80,6 @@ def sparse_method(word: str) -> type[KVMethod] | None:
     """The method of a name or an alias; None for another word, and for the full cache."""
     known = _known(word.strip().lower())
     return None if known is None or known.reads_all else known
-
-
-def _resolve(name: str, flag: str) -> type[KVMethod]:
-    """The method of a name or an alias. Raises InputError that names `flag`."""
-    known = _known(name)
-    if known is None:
-        raise unknown_name(flag, "KV method", name, names())
-    return known
 
 
 def _known(name: str) -> type[KVMethod] | None:
