@@ -89,9 +89,9 @@ def _weighs_limits(question: AdviseQuery) -> bool:
 
 
 def better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:
-    """The servers with a draft (`rival`) if they are better than the servers without a draft (`baseline`).
-    Otherwise the baseline. On as many GPUs, its time may be longer by the share `ALIKE`, because servers
-    without a draft are simpler and have more memory for the cache.
+    """Chooses between the best servers with a draft (`rival`) and without one (`baseline`). If both have
+    the same number of GPUs, the baseline is chosen even if its time is longer by the share `ALIKE`,
+    because such servers are simpler and have more memory for the cache.
     """
     if baseline is None or rival is None:
         return baseline or rival
