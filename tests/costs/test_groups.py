@@ -74,6 +74,10 @@ def test_data_parallel_attention_attends_for_its_own_sequences() -> None:
     two = target_ops(dp=4, ep=8)
     assert two["all-reduce"].devices == 2
     assert two["all-reduce"].message_bytes == 16 * 7168 * 2
+    halves = target_ops(dp=2, ep=2)
+    assert halves["all-to-all"].message_bytes == pytest.approx((1 - (1 / 2) ** 8) * 64 * 7168 * 2)
+    assert halves["all-reduce"].devices == 4
+    assert halves["all-reduce"].kernels == 61
 
 
 def room(batch: float, **groups: int) -> Memory[float]:
