@@ -187,6 +187,19 @@ def test_a_further_prompt_finds_all_of_its_session_but_the_last_token() -> None:
     assert turns == {(100.0, 40.0, False), (150.0, 119.0, True)}
 
 
+def test_prompts_of_a_session_grow_and_clients_stay_in_step_only_without_pauses() -> None:
+    """1,000 tokens, then 1,150 and 1,300: each turn adds an answer of 100 and 50 new ones."""
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 100}
+    one = TrafficQuery(**ask, max_concurrency=4)
+    session = TrafficQuery(**ask, max_concurrency=4, turns=3, turn_input_len=50)
+    assert one.lengths.input_mean == 1000
+    assert session.lengths.input_mean == pytest.approx(1150)
+    assert one.in_lockstep
+    assert session.in_lockstep
+    assert not replace(session, think_time=5).in_lockstep
+    assert not replace(one, output_std=10).in_lockstep
+
+
 def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
     """Passes of 10 ms; a prompt token takes 1 ms. 100 tokens, 2 out; 50 ms later those and 49 more."""
     decode_s = np.full(4, 0.01)
