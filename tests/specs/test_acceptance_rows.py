@@ -4,13 +4,16 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs import AcceptanceRow, find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram, published_rows
+from perfmodel.specs.published import published_points
 from perfmodel.speculation import Acceptance
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from tests.refusals import refused
 
 SUBJECT = ("llama-3.1-8b", "self", "streamingllm", 512)
@@ -36,6 +39,21 @@ def test_a_measured_context_is_the_row_itself_and_between_two_alpha_is_linear_in
     assert row.source.startswith("MagicDec")
     between = math.sqrt(8000 * 16_000)
     assert find_acceptance(*SUBJECT, between).alpha == pytest.approx(0.825)
+
+
+def test_rows_from_tokens_per_iteration_are_the_means_of_the_points_of_their_table():
+    rows = [row for row in published_rows() if "from tokens per iteration" in row.source]
+    assert {row.target for row in rows} == {"llama-2-7b-32k", "llama-3.1-8b"}
+    for row in rows:
+        method = f"{row.draft_kv}:{row.kv_budget_tokens}"
+        alphas = [
+            alpha_from_tokens_per_iteration(point.tokens_per_iteration, point.gamma)
+            for point in published_points("magicdec")
+            if row.source.startswith(point.source)
+            and (point.target, point.draft, point.draft_kv) == (row.target, row.draft, method)
+            and point.context == row.context_tokens
+        ]
+        assert row.alpha == pytest.approx(np.mean(alphas), abs=6e-4), row
 
 
 @pytest.mark.parametrize(

@@ -133,13 +133,17 @@ def file_label(name: str) -> str:
 
 @cache
 def _modelled_tokens(p: MeasuredPoint) -> float:
-    """Tokens per iteration from a published acceptance row; NaN without one."""
+    """Tokens per iteration from a published acceptance row; NaN without one, and if the row comes from the
+    point's own table.
+    """
     if p.gamma is None or p.draft is None or p.draft_kv is None:
         return float("nan")
     kv = parse_kv(p.draft_kv)
     try:
         row = find_acceptance(p.target, p.draft, kv.name, kv.budget, p.context)
     except InputError:
+        return float("nan")
+    if row.source.startswith(p.source):
         return float("nan")
     return float(np.asarray(Acceptance.from_row(row).tokens_per_iteration(p.gamma)))
 
