@@ -37,8 +37,9 @@ class SnapKV(KVMethod):
         """Scores S keys with the window's queries, sums over the window, pools, chooses and gathers the
         budget.
 
-        Bytes: the keys once; one score per query head and token, which pooling writes and reads and the
-        choice reads again (the window's scores are summed before they leave the kernel); the gather.
+        Bytes: the keys are read once. There is one score per query head and token, because the window's
+        scores are summed before they leave the kernel. The kernel writes the scores, the pooling reads and
+        writes them, and the choice reads them. The gather is added.
         """
         scores = context * layout.query_heads
         flops = context * layout.score_flops * self.window + scores * (self.window + self.kernel)

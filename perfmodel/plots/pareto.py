@@ -41,7 +41,8 @@ MILLISECONDS = 1e3
 @styled
 def pareto(advice: Advice) -> Figure:
     """The Pareto fronts of the baseline and of speculation: throughput per device over time per output
-    token. A front has the best batches and layouts.
+    token. A front has the batches and layouts for which no other has both a higher throughput and a
+    shorter time per token.
 
     The labels of points are the batch of one server and, if layouts differ, the layout. The star is the
     choice of `advise`; the dotted line is the bound on the time per token. Raises InputError if nothing

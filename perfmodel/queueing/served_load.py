@@ -54,8 +54,8 @@ def whole_answer(lengths: Lengths, ttft: Moments, tpot: Moments) -> Moments:
 
 
 def seen_by_requests(steps: StepTimes, share: Array) -> Array:
-    """Share of its time that a request decodes in a batch of n, over ``[load, n]`` from n = 1. share:
-    share of the server's time with n requests, from n = 0.
+    """Share of a request's decoding time that it spends in a batch of n, over ``[load, n]`` from n = 1.
+    share: share of the server's time with n requests, from n = 0.
     """
     busy = share[:, 1:] * steps.batches
     return busy / busy.sum(1, keepdims=True)

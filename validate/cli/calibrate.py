@@ -31,8 +31,8 @@ class CalibrateQuestion(Question):
     name: Annotated[
         str | None,
         Argument(
-            "Fitted calibration, <gpu>.<stack> (all research stacks if none), or engines, llamacpp, mlx, "
-            "sources.",
+            "What to fit: a calibration <gpu>.<stack>, or engines, llamacpp, mlx or sources [default: the "
+            "calibrations of all research stacks].",
             "NAME",
             place=True,
         ),

@@ -166,8 +166,8 @@ class Question:
         """Raise InputError for a question that has no answer."""
 
     def within(self, name: str, low: float, high: float, allowed: str) -> None:
-        """Raise InputError if the field `name` is not from `low` to `high`, both included, for limits that
-        depend on other fields. None is allowed.
+        """Raise InputError if the value of the field `name` is outside `low` to `high`, both included. This
+        is for limits that depend on other fields. None is allowed.
         """
         within(getattr(self, name), flag(name), low, high, allowed)
 

@@ -12,7 +12,7 @@ then bounds of the times at all loads between the rungs.
 
 At a request rate above its capacity, a server runs as at its capacity. Each request arrives earlier than
 it would at the capacity, and waits longer by this difference. If the number of requests at once is
-limited, a request waits at its client.
+limited, this wait is at the client, and TTFT does not include it.
 """
 
 from bisect import bisect_right
@@ -132,8 +132,8 @@ class Ladder:
         return list(accumulate(standing, lambda lower, row: at_least(row, lower)))
 
     def replayed(self, load: float, closed: TrafficRow, rough: bool = False) -> TrafficRow:
-        """The row at a load from replays. closed: the row of the closed form at this load. rough: whether
-        to skip, in an open loop, raising the times at a rung to those at the rungs below it.
+        """The row at a load from replays. closed: the row of the closed form at this load. rough: if
+        true, the times at a rung of an open loop are not raised to those at lower rungs.
         """
         if _is_policy(self.choice):
             return self._alone(load, closed)

@@ -1,7 +1,8 @@
 """Finds the fault in a mapping that msgspec refused: the key, the allowed values, and the given value.
 
 msgspec's path does not contain the keys of dictionaries, and its message does not contain the allowed
-words. This module therefore looks for the first part of the mapping that msgspec refuses by itself.
+words. This module therefore converts each part of the mapping separately, and looks for the first
+part that msgspec refuses.
 """
 
 import re

@@ -65,7 +65,9 @@ class SourceError(Frozen):
         return self.middles.get(device_class(gpu), self.log_middle)
 
     def deviation_on(self, gpu: GPUSpec) -> float:
-        """Standard deviation of the normal distribution with an equally wide 90 % interval on a device."""
+        """Standard deviation of the normal distribution whose 90 % interval is as wide as that of the errors
+        on a device (`log_within_on`).
+        """
         return self.log_within_on(gpu) / Z
 
 
