@@ -100,8 +100,8 @@ def _constants() -> str:
         "\n## Constants\n\n"
         "Each constant is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of "
         "this table. A file without an optional constant has no such cost. "
-        "[The model](model.md#2-from-counts-to-seconds) explains how the constants make a time, and "
-        "[contributing](contributing.md#a-constant) how to add one.\n\n"
+        "[The model](model.md#2-from-counts-to-seconds) explains how times follow from the constants. "
+        "[Contributing](contributing.md#a-constant) explains how to add a constant.\n\n"
         + "\n".join(table(head, rows, text_columns=range(6)))
         + "\n"
     )

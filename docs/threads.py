@@ -69,7 +69,7 @@ def _counts(rows: Sequence[Thread]) -> str:
     intervals = [row.contained for row in rows if row.contained is not None]
     sides = sum(row.same_side for row in rows)
     return (
-        f"{sides} of these {len(rows)} speedups are on the predicted side of 1.0x, and {sum(intervals)} of "
+        f"{sides} of these {len(rows)} speedups are on the predicted side of 1.0x. {sum(intervals)} of "
         f"{len(intervals)} lie in their 90 % interval."
     )
 

@@ -1,11 +1,12 @@
 """Should an LLM server speculate, with which draft, how many tokens, in which layout? ``import perfmodel as
 pm``.
 
-Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`, `predictor` (for a million calls).
-Decide: `advise`, `schedule`, `tree`, `hierarchy`, `traffic`, `compare`. Solve for contexts: `inflection`.
-Every function takes the arguments that are flags on the command line, as numbers or as text
-(``context="32k"``), or a `Query` with some arguments changed. `explore` shows surfaces with sliders in a
-notebook. `models`, `gpus` and `engines` list the known names. Every name is loaded on first use.
+Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`, `predictor` (for a million calls). Decide:
+`advise`, `schedule`, `tree`, `hierarchy`, `traffic`, `compare`. Solve for contexts: `inflection`. Every
+function takes the flags of its command as arguments, each a number or text (``context="32k"``). Instead, it
+also takes a `Query`, followed by the arguments to change in it: ``whatif(query, batch=8)``. `explore` shows
+surfaces with sliders in a notebook. `models`, `gpus` and `engines` list the known names. Every name is
+loaded on first use.
 """
 
 from importlib import import_module

@@ -107,7 +107,9 @@ class Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        """Answers ``GET /`` with the question, the tokens in the KV cache and the longest draft."""
+        """Answers ``GET /`` with the question, the number of tokens that the KV cache holds, and the longest
+        draft.
+        """
         self._answer(partial(about, self.predictor), "/")
 
     def do_POST(self) -> None:
@@ -174,7 +176,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def about(predictor: Predictor) -> dict[str, Any]:
-    """The answer to ``GET /``: the question, the tokens in the KV cache and the longest draft."""
+    """The answer to ``GET /``: the question, the number of tokens that the KV cache holds, and the longest
+    draft.
+    """
     return {
         "question": msgspec.to_builtins(predictor.question.as_dict(), str_keys=True),
         "kv_tokens": predictor.kv_tokens,

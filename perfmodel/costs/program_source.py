@@ -28,7 +28,8 @@ class Step(NamedTuple):
 def function_source(
     names: Sequence[str], steps: Mapping[Step, str], results: Sequence[str], several: bool = False
 ) -> str:
-    """Steps as a Python function of these numbers, without those whose result is not used.
+    """The steps as the source of a Python function of the numbers `names`. Steps whose result is not used are
+    left out.
 
     several: whether the function returns a tuple.
 

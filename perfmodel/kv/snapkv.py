@@ -34,8 +34,8 @@ class SnapKV(KVMethod):
         return np.minimum(float(self.budget + self.generated), context)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Scores S keys with the window's queries, sums over the window, pools, chooses and gathers the
-        budget.
+        """The work of scoring S keys with the window's queries, summing over the window, pooling, and
+        choosing and gathering as many tokens as the budget allows.
 
         Bytes: the keys are read once. There is one score per query head and token, because the window's
         scores are summed before they leave the kernel. The kernel writes the scores, the pooling reads and

@@ -139,7 +139,7 @@ class CachedPrompts:
         return np.ceil(self.lengths / left[..., None] - NEGLIGIBLE) @ self.chance
 
     def at(self, values: Array, batch: Floats) -> Array:
-        """The value of an array over batches, interpolated between whole batches."""
+        """The value of an array over batch sizes 1, 2, ..., interpolated between whole sizes."""
         return np.asarray(np.interp(batch, np.arange(1.0, values.size + 1), values))
 
 

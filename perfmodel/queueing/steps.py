@@ -83,7 +83,7 @@ class StepTimes:
         )
 
     def decode_at(self, batch: Array) -> Array:
-        """`decode_s`, interpolated between whole batches."""
+        """`decode_s`, interpolated between whole batch sizes."""
         return np.interp(batch, self.batches, self.decode_s)
 
     @property
@@ -101,7 +101,7 @@ class StepTimes:
         return np.array([t.tokens_per_iteration for t in self.table])
 
     def prompt_at(self, batch: Array) -> Array:
-        """`prompt_s`, interpolated between whole batches."""
+        """`prompt_s`, interpolated between whole batch sizes."""
         return np.interp(batch, self.batches, self.prompt_s)
 
 

@@ -73,8 +73,9 @@ def formulas_of(scenario: CountedScenario) -> PassFormulas:
 
 
 def outside_passes_s(scenario: CountedScenario, batch: Floats, context: Floats) -> Floats:
-    """Seconds of an iteration outside its passes: rebuilding by the KV method, work that the draft does
-    once, the pass over verified tokens if the engine has one, and the end of the iteration.
+    """Seconds of an iteration outside its draft steps and its verification: rebuilding by the KV method, work
+    that the draft does once, the end of the iteration, and the draft's pass over verified tokens if the
+    engine has one.
     """
     rebuild = costs.selection(scenario.draft_shard, batch, context, scenario.draft.kv, "iteration")
     once = [*rebuild, *scenario.draft.iteration_ops(scenario.draft_shard, batch)]

@@ -55,7 +55,11 @@ class CalibrateQuestion(Question):
     ] = None
     hardware: Annotated[
         str | None,
-        Argument("Device; a new NAME.yaml is written for a CPU.", "NAME|PATH", default="the record's"),
+        Argument(
+            "Device: a name or a YAML file. For a CPU, a YAML file that does not exist is written.",
+            "NAME|PATH",
+            default="the record's",
+        ),
     ] = None
     stack: Annotated[
         Path | None,

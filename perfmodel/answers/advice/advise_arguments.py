@@ -45,8 +45,8 @@ class AdviseArguments(CommonOptions):
     """
 
     hardware: Parsed[str, str | Sequence[str]] = argument(
-        "Device: a name from `perfmodel gpus list` or a YAML file; 8xh100 is eight of them, commas "
-        "separate kinds.",
+        "Device: a name from `perfmodel gpus list` or a YAML file. 8xh100 means eight H100. Commas separate "
+        "alternatives, of which the best is chosen.",
         "NAME|PATH,...",
         "--gpu --device",
         _kinds,
@@ -68,7 +68,7 @@ class AdviseArguments(CommonOptions):
         default=None,
     )
     draft: MaybeWords = argument(
-        "A draft to search; may be repeated.",
+        "A draft that the search includes; may be repeated.",
         "self|KIND|NAME|PATH",
         "--draft-model --speculative-algorithm",
         texts,

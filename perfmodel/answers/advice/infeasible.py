@@ -27,8 +27,8 @@ def why_infeasible(
     query: AdviseQuery, baseline: list[Priced], drafted: list[Priced], skips: list[Skip], trees: bool = False
 ) -> Infeasible:
     """Explains why no configuration is feasible. baseline, drafted: the candidates with their predictions.
-    skips: the skipped candidates; if no layout can run the model, the first one gives the reason. trees:
-    whether a tree meets the bound on the time per token.
+    skips: the skipped candidates. If no layout can run the model, the reason is that of the first skipped
+    candidate. trees: whether a tree meets the bound on the time per token.
     """
     if not baseline:
         return Infeasible(f"the model runs in none of the requested layouts ({skips[0].reason})")

@@ -13,9 +13,9 @@ from perfmodel.speculation import Scenario
 
 
 def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -> TrafficRow:
-    """The row with both intervals. log_off: standard deviation of the logarithm of its mean TPOT. The
-    error of the mean TTFT is the one that is known for the engine, or the error of the TPOT if that is
-    larger.
+    """The row with intervals of the TTFT and of the throughput. log_off: standard deviation of the
+    logarithm of the row's mean TPOT. The error of the mean TTFT is the one that is known for the engine, or
+    the error of the TPOT if that is larger.
 
     In a closed loop, a client sends its next request when an output ends, so the throughput is as
     uncertain as the time of a request. In an open loop, the throughput is the request rate, or the

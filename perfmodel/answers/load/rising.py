@@ -26,7 +26,9 @@ def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficR
 
 
 def at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
-    """The row with its times raised to those at a lower load: the mean and each percentile separately."""
+    """The row with its times raised to those of `lower`, a row at a lower load, where they are shorter: the
+    mean and each percentile separately. The share within the SLO is lowered in the same way.
+    """
     share = row.slo_share
     if share is not None and lower.slo_share is not None:
         share = min(share, lower.slo_share)
@@ -43,7 +45,9 @@ def at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
 
 
 def at_most(row: TrafficRow, higher: TrafficRow) -> TrafficRow:
-    """The row with its times lowered to those at a higher load."""
+    """The row with TTFT and TPOT lowered to those of `higher`, a row at a higher load, where they are
+    longer.
+    """
     ttft_s = row.ttft_s
     if ttft_s is not None and higher.ttft_s is not None:
         ttft_s = ttft_s.at_most(higher.ttft_s)

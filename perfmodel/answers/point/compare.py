@@ -45,7 +45,7 @@ class CompareQuery(Options):
     draft_kv: arg.DraftKV = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     draft_hardware: str | None = argument(
-        "Run the draft model on devices of its own, and compare with replicas on the same number of devices.",
+        "Run the draft model on its own devices, and compare this with replicas on as many devices in total.",
         "NAME|PATH",
         shown="none",
         default=None,

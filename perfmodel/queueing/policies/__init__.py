@@ -25,7 +25,8 @@ def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
     """Reads draft lengths (whole numbers from 0) and names of policies, from a list or from text such as
     ``1..4,auto``. Repetitions are dropped.
 
-    Raises InputError, which names `flag`, for an empty list or any other content.
+    Raises InputError, which names `flag`, if the list is empty or has an item that is neither a
+    draft length nor the name of a policy.
     """
     found: list[LengthPolicy] = []
     for part in given.split(",") if isinstance(given, str) else items(given):

@@ -1,8 +1,8 @@
 """A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2, Domino and DSpark, as
 their makers or the library speculators write it.
 
-A head's layers are dense, even if its file still describes the target that it was made from. Keys that the
-head's own class reads and this module does not are refused by name.
+A head's layers are dense, even if its file still describes the target that it was made from. If a file
+has a key that the class of the head reads but this module does not, the error names the key.
 """
 
 from dataclasses import dataclass

@@ -198,7 +198,9 @@ class Keys:
         return None
 
     def parts(self, key: str) -> "dict[str, Keys]":
-        """The mappings in a mapping of mappings by name, without empty ones; an absent key has none."""
+        """The inner mappings by name of a key whose value is a mapping of mappings, without empty ones.
+        Returns none if the key is absent.
+        """
         outer = self.mapping(key)
         if outer:
             return {name: part for name in outer.data if (part := outer.mapping(name))}

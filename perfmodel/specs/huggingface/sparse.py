@@ -150,8 +150,8 @@ _STRIDES = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 
 
 
 def compressed(keys: Keys, layers: int) -> Fields:
-    """DeepSeek-V4: a window, and one cached entry per 4 tokens (which an indexer chooses) or per 128 tokens
-    (all read).
+    """DeepSeek-V4: every layer has a window. Some layers also cache one entry per 4 tokens, and an indexer
+    chooses among these entries. Others cache one entry per 128 tokens, and all these entries are read.
 
     Two projections make an entry for 4 tokens, and two more make the indexer's keys.
     """
