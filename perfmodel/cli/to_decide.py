@@ -6,26 +6,9 @@ import shlex
 from dataclasses import fields
 
 from perfmodel.answers.point.whatif_answer import WhatIf
-from perfmodel.answers.question import Query
+from perfmodel.answers.question import OF_SERVER, Query
 from perfmodel.answers.question.rates import GIVEN
 from perfmodel.specs import DRIFT
-
-SERVED = (
-    "weights",
-    "kv_dtype",
-    "draft_weights",
-    "draft_kv",
-    "tp",
-    "ep",
-    "dp",
-    "pp",
-    "layer_split",
-    "cpu_moe",
-    "gpu_layers",
-    "host_bandwidth",
-    "acceptance",
-)
-"""Fields of the question that ``validate engine`` also has."""
 
 
 def to_decide(a: WhatIf, query: Query) -> str:
@@ -53,7 +36,7 @@ def _command(a: WhatIf, query: Query) -> str:
     words = ["--model", query.model, "--hardware", query.hardware, "--draft", str(a.query.draft)]
     words += ["--context", str(query.context), "--gamma", str(a.query.gamma)]
     defaults = {field.name: field.default for field in fields(Query)}
-    for name in SERVED:
+    for name in (*OF_SERVER, "draft_kv", "acceptance"):
         value = getattr(query, name)
         if value != defaults[name]:
             words += [f"--{name.replace('_', '-')}", str(value)]

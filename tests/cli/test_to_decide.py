@@ -50,10 +50,10 @@ def test_the_printed_command_reads_two_speeds(capsys, monkeypatch, question: str
 
 
 def test_the_command_has_the_requests_and_the_version_of_the_question(capsys) -> None:
-    server = "--engine sglang@0.5.13 --tp 2 --gamma 3 --tokens-per-iteration 1.86"
+    server = "--engine sglang@0.5.13 --tp 2 --gamma 3 --tokens-per-iteration 1.86 --memory-fraction 0.8"
     answer = said(capsys, f"-m qwen3-30b-a3b --hardware h100 -b 4 -c 500 --draft eagle3 {server}")
     assert "--from -,batch=4,accepted=1.86 --model qwen3-30b-a3b" in answer
-    assert "--tp 2 --engine sglang --version 0.5.13" in answer
+    assert "--tp 2 --memory-fraction 0.8 --engine sglang --version 0.5.13" in answer
 
 
 def test_a_decided_answer_needs_no_measurement(capsys) -> None:

@@ -6,32 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from perfmodel.answers.declaration import Argument, Question, argument, question, same_as
-from perfmodel.answers.question import Query, arguments as arg
+from perfmodel.answers.question import OF_SERVER, Query, arguments as arg
 from perfmodel.answers.readers import MaybeReal, MaybeWhole, Whole, whole
 from perfmodel.errors import InputError
 from perfmodel.specs import DRIFT, parse_engine
 from perfmodel.validate.cli.arguments import Machine, ResultsFolder, Resume
 from perfmodel.validate.records import RESULTS, machine_folder
-
-SERVED = (
-    "tp",
-    "ep",
-    "dp",
-    "pp",
-    "layer_split",
-    "cpu_moe",
-    "gpu_layers",
-    "host_bandwidth",
-    "attention_backend",
-    "memory_fraction",
-    "state_rollback",
-    "power_limit",
-    "weights",
-    "draft_weights",
-    "kv_dtype",
-    "draft_tp",
-)
-"""Arguments of a `Query` that describe the server besides its model, device, draft and calibration."""
 
 
 @question
@@ -169,7 +149,7 @@ class EngineQuestion(Question):
             draft=self.draft or "ngram",
             draft_kv=self.draft_kv,
             calibration=self.calibration,
-            **{name: getattr(self, name) for name in SERVED},
+            **{name: getattr(self, name) for name in OF_SERVER},
         )
 
     def query_of_engine(self, printed_by: str = "") -> Query:

@@ -5,13 +5,13 @@ from dataclasses import fields, replace
 
 import click
 
-from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.answers.question import OF_SERVER, Query, resolve_costs
 from perfmodel.cli.output import say, say_whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import DRIFT, load_gpu
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry
 from perfmodel.specs.boundary.files import looks_like_path
-from perfmodel.validate.cli.engine_question import SERVED, EngineQuestion
+from perfmodel.validate.cli.engine_question import EngineQuestion
 from perfmodel.validate.engine.acceptance import (
     AcceptanceSubject,
     counts_drafts,
@@ -38,7 +38,7 @@ from perfmodel.validate.engine.watch import (
     running,
 )
 
-FURTHER = (*(name for name in SERVED if name != "power_limit"), "engine", "calibration")
+FURTHER = (*(name for name in OF_SERVER if name != "power_limit"), "engine", "calibration")
 """Arguments of a `schedule` besides its model, device and draft; it has no power limit."""
 
 

@@ -24,7 +24,7 @@ from perfmodel.answers.question.engine_support import (
 )
 from perfmodel.answers.question.named import Named
 from perfmodel.answers.question.placement import check_head
-from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
+from perfmodel.answers.question.query import OF_SERVER, CommonOptions, Options, Query, acceptances_of
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.resolving import (
     given_rate,
@@ -35,6 +35,7 @@ from perfmodel.answers.question.resolving import (
 )
 
 __all__ = [
+    "OF_SERVER",
     "CommonOptions",
     "Named",
     "Options",

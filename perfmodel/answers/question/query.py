@@ -19,6 +19,26 @@ from perfmodel.speculation import (
 )
 from perfmodel.uniform import largest_std
 
+OF_SERVER = (
+    "tp",
+    "ep",
+    "dp",
+    "pp",
+    "layer_split",
+    "cpu_moe",
+    "gpu_layers",
+    "host_bandwidth",
+    "attention_backend",
+    "memory_fraction",
+    "state_rollback",
+    "power_limit",
+    "weights",
+    "draft_weights",
+    "kv_dtype",
+    "draft_tp",
+)
+"""Arguments of a `Query` that describe the server besides its model, device, draft and calibration."""
+
 
 @options
 class CommonOptions(Question):
