@@ -226,8 +226,8 @@ def accuracy() -> str:
         "step",
         "iteration over step",
         "steps in the 90 % interval",
-        "worst source of steps",
-        "worst source of iterations over steps",
+        "worst source (step)",
+        "worst source (iteration over step)",
     ]
     return "\n".join(table(head, rows, text_columns=range(7))) + "\n"
 
@@ -268,9 +268,9 @@ def _verdicts(side: dict[str, int]) -> str:
 
 
 def _left_out(errors: dict[str, Any]) -> str:
-    inside = f"{100 * errors['inside']:.0f} % in the 90 % interval"
-    counts = f"{errors['rows']} rows, {errors['sources']} sources"
-    return f"mean error {100 * errors['error']:.0f} %; {inside} ({counts})"
+    measurements = f"{errors['rows']} measurements from {errors['sources']} sources"
+    inside = f"{100 * errors['inside']:.0f} % of {measurements} are in the 90 % interval"
+    return f"mean error {100 * errors['error']:.0f} %; {inside}"
 
 
 def _threads() -> str:
