@@ -3,10 +3,12 @@ measurement that shows it.
 """
 
 import shlex
-from dataclasses import fields
+from dataclasses import fields, replace
 
+from perfmodel.answers.point.judged_length import least_loss
+from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.point.whatif_answer import WhatIf
-from perfmodel.answers.question import OF_SERVER, Query
+from perfmodel.answers.question import OF_SERVER, Query, resolve
 from perfmodel.answers.question.rates import GIVEN
 from perfmodel.specs import DRIFT
 
@@ -15,6 +17,10 @@ def to_decide(a: WhatIf, query: Query) -> str:
     """The tokens per iteration that decide, and the command that compares a measurement. query: the question
     as it was given.
     """
+    length = ""
+    if not a.query.gamma:
+        a = _least_loss(replace(query, draft=a.query.draft))
+        length = f" at gamma {a.query.gamma}"
     gained = a.acceptance.tokens_per_iteration
     assert gained
     assert a.speedup
@@ -25,10 +31,17 @@ def to_decide(a: WhatIf, query: Query) -> str:
     if even > most:
         counts = f"no acceptance breaks even at gamma {a.query.gamma}"
     elif certain > most:
-        counts = f"pays from {even:.2f} tokens per iteration on, which alone do not decide it"
+        counts = f"pays from {even:.2f} tokens per iteration on{length}, which alone do not decide it"
     else:
-        counts = f"pays from {even:.2f} tokens per iteration on, for certain from {certain:.2f} on"
+        counts = f"pays from {even:.2f} tokens per iteration on{length}, for certain from {certain:.2f} on"
     return f"{counts}; paste the server's tokens/s with the draft and without into: {_command(a, query)}"
+
+
+def _least_loss(query: Query) -> WhatIf:
+    """The answer for the draft length that loses least. query: a question to which no length gains."""
+    length = least_loss(query, resolve(query))
+    assert length is not None
+    return whatif(replace(query, gamma=length.gamma))
 
 
 def _command(a: WhatIf, query: Query) -> str:

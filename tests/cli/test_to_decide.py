@@ -30,6 +30,14 @@ def test_the_tokens_from_which_it_pays_are_the_break_even_of_the_answer(capsys) 
     assert "Too close to call: 1.0" in said(capsys, f"{STRIX} --tokens-per-iteration {even + 0.01}")
 
 
+def test_a_draft_that_gains_at_no_length_is_decided_at_the_length_that_loses_least(capsys) -> None:
+    answer = said(capsys, f"{MAC} --alpha 0.66")
+    assert "gamma 0 Too close to call" in answer
+    assert f"{DECIDE}pays from " in answer
+    assert "tokens per iteration on at gamma 1, which" in answer
+    assert "--gamma 1 " in answer.split(COMMAND)[1]
+
+
 def test_counts_that_decide_nothing_are_not_promised(capsys) -> None:
     answer = said(capsys, f"{MAC} --gamma 2 --tokens-per-iteration 2.3")
     assert "which alone do not decide it; paste" in answer
