@@ -102,7 +102,7 @@ class Answered:
 def unseen() -> str:
     """Errors on rows that nobody had tuned to."""
     return _with_best(
-        ["figure", "rows of", "rows", "sources"],
+        ["figure", "subset", "rows", "sources"],
         ("perfmodel", "aisimulate", "BLIS"),
         (
             ([e.figure, e.subset, str(e.rows), _text(e.sources)], (e.perfmodel, e.aisimulate, e.blis))
@@ -192,7 +192,7 @@ def now() -> str:
             nearer = sum(abs(a.own) < abs(a.other) for a in cells)
             head = [kind, name, str(len(cells)), str(len({a.row.source_id for a in cells})), str(nearer)]
             lines.append((head, (own, other)))
-    heads = ["figure", "rows of", "rows", "sources", "this tool nearer on"]
+    heads = ["figure", "subset", "rows", "sources", "rows on which this tool is nearer"]
     return _with_best(heads, ("this version", "aisimulate"), lines)
 
 
