@@ -149,17 +149,16 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     load = os.getloadavg()[1]
     return (
         "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"
-        "This page lists how long answers take, and their memory. The times are those of one run on "
+        "This page lists the time and the memory that answers need. One run measured them on "
         f"{machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. A timed answer "
         "contains the times of all passes, the speedup, the throughput and the best gamma up to 16. Times "
-        "are medians. The targets apply to processor time; on an idle machine, wall time is the same. "
-        f"Cold starts are medians of {COLD_RUNS} processes that start in turns, "
-        "with compiled "
-        f"byte code, as after an installation.\n\n{times}\n\n"
+        "are medians. The targets apply to processor time; on an idle machine, wall time is the same. A cold "
+        f"start is the median of {COLD_RUNS} new processes with compiled "
+        f"byte code.\n\n{times}\n\n"
         "The next table counts the work of one what-if and of one question about traffic: calls of Python "
-        "functions, files of this package in which these functions are, and computed forward passes. The "
-        "counts are the same on every machine: a test fails if the number of files or passes differs from "
-        "this table, or the number of calls by more than 5 %.\n\n"
+        "functions, files of this package that contain these functions, and computed forward passes. The "
+        "counts are the same on every machine. A test fails if the number of files or passes differs from "
+        "this table, or if the number of calls differs by more than 5 %.\n\n"
         f"{taken}\n"
     )
 

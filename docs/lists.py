@@ -32,13 +32,14 @@ CATALOGUES = (
         "gpus",
         "Devices",
         "This page lists the bundled devices with the figures of their data sheets. Peaks are those of "
-        "dense matrices. `-` means that the vendor states no value; a question that needs this value is "
+        "dense matrices. `-` means that the vendor states no value. A question that needs a missing value is "
         "refused. GB is 10^9 bytes. The sizes of GDDR boards and Macs are in GiB (2^30 bytes), so "
         "`rtx-3090-24gb` has 25.77 GB. Engines use the memory that the device reports (`reported_memory`), "
-        "which differs from the data sheet's by a few per cent, in either direction. `NAME:12gb` is the "
-        "device NAME with another memory size (in GiB for GDDR boards and Macs). On a Mac, macOS lets the "
-        "GPU use two thirds of a memory below 36 GiB, and 84 % of 128 GiB or more. Link GB/s count one "
-        "direction. An answer uses the `calibration` of this table unless `--engine` or `--calibration` "
+        "which may be a few per cent above or below the data sheet's. `NAME:12gb` is the "
+        "device NAME with another memory size (in GiB for GDDR boards and Macs). macOS lets the GPU use two "
+        "thirds of a memory below 36 GiB, and 84 % of 128 GiB or more. Link rates (GB/s) are per "
+        "direction. LLC is the last-level cache. An answer uses the `calibration` of this table unless "
+        "`--engine` or `--calibration` "
         "names another one. `--hardware` also accepts the names that `nvidia-smi` and `lspci` print, such "
         "as `Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
@@ -46,10 +47,10 @@ CATALOGUES = (
     (
         "models",
         "Models",
-        "This page lists the bundled models. Parameters are computed from the shape; `active` counts "
-        "those that one token uses, without the input embedding. KV bytes are those of one token in "
-        "bf16, over all layers on one device. `weights` is the format of the checkpoint. The Hugging "
-        "Face id of a model works too, and so does that of a tuned or quantised one, such as "
+        "This page lists the bundled models. Parameters are computed from the shape. `active` counts "
+        "the parameters that one token uses, without the input embedding. KV bytes are those of one token in "
+        "bf16, over all layers on one device. `weights` is the format of the checkpoint. `--model` also "
+        "accepts the Hugging Face id of a model or of a fine-tuned or quantised version, such as "
         "`Qwen/Qwen2.5-7B-Instruct` or `nvidia/Llama-3.3-70B-Instruct-FP8`. `--model ./config.json` reads a "
         "local file if its `model_type` is in this list:\n\n"
         f"{', '.join(supported())}.",
@@ -66,8 +67,10 @@ CATALOGUES = (
     (
         "calibrations",
         "Calibrations",
-        "A calibration holds the efficiencies and fixed costs of a device with its software, relative to the "
-        "ideal roofline. A device without a calibration uses that of another device, and the answer says "
+        "A calibration contains the efficiencies and fixed costs of a device with its software, relative to "
+        "the ideal roofline. The columns have the share of the memory bandwidth that GEMMs and attention "
+        "reach, and the time of an iteration outside its passes. A device without a calibration uses that"
+        " of another device, and the answer says "
         "`transferred`. In `ideal` every efficiency is 1 and there are no fixed costs.",
         calibrations.CATALOGUE,
     ),
@@ -86,7 +89,9 @@ def _table(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
 def _methods() -> str:
     kinds = kv.CATALOGUE.members()
     said = {kind.name: inspect.getdoc(type(kind)).partition("\n\n")[0].replace("\n", " ") for kind in kinds}
-    return "\n## What each does\n\n" + "\n".join(f"**{name}**: {what}\n" for name, what in said.items())
+    return "\n## What each method does\n\n" + "\n".join(
+        f"**{name}**: {what}\n" for name, what in said.items()
+    )
 
 
 def _constants() -> str:
@@ -95,11 +100,11 @@ def _constants() -> str:
     for name, c in CONSTANTS.items():
         optional = "" if name not in defaults(Calibration) else " (optional)"
         rows.append([f"`{name}`", c.unit, c.bounds, c.work, c.term or "-", c.meaning + optional])
-    head = ["constant", "unit", "possible", "of", "time it enters", "meaning"]
+    head = ["constant", "unit", "allowed values", "kind of work", "term", "meaning"]
     return (
         "\n## Constants\n\n"
         "Each constant is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of "
-        "this table. A file without an optional constant has no such cost. "
+        "this table. If a file does not contain an optional constant, the model leaves out its effect. "
         "[The model](model.md#2-from-counts-to-seconds) explains how times follow from the constants. "
         "[Contributing](contributing.md#a-constant) explains how to add a constant.\n\n"
         + "\n".join(table(head, rows, text_columns=range(6)))
@@ -110,11 +115,10 @@ def _constants() -> str:
 RECORDS = """# Records of measurements
 
 `perfmodel validate measure`, `microbench` and `run` write one JSON file per run,
-`results/MACHINE/UTC-COMMIT-PLAN.json`. The measurements in a file never change (in two files, keys were
-renamed to those of version 2). `results/withdrawn.yaml` lists the records that are no longer used, each with
-the reason. Times are raw samples in seconds. Programs that read the files compute the statistics: each value
-of a point is a median. Names contain the units. An optional field may be missing, and readers ignore unknown
-fields.
+`results/MACHINE/UTC-COMMIT-PLAN.json`. The measurements in a file never change. `results/withdrawn.yaml`
+lists the records that are no longer used, each with the reason. Times are raw samples in seconds. Programs
+that read the files compute the statistics: each value of a point is a median. Names contain the units. An
+optional field may be missing, and readers ignore unknown fields.
 
 The newest version is {version}.
 """

@@ -25,10 +25,14 @@ HEAD = f"""{NOTE}
 
 # Command line
 
-This page lists the verbs of `perfmodel` and their flags. The exit status is 0 for success, 1 if a check
-failed or a search found nothing or could not decide (`advise`, `schedule`), 2 if the input was wrong, and
-130 after an interruption. For a wrong input, one line on stderr names the argument or file, the allowed
-values and the given one. `--help` lists the main flags of a verb, `--help-all` all flags. In a count, `32k`
+This page lists the verbs of `perfmodel` and their flags. The exit status is:
+
+- 0 for success
+- 1 if a check failed, or if a search found nothing or could not decide (`advise`, `schedule`)
+- 2 for wrong input; one line on stderr names the argument or file, the given value and the allowed ones
+- 130 after an interruption
+
+`--help` lists the main flags of a verb, `--help-all` all flags. In a count, `32k`
 is 32768 and `1m` is 1048576. Lists take commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
 `eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or `zsh_source`, `fish_source`) makes the tab key
 complete verbs, flags, and the names of models, devices, engines and KV methods.
@@ -159,17 +163,16 @@ def _code(text: str) -> str:
 def _contract(printed: Callable[[list[str]], str]) -> str:
     return (
         "## The answer of `perfmodel whatif --json`\n\n"
-        "Names are a contract: fields are added, never renamed. `schema_version` is 2 in the JSON of "
-        "every verb; where "
-        "there can be several answers, they are `rows`. In Python, `as_dict()` of an answer gives the "
-        "same fields.\n\nTimes (`_s`) "
-        "are seconds per pass of the whole tensor-parallel group. Bytes are per device; throughput is that "
-        "of the group. "
+        "Later versions may add fields, but never rename one. `schema_version` is 2 in the JSON of "
+        "every verb. In Python, `as_dict()` of an answer gives the same fields.\n\nTimes (`_s`) "
+        "are seconds per pass of the whole tensor-parallel group. Bytes are per device; the throughput is "
+        "that of the group. "
         "A missing value is null. `verdict` is `pays`, `likely_pays`, `too_close_to_call`, "
         "`likely_does_not_pay`, `does_not_pay`, `unknown_acceptance` or `does_not_fit`. "
         "`measured` lists published measurements of exactly this question. Several `--batch`, "
         "`--context` or `--gamma` "
-        f"values give such answers as `rows`. `perfmodel {DEMO} --json`:\n\n"
+        "values give a list of such answers in `rows`. This is the answer of\n"
+        f"`perfmodel {DEMO} --json`:\n\n"
         f"```json\n{_short(json.loads(printed(shlex.split(f'perfmodel {DEMO} --json'))))}\n```\n"
     )
 

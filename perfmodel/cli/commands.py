@@ -154,7 +154,7 @@ def verb(
     """
     help_text = re.split(r"\s+Raises\s+InputError", inspect.getdoc(inspect.unwrap(answer)) or "")[0]
     if several:
-        help_text += f"\n\nSeveral values of {', '.join(map(flag, several))} give one row each."
+        help_text += f"\n\nEach value of {' and '.join(map(flag, several))} gives a row."
 
     @command(help=help_text, example=example)
     @takes(answer.question, *several)

@@ -53,7 +53,7 @@ def app(files: Files = None) -> None:
     """Answer an assistant's questions over stdin and stdout, with the Model Context Protocol.
 
     Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. They read
-    only files in the folder of --files, named relative to it. A refusal never quotes the contents of a file.
+    only files in the folder of --files, named relative to it. An error message never quotes a file.
     """
     import anyio
 

@@ -54,7 +54,9 @@ Over = Annotated[
         choices=("context", "batch"),
     ),
 ]
-Measured = Annotated[bool, Argument("Draw published measurements of this pair, device and gamma as dots.")]
+Measured = Annotated[
+    bool, Argument("Draw published measurements of this model, draft, device and gamma as dots.")
+]
 
 
 @question
@@ -135,7 +137,7 @@ class Points(Options):
 @app.command(example=f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
 @takes(Query)
 def roofline(query: Query, output: Output) -> None:
-    """The passes of one question under the roofline of the device, and the limit of each."""
+    """The passes of one question below the roofline of the device, and what limits each pass."""
     batch = float(query.batch)
     context = float(query.context)
     # the cost of a pass does not depend on the acceptance, so only an open gamma needs one
@@ -237,7 +239,7 @@ def pareto(question: AdviseQuery, output: Output) -> None:
 )
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output) -> None:
-    """Latency between the smallest and the largest load of `perfmodel traffic`, with and without drafts; the
+    """Latency from the smallest to the largest load of `perfmodel traffic`, with and without drafts; also the
     SLO and the saturation points.
     """
     name = "request_rate" if question.opens else "max_concurrency"

@@ -23,8 +23,8 @@ def app(question: PredictorQuery, host: Host = "127.0.0.1", port: Port = 8010) -
     """Serve predicted times of batches over HTTP, for simulators and planners in other languages.
 
     POST /forward takes {"new_tokens": [...], "past_tokens": [...], "gamma": N}, one entry per request, and
-    returns the seconds of that pass. GET / returns the question and the KV tokens that fit. The flags set
-    the model, device and draft of all requests. The server answers requests from this machine
+    returns the seconds of that pass. GET / returns the flags of the server and the KV tokens that fit. The
+    flags set the model, device and draft of all requests. The server answers requests from this machine
     only, unless --host names another address.
     """
     made = server(predictor(question), host, port)

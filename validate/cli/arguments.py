@@ -18,7 +18,7 @@ PlanName = Annotated[str, Argument("A plan of validate/plans, or a file.", "PLAN
 Machine = Annotated[
     str,
     Argument(
-        "Label of this machine, such as h200-1: its folder under results/. Do not use a host name.",
+        "Label of this machine, such as h200-1, and name of its folder in results/. Do not use a host name.",
         "LABEL",
         group="Run",
     ),
@@ -33,9 +33,9 @@ WithCalibration = Annotated[
 Threads = Annotated[
     int | None,
     Argument(
-        "CPU threads; 1 is best for a small model.",
+        "Number of CPU threads; 1 is best for a small model.",
         "N",
-        default="the plan's, else torch's choice",
+        default="that of the plan, or torch's default",
         group="Run",
     ),
 ]
@@ -62,13 +62,13 @@ Write = Annotated[bool, Argument("Write the result to the file of the calibratio
 Sets = Annotated[
     tuple[str, ...] | None,
     Argument(
-        "Published set, own record or machine; may be repeated.",
+        "Measurements to list: a published set, one of your records, or a machine; may be repeated.",
         "NAME",
         default="all sets that CI checks",
         flag="--set",
     ),
 ]
-HeldOut = Annotated[bool, Argument("Predict each fitted row with a refit that leaves out its fold.")]
+HeldOut = Annotated[bool, Argument("Predict each fitted row with a fit that leaves out its fold.")]
 
 
 @question
@@ -92,23 +92,27 @@ class DecodingQuestion(Question):
         tuple[str, ...] | None,
         Argument("KV method of the draft; may be repeated.", "METHOD[:BUDGET]", default="all", group="Draft"),
     ] = None
-    prompt: Annotated[tuple[str, ...] | None, Argument("A text to continue; repeatable.", "TEXT")] = None
+    prompt: Annotated[tuple[str, ...] | None, Argument("Text to continue; may be repeated.", "TEXT")] = None
     prompts: Annotated[
         Path | None,
         Argument('JSON lines, one sequence each: {"text": ...} or a list of tokens; or .txt.', "FILE"),
     ] = None
-    chat: Annotated[bool, Argument("Apply the chat template: each text is a message of a user.")] = False
+    chat: Annotated[bool, Argument("Apply the chat template: each text is a user message.")] = False
     top_p: Annotated[
-        float, Argument("Sample from the smallest set of tokens with this probability.", "P", limits=TOP_P)
+        float,
+        Argument(
+            "Sample from the smallest set of tokens whose total probability reaches P.", "P", limits=TOP_P
+        ),
     ] = 1.0
-    top_k: Annotated[int, Argument("Sample from the most likely tokens; 0 for all.", "N", read=whole)] = 0
+    top_k: Annotated[int, Argument("Sample from the N most likely tokens; 0 for all.", "N", read=whole)] = 0
     tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
     graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.", group="Run")] = False
     device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE", choices=DEVICES, group="Run")] = "auto"
     dtype: Annotated[
         str,
         Argument(
-            "auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.",
+            "Format of weights and activations: auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 "
+            "(weights only).",
             "TYPE",
             choices=DTYPES,
             group="Formats",

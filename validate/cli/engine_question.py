@@ -47,7 +47,7 @@ class EngineQuestion(Question):
     context: Annotated[
         tuple[int, ...] | None,
         Argument(
-            "One context, or the ends of the served range, if the text or the counters do not state it.",
+            "Context, or smallest and largest context, if the text or the counters do not state it.",
             arg.COUNTS,
             default="that of the text",
         ),
@@ -104,9 +104,11 @@ class EngineQuestion(Question):
             group="Engine",
         ),
     ] = None
-    batches: Annotated[tuple[int, ...], Argument("Numbers of requests at a time.", arg.COUNTS)] = (1, 4, 16)
+    batches: Annotated[tuple[int, ...], Argument("Numbers of concurrent requests.", arg.COUNTS)] = (1, 4, 16)
     prompts: Annotated[tuple[int, ...], Argument("Prompt lengths, in tokens.", arg.COUNTS)] = (512, 4096)
-    new_tokens: Annotated[int, Argument("Tokens of each output.", arg.TOKENS, group="Acceptance")] = 256
+    new_tokens: Annotated[
+        int, Argument("Number of tokens of each output.", arg.TOKENS, group="Acceptance")
+    ] = 256
     draft_path: Annotated[
         str | None,
         Argument(

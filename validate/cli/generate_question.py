@@ -48,7 +48,7 @@ class GenerateQuestion(DecodingQuestion):
     context: Annotated[
         int | None,
         Argument(
-            "Tokens to keep from the end of each prompt, in addition to the BOS.",
+            "Number of tokens to keep from the end of each prompt, in addition to the BOS.",
             TOKENS,
             "-c",
             default="all; 4k without prompts",
@@ -80,7 +80,8 @@ class GenerateQuestion(DecodingQuestion):
     middle_kv: Annotated[
         str | None,
         Argument(
-            "Two levels: KV method of the middle (the target with a sparse cache); --draft drafts for it.",
+            "Two levels: KV method of the middle level (the target with a sparse cache); --draft drafts for "
+            "it.",
             "METHOD[:BUDGET]",
             group="Draft",
             without=("alpha", "tree"),
@@ -88,15 +89,20 @@ class GenerateQuestion(DecodingQuestion):
         ),
     ] = None
     inner_gamma: Annotated[
-        int, Argument("Two levels: tokens that --draft proposes to the middle per round.", "N", group="Draft")
+        int,
+        Argument(
+            "Two levels: tokens that --draft proposes to the middle level per round.", "N", group="Draft"
+        ),
     ] = 2
     hardware: Annotated[
-        str | None, Argument("Device of the prediction; without it nothing is predicted.", "NAME|PATH")
+        str | None,
+        Argument("Device of the prediction. Without this flag, there is no prediction.", "NAME|PATH"),
     ] = None
     attention: Annotated[
         str,
         Argument(
-            "auto, math, sdpa, triton, or triton-unsplit, whose verification does not split the cache.",
+            "Attention kernel: auto, math, sdpa, triton, or triton-unsplit (does not split the cache in a "
+            "verification).",
             "KERNEL",
             group="Run",
         ),

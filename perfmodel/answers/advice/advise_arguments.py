@@ -54,14 +54,14 @@ class AdviseArguments(CommonOptions):
     )
     context: arg.Context = argument(default=8192)
     batch: MaybeWholes = argument(
-        "Batch sizes of one server to search.",
+        "Batch sizes of one server in the search.",
         arg.COUNTS,
         "--batch-size -b",
         shown=f"1..{MAX_BATCHES} per device; 1 in llama.cpp and MLX",
         default=None,
     )
     tp: MaybeWholes = argument(
-        "Devices of one server to search.",
+        "Tensor-parallel degrees in the search: devices of one server.",
         arg.COUNTS,
         "--tensor-parallel-size --tp-size",
         shown="1; all with --gpus",
@@ -77,22 +77,22 @@ class AdviseArguments(CommonOptions):
         group="Draft",
     )
     draft_kv: MaybeWords = argument(
-        "KV methods to search.",
+        "KV methods in the search.",
         "METHOD[:BUDGET],...",
         read=methods,
-        shown="all that are known",
+        shown="all methods",
         default=None,
         group="Draft",
     )
     draft_tp: MaybeWholes = argument(
-        "Tensor-parallel degrees of the draft to search.",
+        "Tensor-parallel degrees of the draft in the search.",
         arg.COUNTS,
         shown="as --tp",
         default=None,
         group="Draft",
     )
     rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
-        "Measured acceptance: 0.8, by position 0.8/0.7/0.5, n-gram 0.4x3; may be repeated.",
+        "Measured acceptance of a draft: 0.8, by position 0.8/0.7/0.5, or n-gram 0.4x3; may be repeated.",
         "DRAFT[@KV]=RATE",
         read=read_rates,
         repeated=True,
@@ -100,7 +100,8 @@ class AdviseArguments(CommonOptions):
         group="Acceptance",
     )
     tree_rate: Parsed[dict[str, str], Mapping[str, str | Sequence[float]] | Sequence[str]] = argument(
-        "Measured acceptance of the 1st, 2nd, ... child, 0.7,0.15,0.05: searches trees too; may be repeated.",
+        "Measured acceptance of the 1st, 2nd, ... child of a node, such as 0.7,0.15,0.05. The search then "
+        "includes trees of this draft; may be repeated.",
         "DRAFT[@KV]=RATES",
         read=read_tree_rates,
         repeated=True,

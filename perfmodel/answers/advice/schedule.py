@@ -63,7 +63,7 @@ class ScheduleQuery(Options):
     max_batch: readers.MaybeWhole = argument(
         "Largest batch size of the table.",
         "N",
-        shown=f"what fits, at most {MAX_BATCHES}, or the seats of llama-server",
+        shown=f"the largest that fits, at most {MAX_BATCHES}; 4 for llama.cpp",
         limits=(1, MAX_BATCH),
         default=None,
     )

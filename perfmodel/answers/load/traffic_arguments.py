@@ -68,8 +68,8 @@ class TrafficArguments(CommonOptions):
         default=None,
     )
     max_concurrency: MaybeWholes = argument(
-        "Clients, each of which waits for its output (closed loop); with a rate, the limit on "
-        "requests at once.",
+        "Number of clients, each of which waits for its output (closed loop). With --request-rate: largest "
+        "number of concurrent requests.",
         arg.COUNTS,
         "--clients",
         default=None,
@@ -121,14 +121,14 @@ class TrafficArguments(CommonOptions):
     input_std: Real = argument("Standard deviation of --input-len.", arg.TOKENS, read=tokens, default=0.0)
     output_std: Real = argument("Standard deviation of --output-len.", arg.TOKENS, read=tokens, default=0.0)
     burstiness: Real = argument(
-        "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
+        "Shape of the gaps between arrivals: 1 for Poisson arrivals, smaller values for bursts.",
         "SHAPE",
         limits=(0.01, 1000),
         default=1.0,
         needs=("request_rate",),
     )
     schedule: str | None = argument(
-        "How prompts and decoding share passes; mixed is SGLang's --enable-mixed-chunk.",
+        "Order of prompts and decoding in passes; mixed is SGLang's --enable-mixed-chunk.",
         choices=tuple(each.value for each in PassOrder),
         shown="the engine's, by its version",
         default=None,
@@ -169,7 +169,7 @@ class TrafficArguments(CommonOptions):
     )
     attention_dp_timeout_iters: Whole = argument(
         "Largest number of passes for which prompts wait until every data-parallel group has one "
-        "(TensorRT-LLM's enable_balance); 0 is no wait.",
+        "(TensorRT-LLM's enable_balance); with 0 they do not wait.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),
@@ -179,7 +179,7 @@ class TrafficArguments(CommonOptions):
         why="whose groups wait for each other",
     )
     scheduler_recv_interval: Whole = argument(
-        "Decoding passes between two checks for new requests, as in SGLang.",
+        "Number of decoding passes between two checks for new requests, as in SGLang.",
         "PASSES",
         limits=(1, 10_000),
         default=1,
@@ -196,15 +196,15 @@ class TrafficArguments(CommonOptions):
         needs=REUSED,
     )
     disable_eagle_block_drop: bool = argument(
-        "Keep the last block of a hit with a draft, like vLLM's option.",
+        "Reuse the last cached block of a prompt also with a draft, like vLLM's option.",
         read=parse_switch,
         default=False,
         group="Prefix cache",
         needs=REUSED,
     )
     kv_offload: str | None = argument(
-        "Tier that stores caches of earlier prompts; the answer compares reading them with "
-        "computing them again.",
+        "Storage for the caches of earlier prompts. The answer compares reading a cache from there with "
+        "computing it again.",
         "host|c2c|nvme|remote:GB/S,SECONDS",
         read=parse_tier,
         shown="none",

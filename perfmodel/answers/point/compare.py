@@ -62,17 +62,17 @@ class CompareQuery(Options):
         why=OF_DRAFT,
     )
     hit: MaybeReal = argument(
-        "Measured probability that a draft made during a verification can be used after it.",
+        "Measured probability that a draft that was computed during a verification can be used after it.",
         "P",
         limits=SHARE,
-        shown="unknown: drafting and verification alternate",
+        shown="none: drafting and verification alternate",
         default=None,
         group="Draft",
         needs=("draft_hardware",),
         why=OF_DRAFT,
     )
     outcomes: Whole = argument(
-        "Number of outcomes of a verification that the draft prepares for.",
+        "Number of possible outcomes of a verification for which the draft computes tokens.",
         "N",
         read=whole,
         limits=(1, MOST_APART),
@@ -155,7 +155,8 @@ def compare(question: CompareQuery) -> Comparison:
     """Which is faster per token: one request that verifies gamma + 1 tokens, or gamma + 1 requests that
     decode one token each?
 
-    With `draft_hardware`, the answer also compares a draft model on devices of its own with more replicas.
+    With `draft_hardware`, the answer also compares two uses of these devices: for the draft model, or for
+    more replicas.
 
     Raises InputError for wrong input.
     """

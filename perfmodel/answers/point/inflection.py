@@ -83,8 +83,8 @@ def inflection(question: InflectionQuery) -> Inflection:
 
     memory_bound_context: above this context, a step spends more time on loading than on computing.
     break_even_context: above it, speculation is faster than the baseline. inflection_context: above it, a
-    larger batch does not reduce the speedup. All three are given for the calibration in use and for the
-    ideal calibration. Raises InputError for wrong input.
+    larger batch does not reduce the speedup. The answer has all three for the calibration in use and for
+    the ideal calibration. Raises InputError for wrong input.
     """
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)

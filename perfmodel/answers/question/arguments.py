@@ -127,7 +127,7 @@ DP = Annotated[
 PrefixLen = Annotated[
     MaybeWhole,
     Argument(
-        "Number of the prompt tokens that requests share and a prefix cache can hold.",
+        "Number of prompt tokens that requests have in common and that a prefix cache can hold.",
         TOKENS,
         default="no prefix cache",
         group="Prefix cache",
@@ -171,7 +171,7 @@ DraftKV = Annotated[
 Alpha = Annotated[
     MaybeReal,
     Argument(
-        "Probability that a drafted token is accepted, given that all earlier ones are.",
+        "Probability that a drafted token is accepted if all earlier ones were accepted.",
         "RATE",
         many=numbers,
         limits=SHARE,
@@ -182,7 +182,8 @@ Alpha = Annotated[
 ChainRate = Annotated[
     Parsed[str | None, str | float | None],
     Argument(
-        "Instead of --alpha: acceptance by position 0.75/0.65/0.5, or hit rate x accepted tokens 0.4x3.",
+        "Instead of --alpha: acceptance by position (0.75/0.65/0.5), or n-gram hit rate x accepted tokens "
+        "(0.4x3).",
         "RATE",
         read=rate,
         group="Acceptance",
@@ -207,7 +208,7 @@ Task = Annotated[
         "Kind of text, if the acceptance comes from published results.",
         "NAME",
         choices=TASKS,
-        default="chat, with the spread between tasks",
+        default="chat; the interval then covers all tasks",
         group="Acceptance",
         without=("alpha", "tokens_per_iteration", "acceptance"),
         why="which states the acceptance",
@@ -268,7 +269,7 @@ Price = Annotated[
 BatchRange = Annotated[
     Parsed[tuple[float, float], str | Sequence[float]],
     Argument(
-        "Batches that the search for the inflection context compares.",
+        "Range of batches in which the inflection context is searched.",
         "LOW..HIGH",
         read=parse_span,
         default="32..256",
@@ -278,7 +279,7 @@ BatchRange = Annotated[
 MaxGamma = Annotated[
     Whole,
     Argument(
-        "Largest draft length to search.",
+        "Largest draft length in the search.",
         "N",
         read=whole,
         limits=(0, MAX_GAMMA),

@@ -62,7 +62,7 @@ class CommonOptions(Question):
     kv_reread: MaybeReal = argument(
         "Number of times that verification reads the cache, from 1 to gamma + 1.",
         "R",
-        shown="calibrated",
+        shown="from the calibration",
         limits=(1, MAX_GAMMA + 1),
         default=None,
         group="Engine",
@@ -113,14 +113,14 @@ class CommonOptions(Question):
         group="Engine",
     )
     layer_split: Whole = argument(
-        "Devices that share the layers and run in turn, like llama.cpp's -sm layer.",
+        "Number of devices that share the layers and run in turn, like llama.cpp's -sm layer.",
         "N",
         limits=(1, 64),
         default=1,
         group="Engine",
     )
     cpu_moe: Whole = argument(
-        "Layers whose routed experts stay in host memory, like llama.cpp's --n-cpu-moe.",
+        "Number of layers whose routed experts stay in host memory, like llama.cpp's --n-cpu-moe.",
         "N",
         read=whole,
         limits=(0, 1024),
@@ -128,7 +128,7 @@ class CommonOptions(Question):
         group="Engine",
     )
     gpu_layers: MaybeWhole = argument(
-        "Layers on the device, like llama.cpp's -ngl; the others run on the host.",
+        "Number of layers on the device, like llama.cpp's -ngl; the others run on the host.",
         "N",
         read=whole,
         limits=(1, 1024),
@@ -195,7 +195,7 @@ class CommonOptions(Question):
     )
 
     nodes: str | None = argument(
-        "Number of nodes, and of devices in each, such as 2x8; --tp is then all devices by default.",
+        "Number of nodes x devices per node, such as 2x8; --tp is then the number of all devices by default.",
         "NODESxDEVICES",
         read=parse_nodes,
         shown="one node, or as many as --tp and --pp need",
@@ -203,7 +203,7 @@ class CommonOptions(Question):
         group="Rack",
     )
     pp: Whole = argument(
-        "Pipeline stages, each of --tp devices; the batch is shared among them.",
+        "Number of pipeline stages, each of --tp devices; the batch is divided among them.",
         "N",
         "--pipeline-parallel-size --pp-size",
         limits=(1, 256),
@@ -211,7 +211,7 @@ class CommonOptions(Question):
         group="Rack",
     )
     redundant_experts: Whole = argument(
-        "Number of additional copies of experts, placed by load (EPLB).",
+        "Number of additional copies of experts, placed according to their load (EPLB).",
         "N",
         "--ep-num-redundant-experts",
         read=whole,
@@ -220,7 +220,7 @@ class CommonOptions(Question):
         group="Rack",
     )
     moe_imbalance: MaybeReal = argument(
-        "Tokens of the fullest expert-parallel rank, divided by the mean.",
+        "Number of tokens of the expert-parallel rank with the most tokens, divided by the mean.",
         "RATIO",
         limits=(1, 16),
         shown="1 on one node; on racks the published value",
@@ -229,14 +229,14 @@ class CommonOptions(Question):
     )
     overlap: str = argument(
         "two-batch overlaps the computation of one micro-batch with the communication of another; "
-        "auto is none, the engines' default.",
+        "auto means none, the engines' default.",
         choices=OVERLAPS,
         default="auto",
         group="Rack",
     )
     all_to_all: str = argument(
-        "How tokens reach their experts: gathered from all ranks, or sent by a dispatch library; "
-        "auto dispatches on several nodes.",
+        "Way in which tokens reach their experts: gathered from all ranks, or sent by a dispatch library. "
+        "auto uses the library only on several nodes.",
         "WAY",
         "--moe-a2a-backend",
         choices=ALL_TO_ALLS,

@@ -25,11 +25,13 @@ class HierarchyQuery(CommonOptions):
     tp: arg.TP = argument(default=1)
     _: KW_ONLY
     draft_kv: str = argument(
-        "KV method and budget of the middle (the target with a sparse cache).", "METHOD:BUDGET", group="Draft"
+        "KV method and budget of the middle level (the target with a sparse cache).",
+        "METHOD:BUDGET",
+        group="Draft",
     )
-    small: str = argument("The small model that drafts for the middle.", "NAME|KIND|PATH", group="Draft")
+    small: str = argument("Small model that drafts for the middle level.", "NAME|KIND|PATH", group="Draft")
     small_rate: Parsed[str, str | float] = argument(
-        "Probability that the middle accepts a token of the small model: 0.6, or by position 0.7/0.5.",
+        "Probability that the middle level accepts a token of the small model: 0.6, or by position 0.7/0.5.",
         "RATE",
         read=rate,
         group="Acceptance",
@@ -41,14 +43,14 @@ class HierarchyQuery(CommonOptions):
         group="Draft",
     )
     gamma_1: MaybeWholes = argument(
-        "Draft lengths of the small model to search.",
+        "Draft lengths of the small model in the search.",
         arg.COUNTS,
         shown=f"1..{DEFAULT_GAMMA_1}, or up to the last known rate",
         default=None,
         group="Draft",
     )
     gamma_2: MaybeWholes = argument(
-        "Draft lengths of the middle to search.",
+        "Draft lengths of the middle level in the search.",
         arg.COUNTS,
         shown=f"1..{DEFAULT_GAMMA_2}, or up to the last known rate",
         default=None,
@@ -113,7 +115,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
 
     The answer has the draft lengths with the largest speedup. The middle level is the target with a sparse
     cache. alpha is the probability that the target with its full cache accepts a token of the middle
-    level. No run with two levels was measured with these engines. Raises InputError for wrong input.
+    level. No serving engine was measured with two levels. Raises InputError for wrong input.
     """
     query = question.query(draft="self", gamma=None)
     batch = query.batch
