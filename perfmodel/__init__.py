@@ -1,12 +1,14 @@
-"""Should an LLM server speculate, with which draft, how many tokens, in which layout? ``import perfmodel as
-pm``.
+"""Should an LLM server speculate, with which draft, how many tokens, in which layout? Begin with ``import
+perfmodel as pm``.
 
-Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`, `predictor` (for a million calls). Decide:
-`advise`, `schedule`, `tree`, `hierarchy`, `traffic`, `compare`. Solve for contexts: `inflection`. Every
-function takes the flags of its command as arguments, each a number or text (``context="32k"``). Instead, it
-also takes a `Query`, followed by the arguments to change in it: ``whatif(query, batch=8)``. `explore` shows
-surfaces with sliders in a notebook. `models`, `gpus` and `engines` list the known names. Every name is
-loaded on first use.
+To ask about given points, use `whatif` (one point), `sweep` (lists), `ops`, `sensitivity` or `predictor` (for
+a million calls). To decide, use `advise`, `schedule`, `tree`, `hierarchy`, `traffic` or `compare`.
+`inflection` finds the context at which speculation begins to pay off.
+
+The arguments of a function are the flags of its command. Each is a number or a text (``context="32k"``). A
+function also takes a `Query`, followed by the arguments to change in it: ``whatif(query, batch=8)``.
+`explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines` list the known names.
+Every name is loaded on first use.
 """
 
 from importlib import import_module

@@ -1,5 +1,5 @@
-"""``python -m perfmodel`` and the ``perfmodel`` command: settings that the process needs before any
-import.
+"""The entry point of ``python -m perfmodel`` and of the ``perfmodel`` command. It applies the settings that
+the process needs before any import.
 """
 
 import gc
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 TIMED = [["run"], ["measure"], ["microbench"], ["generate"], ["acceptance"]]
-"""Verbs of ``validate`` that run the decoder, with the number of threads of a plan."""
+"""Verbs of ``validate`` that run the decoder. Their measurement plan states the number of threads."""
 
 
 def set_up(words: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The only error that a user can cause, with its one-line message."""
+"""The only exception that a user can cause, and functions that build its one-line message."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -27,12 +27,13 @@ _IN_FILE = ContextVar("whether the contents of a file are checked", default=Fals
 
 
 class InputError(ValueError):
-    """The user's input is wrong. The message is one line with the error, its place and the allowed values.
+    """The exception for wrong input. Its message is one line with the error, its place and the allowed
+    values.
 
-    A message names arguments as flags (``--draft-kv``). The command line prints it in this form (`as_flags`)
-    and exits with 2. Errors that pass through `in_names` have the names of Python (``draft_kv``). Every other
-    exception is a bug. A message has no line breaks and control characters, even if it quotes a file or an
-    argument.
+    A message names arguments as flags (``--draft-kv``). The command line prints the message in this form
+    (`as_flags`) and exits with status 2. Messages of errors that pass through `in_names` have Python's
+    argument names (``draft_kv``). Every other exception is a bug. A message has no line breaks and no control
+    characters, even if it quotes a file or an argument.
     """
 
     def __init__(self, message: str) -> None:
@@ -47,20 +48,23 @@ class InputError(ValueError):
 
     @property
     def as_flags(self) -> str:
-        """The message with its arguments as the command line spells them."""
+        """The message with arguments in the spelling of the command line."""
         return super().__str__()
 
 
 class UnreadableError(InputError):
-    """A file is missing, or must not be read. The message has its name and nothing of its contents."""
+    """The exception for a file that is missing or must not be read. The message has the name of the file but
+    nothing of its contents.
+    """
 
 
 @contextmanager
 def about_file(path: object) -> Iterator[None]:
-    """Names a file first in every refusal of its contents, and marks the refusal (`InputError.of_file`).
+    """Adds the name of a file to every error about its contents, and marks such an error
+    (`InputError.of_file`).
 
-    A flag at the start of the message becomes a key of the file, because the fault is in the file and not
-    on the command line. Inside this context, a message quotes at most `SHOWN` characters of a value.
+    A flag at the start of the message is changed to a key of the file, because the fault is in the file and
+    not on the command line. Inside this context, a message quotes at most `SHOWN` characters of a value.
     """
     token = _IN_FILE.set(True)
     try:
@@ -86,14 +90,14 @@ def one_line(text: str) -> str:
 
 
 def as_names(text: str) -> str:
-    """A text with the names of arguments in Python: ``--draft-kv`` becomes ``draft_kv``. Quoted text is
+    """Changes flags in a text to Python's argument names: ``--draft-kv`` becomes ``draft_kv``. Quoted text is
     unchanged.
     """
     return _ARGUMENT.sub(lambda m: m[1].replace("-", "_") if m[1] else m[0], text)
 
 
 def in_names(function: Callable[P, T]) -> Callable[P, T]:
-    """Wraps a function of the Python interface, so that refusals have Python's names of arguments."""
+    """Wraps a function of the Python interface so that its error messages have Python's argument names."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -107,8 +111,8 @@ def in_names(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:
-    """The error for a wrong value. Its message has the file or flag, the key, the allowed values and the
-    given value.
+    """Returns the error for a wrong value. Its message has the file or flag, the key, the allowed values and
+    the given value.
     """
     place = f"{where}: {key}" if key else where
     most = SHOWN_OF_FLAG if where.startswith("--") and not _IN_FILE.get() else SHOWN
@@ -117,19 +121,21 @@ def refuse(where: str, key: str | None, allowed: str, given: object) -> InputErr
 
 
 def shortened(text: str, most: int = SHOWN) -> str:
-    """The part of a text that a refusal quotes: at most this many characters."""
+    """Shortens a text to at most `most` characters, so that an error message can quote it."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def not_installed(who: str, module: str, extra: str) -> InputError:
-    """The error for a missing package. It has the command that installs the package from a clone, because
-    perfmodel is not on PyPI.
+    """Returns the error for a missing package. Its message has the command that installs the package from a
+    clone, because perfmodel is not on PyPI.
     """
     return InputError(f"{who}: needs {module}, which is not installed: in a clone, pip install '.[{extra}]'")
 
 
 def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
-    """Imports a library by its name. Raises InputError with the remedy if it is not installed."""
+    """Imports a library by its name. If it is not installed, raises InputError with the command that installs
+    it.
+    """
     try:
         return import_module(name)
     except ModuleNotFoundError:
@@ -139,8 +145,10 @@ def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
 def unknown_name(
     where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = (), otherwise: str = ""
 ) -> InputError:
-    """Refuse a name that is not in the list, with the nearest names. `aliases` are suggested but never
-    listed. otherwise: a sentence on how to ask about other names.
+    """Returns the error for an unknown name. Its message has the most similar names, or else the known names.
+    `aliases` may be suggested, but are never listed.
+
+    - otherwise: a sentence that says how to ask about other names.
     """
     import difflib  # no answer needs it
 

@@ -1,7 +1,7 @@
-"""Records that code makes and that never change. A cold start creates about fifty such classes, and each
-takes a thirtieth of the time that a frozen dataclass takes.
+"""Base classes of immutable records that code creates. The first answer of a process defines about fifty such
+classes. Each takes a thirtieth of the time that a frozen dataclass takes.
 
-A record that a file states is a `specs.boundary.frozen.Frozen`, whose keys, types and limits are checked.
+For records that are read from files, use `specs.boundary.frozen.Frozen`, which checks keys, types and limits.
 """
 
 from abc import ABCMeta
@@ -13,9 +13,11 @@ from msgspec.structs import replace
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Immutable(Struct, frozen=True):
-    """Base of a record with fields in the order of their annotations, equal to another with equal fields.
+    """The base class of immutable records. Fields are in the order of their annotations. Two records with
+    equal fields are equal.
 
-    Answers and rows of tables are dataclasses, whose fields `answer.items` and `read_rows` list.
+    Answers and rows of tables are dataclasses instead, because `answer.items` and `read_rows` list their
+    fields.
     """
 
     def replace(self, **values: Any) -> Self:

@@ -1,4 +1,4 @@
-"""FLOPs and bytes of an operation of a forward pass, and the numeric types of all formulas."""
+"""The FLOPs and bytes of an operation of a forward pass, and the numeric types that all formulas use."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -14,19 +14,23 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Floats = Array | float
 Head = Literal["usual", "sinks", "wide", "latent"]
-"""Kinds of attention heads for which engines have separate kernels: with attention sinks, of more than
-`WIDE_HEAD` values, or of a latent cache (MLA).
+"""Kinds of attention heads for which engines have separate kernels: heads with attention sinks, heads of more
+than `WIDE_HEAD` values, and heads over a latent cache (MLA).
 """
 WIDE_HEAD = 256
-"""Values of a head above which FlashAttention has no kernel (vLLM 0.17, flash_attn.py:152)."""
+"""Largest number of values of a head for which FlashAttention has a kernel (vLLM 0.17, flash_attn.py:152)."""
 
 
 class Cost(Immutable):
-    """FLOPs and bytes on one device. Fields broadcast over ``[batch, context, query]``.
+    """The FLOPs and bytes of an operation on one device. The fields broadcast over ``[batch, context,
+    query]``.
 
-    flops: multiply and add count as 2, in matrix products and attention only (element-wise FLOPs never limit
-    a pass). weight_bytes: parameters read. kv_bytes: cached keys and values read. activation_bytes: all other
-    moved bytes: inputs and outputs of each op and the new tokens' keys and values.
+    - flops: FLOPs of matrix products and attention. A multiplication and an addition count as 2. Element-wise
+      FLOPs are not counted, because they never limit a pass.
+    - weight_bytes: bytes of parameters that are read.
+    - kv_bytes: bytes of cached keys and values that are read.
+    - activation_bytes: all other moved bytes. These are the inputs and outputs of the operation, and the keys
+      and values of new tokens.
     """
 
     flops: Floats = 0.0
@@ -36,12 +40,12 @@ class Cost(Immutable):
 
     @property
     def bytes(self) -> Floats:
-        """All bytes moved."""
+        """All bytes that the operation moves."""
         return self.weight_bytes + self.kv_bytes + self.activation_bytes
 
 
 def summed(values: Sequence[Floats]) -> Floats:
-    """The sum of values that broadcast, smaller arrays first. No input is changed."""
+    """The sum of values that broadcast. Smaller arrays are added first. No input is changed."""
     total: Floats = 0.0
     arrays = list[Array]()
     for each in values:

@@ -1,5 +1,5 @@
-"""Numbers and lists in the forms that users write: ``32k``, ``1,8,64``, ``1..16``, or Python's own. Other
-values are refused.
+"""Reads numbers and lists in the forms that users write: ``32k``, ``1,8,64``, ``1..16``, or Python's numbers
+and lists. Other values are refused.
 
 The command line and the Python arguments use these readers, so ``context="32k"`` has the same meaning in
 both.
@@ -16,7 +16,7 @@ from perfmodel.errors import InputError, refuse
 
 MAX_VALUES = 1_000_000
 MAX_COUNT = 10**15
-"""Largest whole number: a float holds it exactly."""
+"""Largest whole number that is allowed. A float represents it exactly."""
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _COUNT = re.compile(r"(\d(?:_?\d){0,14})(\.\d{1,12})?(?:([km])|e(\d|1[0-5]))?", re.ASCII)
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
@@ -27,7 +27,7 @@ _ALLOWED = (
 
 
 def items(given: Any) -> list[Any]:
-    """The members of a list, an array or another iterable; a single value becomes the only member."""
+    """The members of a list, an array or another iterable. A single value becomes a list with one member."""
     if isinstance(given, str | bytes | Mapping):
         return [given]
     try:
@@ -37,7 +37,7 @@ def items(given: Any) -> list[Any]:
 
 
 def parse_text(given: object, flag: str) -> str:
-    """A name or a path, also one from `pathlib`."""
+    """Reads a name or a path as text. The path may also be a `pathlib` path."""
     text = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(text, str):
         raise refuse(flag, None, "text", given)
@@ -45,7 +45,7 @@ def parse_text(given: object, flag: str) -> str:
 
 
 def parse_switch(given: object, flag: str) -> bool:
-    """True or false."""
+    """Reads a value that must be True or False."""
     if not isinstance(given, bool):
         raise refuse(flag, None, "True or False", given)
     return given
@@ -57,7 +57,8 @@ def parse_count(
     least: int = 1,
     allowed: str = "a positive whole number such as 8 or 32k (32768)",
 ) -> int:
-    """One whole number: text such as 8, 32_000 or 1e5 with ``k`` for 1024 and ``m`` for 1048576, or a number.
+    """Reads one whole number: a Python number, or a text such as 8, 32_000, 1e5 or 32k. ``k`` means 1024 and
+    ``m`` means 1048576.
 
     Raises InputError for anything else, and for numbers below `least` or above `MAX_COUNT`.
     """
@@ -79,7 +80,9 @@ def _whole_amount(text: str) -> float | None:
 
 
 def parse_counts(given: object, flag: str, least: int = 1) -> tuple[int, ...]:
-    """A comma list of whole numbers and ranges: ``1,8,64``, ``1..16``, ``4k..128kx2``, ``1000..9000+500``."""
+    """Reads whole numbers and ranges, separated by commas: ``1,8,64``, ``1..16``, ``4k..128kx2``,
+    ``1000..9000+500``.
+    """
     if not isinstance(given, str):
         return (parse_count(given, flag, least, _ALLOWED),)
     values: list[int] = []
@@ -91,14 +94,14 @@ def parse_counts(given: object, flag: str, least: int = 1) -> tuple[int, ...]:
 
 
 def parse_gamma(given: object, flag: str) -> int | None:
-    """One draft length from 0, or ``auto`` (None) for the best one."""
+    """Reads one draft length from 0, or ``auto`` for the best length. ``auto`` is returned as None."""
     if given is None or (isinstance(given, str) and given.strip().lower() == "auto"):
         return None
     return parse_count(given, flag, least=0)
 
 
 def parse_gammas(given: object, flag: str = "--gamma") -> tuple[int | None, ...]:
-    """Draft lengths from 0, or ``auto`` (None) for the best one."""
+    """Reads draft lengths from 0, or ``auto`` for the best length. ``auto`` is returned as None."""
     if not isinstance(given, str):
         return (parse_gamma(given, flag),)
     gammas: list[int | None] = []
@@ -108,18 +111,18 @@ def parse_gammas(given: object, flag: str = "--gamma") -> tuple[int | None, ...]
 
 
 def parse_number(given: object, flag: str) -> float:
-    """One finite number; ``80%`` is 0.8."""
+    """Reads one finite number. ``80%`` is read as 0.8."""
     return _number(given, flag, "number", given)
 
 
 def parse_numbers(given: object, flag: str) -> tuple[float, ...]:
-    """A comma list of finite numbers."""
+    """Reads finite numbers, separated by commas."""
     parts = given.split(",") if isinstance(given, str) else [given]
     return tuple(_number(part, flag, "number, or several with commas", given) for part in parts)
 
 
 def parse_span(given: Any, flag: str) -> tuple[float, float]:
-    """Two rising numbers: ``32..256`` or ``32,256``, or a pair of them."""
+    """Reads two rising numbers: ``32..256``, ``32,256``, or a pair of numbers."""
     parts = given.replace("..", ",").split(",") if isinstance(given, str) else items(given)
     ends = [float(parse_count(part, flag)) for part in parts]
     if len(ends) != 2 or not ends[0] < ends[1]:
@@ -128,12 +131,14 @@ def parse_span(given: Any, flag: str) -> tuple[float, float]:
 
 
 def parse_names(given: object, flag: str) -> tuple[str, ...]:
-    """A comma list of names or paths."""
+    """Reads names or paths, separated by commas."""
     return _split(given, flag, ",", "a name or path, or several with commas")
 
 
 def parse_methods(given: object, flag: str = "--draft-kv") -> tuple[str, ...]:
-    """A comma list of KV methods. A comma before an option (``name=value``) does not begin a new method."""
+    """Reads KV methods, separated by commas. A comma before an option (``name=value``) does not begin a new
+    method.
+    """
     return _split(given, flag, r",(?!\s*[a-zA-Z_-]+\s*=)", "METHOD[:BUDGET], or several with commas")
 
 
@@ -146,8 +151,8 @@ def _split(given: object, flag: str, comma: str, allowed: str) -> tuple[str, ...
 
 
 def amount(text: str) -> float | None:
-    """The number in a text such as 8, 1.5, 32k or 1e5 (``k`` is 1024, ``m`` 1048576); None if there is no
-    number.
+    """The number that a text such as 8, 1.5, 32k or 1e5 spells. ``k`` means 1024 and ``m`` means 1048576.
+    None if the text is not a number.
     """
     if (match := _COUNT.fullmatch(text.strip().lower())) is None:
         return None
@@ -167,8 +172,9 @@ def _real(given: Any) -> float | None:
 
 
 def _number(given: Any, flag: str, noun: str, whole: object) -> float:
-    """A finite number, or a text such as ``0.8`` or ``80%``. whole: the value that the error message
-    quotes; the given value may be a part of it.
+    """A finite number, or a text such as ``0.8`` or ``80%``.
+
+    - whole: the value that the error message quotes; the given value may be a part of it.
     """
     if not isinstance(given, str):
         if (number := _real(given)) is None:
@@ -187,7 +193,9 @@ def _number(given: Any, flag: str, noun: str, whole: object) -> float:
 def _range(part: str, flag: str, least: int) -> list[int]:
     """The numbers of ``LOW..HIGH``, ``LOW..HIGH+STEP`` or ``LOW..HIGHxFACTOR``, or one number.
 
-    least: the smallest allowed one. Raises InputError for a range that falls or is too long.
+    - least: the smallest allowed one.
+
+    Raises InputError for a range that falls or is too long.
     """
     if not (match := _RANGE.fullmatch(part.strip().lower())):
         return [parse_count(part, flag, least, _ALLOWED)]

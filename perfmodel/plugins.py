@@ -1,4 +1,4 @@
-"""Classes with one file each, found by name: KV methods, draft kinds and draft-length policies."""
+"""Finds classes by name: KV methods, draft kinds and draft-length policies. Each class has its own file."""
 
 import os
 from collections.abc import Collection, Iterable
@@ -11,8 +11,10 @@ Base = TypeVar("Base")
 
 
 def names_in(folders: Iterable[str]) -> tuple[str, ...]:
-    """Names of the modules in a package, without that of the base class, sorted. No module is imported.
-    folders: the package's ``__path__``.
+    """The names of the modules in a package, sorted. The module of the base class is left out. No module is
+    imported.
+
+    - folders: the package's ``__path__``.
     """
     files = {
         name.partition(".")[0] for folder in folders for name in os.listdir(folder) if name.endswith(".py")
@@ -21,8 +23,10 @@ def names_in(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def class_in(module: str, base: type[Base]) -> type[Base]:
-    """The only subclass of `base` in a module. Raises InputError if there is none or more than one, or if
-    it is decorated as a dataclass, because the base class already turns it into one.
+    """The only subclass of `base` in a module.
+
+    Raises InputError if the module has no subclass or more than one. It also raises if the subclass is
+    decorated as a dataclass, because the base class already turns it into one.
     """
     try:
         values = vars(import_module(module)).values()
@@ -35,10 +39,11 @@ def class_in(module: str, base: type[Base]) -> type[Base]:
 
 
 def options_of(texts: Iterable[str], known: Collection[str], where: str, example: str) -> dict[str, str]:
-    """Name -> value of options spelled ``name=value``.
+    """Reads options that are spelled ``name=value`` into a dictionary from name to value.
 
-    where: the flag and the class, for errors. Raises InputError for an option that is not `known`, or given
-    twice.
+    - where: the flag and the class, for error messages.
+
+    Raises InputError for an option that is not in `known` or that is given twice.
     """
     options: dict[str, str] = {}
     for text in texts:

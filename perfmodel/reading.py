@@ -1,8 +1,8 @@
-"""All files are read through this module. It reads regular files up to a stated size, and refuses any
-other file with one line that names it.
+"""All files are read through this module. It reads regular files up to a given size. For any other file, it
+raises an error whose one-line message names the file.
 
-A server that answers other people's questions reads only bundled files and those of one folder that its owner
-names (`only`).
+A server that answers other people's questions reads only bundled files, and files of one folder that its
+owner names (`only`).
 """
 
 import csv
@@ -24,19 +24,19 @@ Row = TypeVar("Row")
 PACKAGE = Path(__file__).parent
 """The folder of the package `perfmodel`."""
 MAX_BYTES = 512 * 2**20
-"""Largest file, unless its reader states less."""
+"""Size limit of a file in bytes, unless the caller gives a smaller limit."""
 MAX_LINE_CHARACTERS = 2**20
-"""Longest line of a table that is read line by line."""
+"""Length limit of a line, for tables that are read line by line."""
 SYSTEM = tuple(map(Path, ("/proc", "/dev", "/sys")))
-"""Folders of the system, whose files are refused: they hold the environment of processes, and devices."""
+"""System folders, whose files are refused. They contain devices and the environment of processes."""
 _OPEN_TO = ContextVar[tuple[Path, ...] | None]("folders that may be read", default=None)
 """None: all folders."""
 
 
 @cache
 def data_folder(name: str) -> Path:
-    """The folder ``models``, ``hardware`` or ``results``: inside an installed package, or next to it in a
-    clone.
+    """The path of the folder ``models``, ``hardware`` or ``results``. The folder is inside an installed
+    package, or next to the package in a clone.
     """
     inside = PACKAGE / name
     return inside if inside.is_dir() else PACKAGE.parent / name
@@ -44,8 +44,8 @@ def data_folder(name: str) -> Path:
 
 @contextmanager
 def only(folder: Path | None) -> Iterator[None]:
-    """Inside this context, only bundled files and files in this folder can be read (None: only bundled
-    files).
+    """Inside this context, only bundled files and the files in `folder` can be read. If `folder` is None,
+    only bundled files can be read.
     """
     bundled = (PACKAGE, *map(data_folder, ("models", "hardware", "results")))
     folders = bundled if folder is None else (*bundled, folder)
@@ -57,7 +57,7 @@ def only(folder: Path | None) -> Iterator[None]:
 
 
 def check_place(path: Path) -> None:
-    """Refuse (UnreadableError) files of the system, and all files outside the folders of `only`."""
+    """Raises UnreadableError for files in system folders, and for all files outside the folders of `only`."""
     try:
         real = Path(os.path.realpath(path))
         places = (Path(os.path.abspath(path)), real)
@@ -97,8 +97,10 @@ def _visible(path: Path | str) -> bool:
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """The whole content of a file. Raises InputError for a file that is missing, not regular (a pipe, a
-    device), or larger than `most`.
+    """The whole content of a file.
+
+    Raises InputError for a file that is missing, that is not regular (such as a pipe or a device), or that is
+    larger than `most` bytes.
     """
     with opened(path, most, mode="rb") as stream:
         data: bytes = stream.read(most + 1)
@@ -109,9 +111,11 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 
 @contextmanager
 def opened(path: Path, most: int = MAX_BYTES, **how: Any) -> Iterator[IO[Any]]:
-    """A stream of a regular file. how: arguments of `Path.open`.
+    """Opens a regular file as a stream, for use in a ``with`` statement.
 
-    Raises InputError for a file that is missing, not regular, not permitted, or larger than `most`.
+    - how: arguments of `Path.open`.
+
+    Raises InputError for a file that is missing, not regular, not permitted, or larger than `most` bytes.
     """
     check_regular(path)
     try:
@@ -125,7 +129,7 @@ def opened(path: Path, most: int = MAX_BYTES, **how: Any) -> Iterator[IO[Any]]:
 
 
 def lines_of(path: Path, stream: IO[str]) -> Iterator[str]:
-    """The lines of a stream of text. Raises InputError for a line longer than `MAX_LINE_CHARACTERS`."""
+    """Yields the lines of a text stream. Raises InputError for a line longer than `MAX_LINE_CHARACTERS`."""
     number = 0
     while line := stream.readline(MAX_LINE_CHARACTERS + 1):
         number += 1
@@ -147,8 +151,8 @@ def read_head(path: Path, count: int) -> bytes:
 
 
 def read_text(path: Path, most: int = MAX_BYTES) -> str:
-    """The whole content as text with unchanged line ends. Raises InputError, also for text that is not
-    UTF-8.
+    """The whole content of a file as text, with unchanged line ends. Raises InputError as `read_bytes` does,
+    and also for text that is not UTF-8.
     """
     data = read_bytes(path, most)
     try:
@@ -158,7 +162,9 @@ def read_text(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse (InputError) anything but a regular file, because reading a pipe or a device may never end."""
+    """Raises InputError for a path that is not a regular file, because reading a pipe or a device may never
+    end.
+    """
     check_place(path)
     try:
         if path.is_file():
@@ -170,7 +176,7 @@ def check_regular(path: Path) -> None:
 
 
 def parse_json(where: str, text: str) -> Any:
-    """Any JSON value. Raises InputError."""
+    """The value of a JSON text. Raises InputError if the text is not valid JSON."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -180,7 +186,9 @@ def parse_json(where: str, text: str) -> Any:
 
 
 def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
-    """(line number, cells) of every row of a CSV file, including its header. Raises InputError."""
+    """The line number and the cells of every row of a CSV file, including its header. Raises InputError if
+    the file cannot be read.
+    """
     try:
         reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
         return [(reader.line_num, cells) for cells in reader]
@@ -189,8 +197,8 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, str]]]:
-    """(line, column -> cell) of every row. Raises InputError for other columns, and for a row with more or
-    fewer cells.
+    """The line number and the cells (column -> cell) of every row of a CSV file. Raises InputError if the
+    file has other columns than `columns`, or if a row has more or fewer cells than the header.
     """
     (first, header), *lines = csv_lines(path) or [(1, [])]
     wanted = list(columns)
@@ -216,12 +224,16 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
 
 
 def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]:
-    """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no, or an enum
-    of texts; blank is None or "".
+    """The rows of a CSV file as objects of a dataclass, whose fields are the columns. A cell is a text, a
+    number, yes or no, or a member of an enum of texts. A blank cell is None, or "" for a text.
 
-    A field with a default is not a column. having: column -> cell of the wanted rows, possibly none; other
-    rows are not checked. Raises InputError naming file, line, row and column, for a cell of another type, a
-    repeated `id`, and a file without rows.
+    A field with a default value is not a column.
+
+    - having: the cells (column -> cell) that a row must have to be returned. Other rows are not checked. The
+      result may be empty.
+
+    Raises InputError for a cell of another type, a repeated `id`, or a file without rows. The message names
+    the file, line, row and column.
     """
     types = {f.name: f.type for f in fields(row_type) if f.default is MISSING}  # type: ignore[arg-type]
     typed = {name: get_args(each) or (each,) for name, each in types.items() if each is not str}

@@ -1,15 +1,17 @@
-"""The uniform distribution, which describes the lengths of requests and the contexts of a batch."""
+"""The uniform distribution, which models the lengths of requests and the contexts of a batch."""
 
 from typing import overload
 
 from perfmodel.operations import Floats
 
 ROOT_3 = 3**0.5
-"""Ratio of half the width of a uniform distribution to its standard deviation."""
+"""Half the width of a uniform distribution, divided by its standard deviation."""
 
 
 def largest_std(mean: float) -> float:
-    """Standard deviation of the widest uniform distribution with this mean: from 0 to twice the mean."""
+    """Standard deviation of the widest uniform distribution with this mean. It extends from 0 to twice the
+    mean.
+    """
     return mean / ROOT_3
 
 
@@ -22,5 +24,5 @@ def half_width(std: Floats) -> Floats: ...
 
 
 def half_width(std: Floats) -> Floats:
-    """Distance from the mean to either end of a uniform distribution with this standard deviation."""
+    """Half the width of a uniform distribution with this standard deviation."""
     return ROOT_3 * std

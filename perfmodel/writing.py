@@ -1,5 +1,5 @@
-"""All files are written through this module. A destination is checked before the work, and a file appears
-complete or not at all.
+"""All files are written through this module. The destination is checked before the content is computed. A
+file is written completely or not at all.
 """
 
 import os
@@ -12,15 +12,17 @@ from pathlib import Path
 from perfmodel.errors import InputError, refuse
 
 Content = str | bytes | Callable[[Path], object]
-"""Text, bytes, or a function that writes them to a given path (with the same suffix)."""
+"""The content of a file: text, bytes, or a function that writes the content to a given path with the same
+suffix.
+"""
 
 
 def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Path:
-    """The place of a file, checked before the work. Raises InputError naming `flag` for a place that cannot
-    be written to.
+    """Checks the path of a file that will be written, and returns it. Raises InputError, which names `flag`,
+    if the file cannot be written there.
 
-    Without named suffixes, any suffix is allowed. A pipe or a device is refused, because a file would replace
-    it.
+    If no suffixes are given, any suffix is allowed. A pipe or a device is refused, because a file would
+    replace it.
     """
     where = Path(path)
     if suffixes and where.suffix.lower() not in suffixes:
@@ -40,15 +42,15 @@ def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Pat
 
 
 def write(where: Path, content: Content, flag: str = "--output") -> None:
-    """Writes a file completely or not at all. Raises InputError."""
+    """Writes a file completely or not at all. Raises InputError if it cannot be written."""
     write_all({where: content}, flag)
 
 
 def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
-    """Writes several files. Each replaces its target only when all of them are on the disk. Raises
-    InputError.
+    """Writes several files. Each file replaces its target only after all files are on the disk. Raises
+    InputError if a file cannot be written.
 
-    A link remains a link, and an existing file keeps its permissions.
+    If the target is a link, it remains a link. An existing file keeps its permissions.
     """
     fresh: list[tuple[Path, Path]] = []
     try:
@@ -110,8 +112,8 @@ def _fill(path: Path, content: Content) -> None:
 
 
 def no_formula(text: str) -> str:
-    """A cell of a table that no spreadsheet executes: an apostrophe precedes text that begins like a
-    formula.
+    """A table cell that no spreadsheet executes. If the text begins like a formula, an apostrophe is put
+    before it.
     """
     if text.lstrip()[:1] not in tuple("=+-@"):
         return text

@@ -1,7 +1,7 @@
 """Counts the work of one forward pass on one device of a tensor-parallel group. The counts do not depend
 on the speed of the device.
 
-`shard` computes everything that does not change between passes; `forward` counts one pass of a `PassShape`.
+`shard` computes everything that does not change between passes. `forward` counts one pass of a `PassShape`.
 """
 
 from perfmodel.costs.cache_reads import selection

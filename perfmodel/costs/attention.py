@@ -1,4 +1,6 @@
-"""The attention kernels of a device: which backend runs them, and how often they read the cache."""
+"""The attention kernels of a device: the backend that runs them, and the number of times that they read the
+cache.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +17,10 @@ from perfmodel.specs.engines.backends import backend_name
 class AttentionKernels:
     """The attention kernels of a software stack on a device.
 
-    byte_s: seconds per byte at the peak bandwidth. kv_reread: factor on the verification pass's KV bytes.
-    None means the value of the calibration. It is clipped to 1 ... query, and replaces the re-reads of the
-    backend. requested: the named backend of a serving engine; None leaves it to the engine.
+    - byte_s: seconds per byte at the peak bandwidth of the device.
+    - kv_reread: number of times that a verification pass reads the cache, clipped to 1 ... query. It replaces
+      the re-reads of the backend. None means the value of the calibration.
+    - requested: the attention backend that the user named. None means that the engine chooses.
     """
 
     gpu: GPUSpec
@@ -28,18 +31,19 @@ class AttentionKernels:
 
     @cached_property
     def multiprocessors(self) -> float:
-        """Multiprocessors of a device; 0 if their number is unknown."""
+        """Number of multiprocessors of a device. 0 if it is unknown."""
         count = self.gpu.multiprocessors
         return count.value if count else 0.0
 
     def reread(
         self, query: Floats, head: Head = "usual", narrow: bool = False, group: Floats = 1.0
     ) -> Floats:
-        """Number of times that a pass with `query` tokens per sequence reads the cache: 1 for one token,
-        at most `query`.
+        """Number of times that a pass with `query` tokens per sequence reads the cache. It is 1 for one
+        token, and at most `query`.
 
-        head: kind of the attention heads. narrow: whether the cache has values below 16 bits. Both may
-        have their own kernels. group: rows of a kernel's tile that one query token fills.
+        - head: kind of the attention heads. Some kinds have their own kernels.
+        - narrow: whether the cache has values below 16 bits. Such caches may have their own kernels.
+        - group: rows of a kernel's tile that one query token fills.
         """
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)
@@ -56,8 +60,9 @@ class AttentionKernels:
         return np.minimum(1.0 + slope * (query - 1.0) + further, query)
 
     def backend(self, head: Head, narrow: bool) -> str | None:
-        """Name of the attention backend for such heads; None if none is known. narrow: whether the cache has
-        values below 16 bits.
+        """Name of the attention backend for this kind of heads. None if no backend is known.
+
+        - narrow: whether the cache has values below 16 bits.
         """
         c = self.calibration
         return backend_name(
@@ -70,7 +75,7 @@ class AttentionKernels:
         )
 
     def facts_of(self, head: Head, narrow: bool) -> Backend | None:
-        """What is known of the backend for such heads; None if none is known."""
+        """The known facts about the backend for this kind of heads. None if no backend is known."""
         name = self.backend(head, narrow)
         attention = attention_of(self.calibration.stack)
         return attention.backends[name] if attention and name else None

@@ -1,4 +1,6 @@
-"""Counts of the operations that read a cache: attention, recurrent states, indexers and selections."""
+"""Counts the work of the operations that read a cache: attention, recurrent states, indexers and token
+selection.
+"""
 
 from typing import Literal
 
@@ -25,10 +27,10 @@ def selection(
     kv: KVMethod,
     when: Literal["step", "iteration", "setup"] = "step",
 ) -> list[Op]:
-    """The ops that choose the cached tokens which a draft reads, in addition to attention.
+    """The operations that select the cached tokens that a draft reads.
 
-    when: the ops of each draft ``step``, those of each ``iteration``, or those of the ``setup`` before
-    decoding.
+    - when: selects the operations of each draft ``step``, of each ``iteration``, or of the ``setup`` before
+      decoding.
     """
     ops = list[Op]()
     batch = shard.sequences(batch)
@@ -53,10 +55,10 @@ def selection(
 
 
 def attention(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod) -> Op:
-    """Attention of one group of layers.
+    """The attention operation of one group of layers.
 
-    In a model with an indexer, every query token attends to its own `topk` tokens, and the pass reads their
-    union once. A draft's own KV method replaces the indexer.
+    In a model with an indexer, every query token attends to its own `topk` tokens. The pass reads the union
+    of these tokens once. The KV method of a draft replaces the indexer.
     """
     query = shape.query
     topk = a.topk if kv.reads_all else None
@@ -80,7 +82,10 @@ def attention(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod) -> Op:
 
 
 def _attention_cost(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod, topk: int | None) -> Cost:
-    """FLOPs and bytes of one group of layers. topk: tokens that an indexer chooses; None without one."""
+    """FLOPs and bytes of one group of layers.
+
+    - topk: number of tokens that an indexer chooses. None without an indexer.
+    """
     query = shape.query
     context = shape.context
     cached = a.span(context)
@@ -120,16 +125,17 @@ def _room(a: Attention, attended: Floats, kv: KVMethod, topk: int | None) -> Flo
 def _union(chosen: Floats, cached: Floats, query: Floats, reuse: float) -> Floats:
     """Cached tokens that a pass reads, if each query token attends to its own `chosen` tokens.
 
-    reuse: share of these that the next query token chooses again.
+    - reuse: share of these that the next query token chooses again.
     """
     union = chosen * (1.0 + (1.0 - reuse) * (query - 1.0))
     return np.minimum(union, cached)
 
 
 def indexer(shard: Shard, index: Indexer, shape: PassShape) -> Op:
-    """The indexer: scores of every cached token for every query token, and the choice of the largest.
+    """The operation of the indexer. It scores every cached token for every query token, and chooses the
+    tokens with the largest scores.
 
-    Its keys are cached. Every device runs all of its heads.
+    The keys of the indexer are cached. Every device runs all heads of the indexer.
     """
     query = shape.query
     tokens = shape.tokens * index.layers
@@ -152,7 +158,9 @@ def indexer(shard: Shard, index: Indexer, shape: PassShape) -> Op:
 
 
 def recurrent(shard: Shard, states: States, shape: PassShape) -> Op:
-    """Recurrent layers. The state is read once per sequence and written `kept_states` times."""
+    """The operation of the recurrent layers. The state of each sequence is read once and written
+    `kept_states` times.
+    """
     tokens = shape.tokens
     cost = Cost(
         flops=states.flops_per_token * tokens,
@@ -172,8 +180,8 @@ def recurrent(shard: Shard, states: States, shape: PassShape) -> Op:
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:
     """Query-key pairs among a sequence's new tokens: each attends to itself and at most `room` earlier ones.
 
-    room: tokens by which the attended span may still grow (None: unlimited); after that, an old token
-    leaves for each new one.
+    - room: tokens by which the attended span may still grow (None: unlimited); after that, an old token
+      leaves for each new one.
     """
     if room is None:
         return query * (query + 1) / 2

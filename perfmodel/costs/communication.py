@@ -1,4 +1,4 @@
-"""Counts of the messages that devices send each other in a pass."""
+"""Counts the messages that devices send each other in a pass."""
 
 import math
 
@@ -10,13 +10,14 @@ from perfmodel.specs.devices.links import DIRECTIONS
 
 
 def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
-    """The messages of a pass: the all-reduce after each block, and those that other layouts need.
+    """The messages of a pass: the all-reduce after each block, and the messages of data, expert and pipeline
+    parallelism.
 
-    With data-parallel attention only the devices of a group reduce its attention. Every other block gathers
-    the tokens of all groups and scatters its sums, which moves as many bytes as an all-reduce. With expert
-    parallelism a token goes only to the groups that are expected to hold one of its experts (all-to-all).
-    An all-to-all library dispatches tokens to the ranks of their experts and combines the results. Pipeline
-    stages send the tokens on.
+    With data-parallel attention, the all-reduce of attention runs only inside each group. Every other block
+    gathers the tokens of all groups and scatters its sums, which moves as many bytes as an all-reduce. With
+    expert parallelism, a token is sent only to the groups that are expected to hold one of its experts
+    (all-to-all). An all-to-all library dispatches tokens to the ranks of their experts and combines the
+    results. Each pipeline stage sends the tokens to the next stage.
     """
     ops = list[Op]()
     model = shard.model
@@ -47,7 +48,9 @@ def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
 
 
 def gathered_logits(shard: Shard, rows: Floats) -> list[Op]:
-    """The all-gather of the logits of these rows, if the engine has such an all-gather."""
+    """The all-gather of the logits of `rows` tokens. The list is empty if the engine does not gather
+    logits.
+    """
     if not shard.gathers_logits:
         return []
     logits_bytes = rows * (shard.model.vocab_size * shard.precision.activation_bytes)

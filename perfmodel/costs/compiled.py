@@ -1,10 +1,10 @@
-"""Compiles a formula into a flat program: the formula runs once on recorded numbers, and the program repeats
-its arithmetic.
+"""Compiles a formula into a flat program. The formula runs once on numbers that record its arithmetic, and
+the program repeats this arithmetic.
 
-The formulas of a pass make objects, look constants up and choose among kernels. None of that depends on
-batch, context or query tokens, so a program contains only the arithmetic on these numbers. It is exact: it
-has the same operations in the same order. One program serves plain numbers (`plain_numbers`) and arrays
-(with numpy).
+The formulas of a pass create objects, look up constants and choose among kernels. None of this depends on
+batch, context or query tokens. A program therefore contains only the arithmetic on these numbers. The program
+is exact: it has the same operations in the same order as the formula. The same program runs on plain numbers
+(`plain_numbers`) and on arrays (with numpy).
 """
 
 import math
@@ -45,10 +45,12 @@ COMMUTATIVE = ("add", "multiply")
 
 
 class Program:
-    """A formula of some numbers, which broadcast together.
+    """A compiled formula of several numbers, which broadcast together.
 
-    formula: takes as many numbers as `names` and returns one, or several (`numbers`). Raises Untraceable if
-    its steps depend on their values.
+    - formula: a function with one argument for each of `names`. It returns one number, or a tuple of numbers
+      (see `numbers`).
+
+    Raises Untraceable if the steps of the formula depend on the values of its arguments.
     """
 
     def __init__(self, formula: Callable[..., Floats | Sequence[Floats]], *names: str) -> None:
@@ -62,8 +64,9 @@ class Program:
         self._results = tuple(map(self._name, value if self._several else (value,)))
 
     def add(self, function: str, inputs: Sequence[Any]) -> Recorded:
-        """The result of a function, as one more step unless it changes nothing. A step on a mask (true or
-        false) is always kept: even adding 0 turns a mask into numbers.
+        """Records a function call as a further step, and returns its result. A step that changes nothing is
+        left out. A step on a mask (true or false) is always kept, because even adding 0 turns a mask into
+        numbers.
         """
         names = [self._name(each) for each in inputs]
         masked = any(isinstance(each, Recorded) and each.is_mask for each in inputs)
@@ -96,7 +99,7 @@ class Program:
 
     @cached_property
     def source(self) -> str:
-        """The program as a Python function of its numbers."""
+        """The source code of the program, as a Python function of its arguments."""
         return function_source(self._names, self._steps, self._results, self._several)
 
     @cached_property
@@ -116,7 +119,7 @@ class Program:
 
     @cached_property
     def _of_numbers(self) -> Callable[..., Any] | None:
-        """The program for plain numbers; None if one of its functions has no such form."""
+        """The program for plain numbers. None if one of its functions exists only for arrays."""
         used = {step.function for step in self._steps}
         if not used <= NUMBERS.keys() | INFIX.keys():
             return None
@@ -126,14 +129,14 @@ class Program:
         return program
 
     def at(self, *values: Floats) -> Floats:
-        """The value at one point of plain numbers, or the values over arrays."""
+        """The value for plain numbers, or the values for arrays."""
         if np.ndarray in map(type, values):
             return self(*values)
         return self.number(*values)  # type: ignore[arg-type]
 
     def along(self, name: str, *others: Floats) -> Callable[[Array], Array]:
-        """The program as a function of one of its numbers, at fixed values of all others, in order. Steps
-        that do not depend on this number run once.
+        """The program as a function of one of its arguments. `others` has the fixed values of all other
+        arguments, in order. Steps that do not depend on the free argument run only once.
         """
         before, after = self._split(name)
         known = before(*(np.asarray(value, float) for value in others))
@@ -160,11 +163,11 @@ class Program:
         return self._splits[name]
 
     def number(self, *values: float) -> float:
-        """The formula's value at one point."""
+        """The value of the formula for plain numbers."""
         return float(self._at_point(values))
 
     def numbers(self, *values: float) -> tuple[float, ...]:
-        """The values at one point, for a formula that returns several values."""
+        """The values for plain numbers, if the formula returns several values."""
         return tuple(map(float, self._at_point(values)))
 
     def _at_point(self, values: Sequence[float]) -> Any:
@@ -176,7 +179,7 @@ class Program:
         return self._of_arrays(*map(np.float64, values))
 
     def __call__(self, *values: Floats) -> Array:
-        """The values over arrays that broadcast together."""
+        """The values for arrays that broadcast together."""
         arrays = [np.asarray(value, float) for value in values]
         shape = np.broadcast(*arrays).shape
         size = math.prod(shape)

@@ -1,5 +1,5 @@
-"""Devices that run a pass together, and how well their software stack uses them. The time of an operation
-depends only on its devices, this use and the operation's counts.
+"""The devices that run a pass together, with the calibration of their software stack. The time of an
+operation depends only on this group and on the operation's counts.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,16 @@ from perfmodel.specs.engines.serving import HostPasses
 
 @dataclass(frozen=True)
 class DeviceGroup:
-    """A group of devices of one type, and how well its software stack uses them.
+    """A group of devices of one type, with the calibration of their software stack.
 
-    kv_reread, attention_backend: see `AttentionKernels`. drafts: whether the passes are a draft's, for
-    which some engines have a separate time. host_experts: share of the MoE layers whose experts a
-    processor reads from the host's memory, at host_bytes_per_s. host_layers: share of all layers that run
-    on the host. host: how the host's processor runs them; None for a processor that reads at the full
-    bandwidth. fabric: links between nodes; None within one node. schedulers: number of ranks that each
-    schedule and sample their own sequences.
+    - kv_reread, attention_backend: see `AttentionKernels`.
+    - drafts: whether the group runs passes of a draft. Some engines need additional time for such passes.
+    - host_experts: share of the MoE layers whose experts are read from the host's memory, at the rate
+      host_bytes_per_s.
+    - host_layers: share of all layers that run on the host.
+    - host: how the host's processor runs its layers. None means that it reads at the full bandwidth.
+    - fabric: the links between nodes. None for a group within one node.
+    - schedulers: number of ranks that each schedule and sample their own sequences.
     """
 
     gpu: GPUSpec
@@ -57,7 +59,7 @@ class DeviceGroup:
 
     @property
     def host_rate(self) -> float:
-        """Bytes per second at which the host's processor reads."""
+        """Bytes per second that the host's processor reads from its memory."""
         return self.host_bytes_per_s * (1.0 if self.host is None else self.host.reach)
 
     @cached_property
@@ -73,8 +75,8 @@ class DeviceGroup:
         )
 
     def link_s(self, devices: int, message_bytes: Floats) -> Floats:
-        """Seconds of a message at the rate of the device's link, which is no slower than the link between
-        nodes.
+        """Seconds of a message at the rate of the device's link inside a node. This link is at least as fast
+        as the links between nodes.
         """
         in_box = devices if self.fabric is None else min(devices, self.fabric.node_devices)
         rate = self.gpu.link_rate(in_box)

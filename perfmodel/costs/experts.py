@@ -1,4 +1,4 @@
-"""The routed experts of one device: the work of a token, and the number of experts that a pass touches."""
+"""The routed experts of one device: the work per token, and the number of experts that a pass uses."""
 
 import math
 
@@ -11,12 +11,15 @@ from perfmodel.specs import Format, ModelSpec, Precision
 
 
 class Experts(Immutable):
-    """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
+    """The routed experts of all MoE layers: the work of one token, and the cost of reading one expert. A pass
+    *touches* an expert if at least one token is routed to it.
 
-    num_experts: number of experts, including redundant copies. popularity: shape of the gamma distribution
-    of the experts' shares of the tokens; 0 means equally likely experts. groups: expert-parallel groups of
-    devices. Each expert is split within its group only, and a pass waits for the group with the most
-    touched experts. architecture: that of the model (``model_type``).
+    - num_experts: number of experts, including redundant copies.
+    - popularity: shape parameter of the gamma distribution of the experts' shares of the tokens. 0 means that
+      all experts are equally likely.
+    - groups: number of expert-parallel groups of devices. Each expert is split among the devices of one
+      group. A pass waits for the group with the most touched experts.
+    - architecture: architecture of the model (``model_type`` of its ``config.json``).
     """
 
     form: Format
@@ -35,20 +38,20 @@ class Experts(Immutable):
 
     @property
     def held_bytes(self) -> float:
-        """Weights of all experts that one device holds."""
+        """Bytes of the weights of all experts that one device holds."""
         return self.num_experts / self.groups * self.expert_weight_bytes
 
     def touched(self, tokens: Floats) -> Floats:
-        """Expected number of distinct experts that these tokens touch (to which at least one token goes),
-        if each token is routed independently.
+        """Expected number of distinct experts to which at least one of these tokens is routed. Each token is
+        assumed to be routed independently.
         """
         return touched(self.num_experts, self.experts_per_token, tokens, self.popularity)
 
     def fullest(self, tokens: Floats) -> Floats:
-        """Expected number of experts that such tokens touch in the group with the most touched experts.
+        """Expected number of experts that these tokens touch in the group with the most touched experts.
 
         Each of the H experts of a group is touched with probability p. The number of touched experts
-        therefore has mean H p and standard deviation sqrt(H p (1 - p)). It is assumed to be normally
+        therefore has mean H p and standard deviation sqrt(H p (1 - p)). This number is assumed to be normally
         distributed (`deviations_of_largest`).
         """
         experts_of_group = self.num_experts / self.groups
@@ -60,29 +63,36 @@ class Experts(Immutable):
 
 
 def deviations_of_largest(numbers: int) -> float:
-    """Number of standard deviations by which the largest of G normally distributed values is expected to
-    exceed their mean. numbers: G.
+    """Expected distance of the largest of G normally distributed values from their mean, in standard
+    deviations.
 
-    The largest value has the quantile q = (G - 3/8) / (G + 1/4) (Blom 1958). This quantile is 4.91 (q^0.14
-    - (1 - q)^0.14) deviations above the mean (Tukey's lambda).
+    - numbers: G, the number of values.
+
+    The largest value is at the quantile q = (G - 3/8) / (G + 1/4) (Blom 1958). In standard deviations above
+    the mean, this quantile is 4.91 (q^0.14 - (1 - q)^0.14) (Tukey's lambda distribution).
     """
     rank = (numbers - 0.375) / (numbers + 0.25)
     return float(4.91 * (rank**0.14 - (1.0 - rank) ** 0.14))
 
 
 def imbalance_of(experts: int, groups: int, spread: float) -> float:
-    """Tokens of the group with the most tokens, divided by the mean over groups. spread: relative standard
-    deviation of tokens between experts. Each group holds the same number of experts.
+    """Number of tokens of the group with the most tokens, divided by the mean over groups. Each group holds
+    the same number of experts.
+
+    - spread: standard deviation of the number of tokens per expert, divided by its mean.
     """
     return 1.0 + spread * deviations_of_largest(groups) / math.sqrt(experts / groups)
 
 
 def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:
-    """Expected number of distinct experts, of E, that t tokens touch if each chooses k: E (1 - (1 - k/E)^t).
+    """Expected number of distinct experts that t tokens touch if each token chooses k of E experts: E (1 - (1
+    - k/E)^t).
 
-    With unequal shares x ~ Gamma(a), an expert stays idle with probability e^(-x t). The number is then E (1
-    - (1 + b t)^-a), with b such that one token touches k experts. For large a it tends to the formula above.
-    popularity: a, see `Experts`.
+    If experts have unequal shares x ~ Gamma(a), an expert gets no token with probability e^(-x t). The
+    expected number is then E (1 - (1 + b t)^-a). In this formula, b is such that one token touches k experts.
+    For large a, the formula tends to the formula above.
+
+    - popularity: the parameter a (see `Experts`).
     """
     if per_token == experts:
         return float(experts)
@@ -96,11 +106,14 @@ def touched(experts: float, per_token: float, tokens: Floats, popularity: float)
 def experts(
     model: ModelSpec, degrees: Degrees, precision: Precision, popularity: float, layout: RackLayout
 ) -> Experts | None:
-    """The routed experts, each split across the devices of one group; None for a model without experts.
-    popularity: see `Experts`.
+    """The routed experts of a model, each split among the devices of one group. None for a model without
+    experts.
 
-    layout: gives the additional copies of experts, and the imbalance between groups. A group gets all
-    tokens, or only those of its own experts if `degrees` exchange tokens.
+    - popularity: see `Experts`.
+    - layout: has the number of additional copies of experts, and the imbalance between groups.
+
+    If `degrees` exchange tokens, a group gets only the tokens of its own experts. Otherwise it gets all
+    tokens.
     """
     moe = model.moe
     layers = model.num_moe_layers

@@ -1,4 +1,6 @@
-"""Times of messages between the devices of several nodes, or of a rack, from tables by library and link."""
+"""Times of messages between the devices of several nodes or of a rack. They are read from tables for each
+link and library.
+"""
 
 import math
 from collections.abc import Mapping
@@ -17,9 +19,12 @@ US = 1e-6
 class Fabric:
     """The links between the nodes of one instance (one copy of the model).
 
-    node_devices: devices of a node. nodes: number of nodes. waiting: time of an exchange in an engine
-    divided by that of the table; it is larger because all ranks wait for the slowest. overlap: share of
-    the shorter of computing and communicating that two micro-batches hide; 0 without them.
+    - node_devices: number of devices in a node.
+    - nodes: number of nodes.
+    - waiting: time of an exchange in an engine, divided by its time in the table. It is above 1 because all
+      ranks wait for the slowest rank.
+    - overlap: the share that two micro-batches hide of computing or communicating, whichever is shorter. 0
+      without micro-batches.
     """
 
     link: LinkSpec
@@ -34,7 +39,7 @@ class Fabric:
 
     @property
     def devices(self) -> int:
-        """Devices of all nodes."""
+        """Number of devices of all nodes together."""
         return self.nodes * self.node_devices
 
     def exchange_s(
@@ -45,8 +50,11 @@ class Fabric:
         values: float,
         compute: str,
     ) -> Floats:
-        """Seconds of one dispatch or combination. tokens: tokens of a rank. values: numbers sent for a
-        token. compute: the peak at which the experts run; dispatched values have its format.
+        """Seconds of one dispatch of tokens to their experts, or of one combination of the results.
+
+        - tokens: number of tokens of a rank.
+        - values: number of values that are sent per token.
+        - compute: the format in which the experts compute. Dispatched values have this format.
         """
         table = self.link.exchange
         assert table is not None  # checked when the question was read (`placement.fabric_of`)
@@ -67,8 +75,9 @@ class Fabric:
         return US * along(self._table("send").us, message_bytes)
 
     def log_error(self, exchanges: bool) -> float:
-        """Standard deviation of the logarithm of the times of messages. exchanges: whether most of them
-        dispatch and combine tokens.
+        """Standard deviation of the logarithm of the times of messages.
+
+        - exchanges: whether most of the messages dispatch and combine tokens.
         """
         table = self.link.exchange if exchanges else self.link.allreduce
         return table.log_rms if table else 0.0
@@ -83,7 +92,9 @@ class Fabric:
 
 
 def along(knots: Knots, at: Floats) -> Floats:
-    """Linear interpolation. Beyond the last knot, the curve continues with the slope of its last segment."""
+    """Interpolates linearly between knots. Beyond the last knot, the curve continues with the slope of its
+    last segment.
+    """
     xs, ys = np.array(knots, float).T
     inside = np.interp(at, xs, ys)
     if len(xs) == 1:
@@ -93,8 +104,8 @@ def along(knots: Knots, at: Floats) -> Floats:
 
 
 def by_ranks(tables: Mapping[int, Knots], ranks: int, at: Floats) -> Floats:
-    """The table at a number of ranks: interpolated in the logarithm of ranks. Outside the known numbers of
-    ranks, the nearest table is used.
+    """The value for a number of ranks, interpolated linearly in the logarithm of this number. Outside the
+    known numbers of ranks, the nearest table is used.
     """
     known = sorted(tables)
     low = max((n for n in known if n <= ranks), default=known[0])

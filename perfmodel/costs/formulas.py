@@ -1,5 +1,5 @@
-"""Formulas that compile themselves (`costs.compiled`) once they have run so often that compiling saves
-time. Until then, a formula keeps its results.
+"""Formulas that compile themselves (`costs.compiled`) after a number of runs, when compiling saves time.
+Until then, a formula stores its results.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -21,18 +21,20 @@ PATIENCE = 48
 
 @dataclass(slots=True)
 class Runs:
-    """The number of runs of formulas that belong together."""
+    """A count of runs that the formulas of one question share."""
 
     count: int = 0
 
 
 class Formula:
-    """A formula of some numbers. It compiles itself once it has run so often that compiling would have
-    saved time.
+    """A formula of several numbers. It compiles itself after `PATIENCE` runs, which take about as long as
+    compiling.
 
-    direct: the formula for numbers and arrays. recorded: the same for recorded numbers (by default
-    `direct`). Both return one value, or several (`numbers`). runs: the count of runs, which the formulas
-    of a question share.
+    - direct: the formula as a function of numbers or arrays.
+    - recorded: the same formula as a function of recorded numbers; by default it is `direct`.
+    - runs: the shared count of runs.
+
+    `direct` and `recorded` return one value, or several values (see `numbers`).
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Formula:
 
     @cached_property
     def program(self) -> Program:
-        """The compiled formula. Raises Untraceable if its steps depend on the values of its numbers."""
+        """The compiled formula. Raises Untraceable if the steps of the formula depend on the values of its
+        arguments.
+        """
         return Program(self._recorded, *self._names)
 
     def at(self, *values: Floats) -> Floats:
-        """The value at plain numbers, or the values over arrays that broadcast together. For recorded
-        numbers, the steps of the formula are added to their program.
+        """The value for plain numbers, or the values for arrays that broadcast together. For recorded
+        numbers, the steps of the formula are added to the program that records them.
         """
         if Recorded in map(type, values):
             value: Floats = self._direct(*values)
@@ -64,13 +68,15 @@ class Formula:
         return self._given(values) if compiled is None else self._again(values, compiled.at)
 
     def numbers(self, *values: float) -> tuple[float, ...]:
-        """The values at plain numbers, for a formula that returns several values."""
+        """The values for plain numbers, if the formula returns several values."""
         compiled = self._compiled
         found = self._given(values) if compiled is None else self._again(values, compiled.numbers)
         return tuple(map(float, found))
 
     def along(self, name: str, *others: Floats) -> Callable[[Array], Array]:
-        """The formula as a function of one of its numbers, at fixed values of all others, in order."""
+        """The formula as a function of one of its arguments. `others` has the fixed values of all other
+        arguments, in order.
+        """
         place = self._names.index(name)
         before = others[:place]
         after = others[place:]

@@ -1,4 +1,6 @@
-"""The dense projections of one device: weights, FLOPs and activations of each, summed over its layers."""
+"""The dense projections of one device: the weights, FLOPs and activations of each projection, summed over its
+layers.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -21,10 +23,11 @@ from perfmodel.specs import (
 
 
 class Linear(Immutable):
-    """A dense projection: its counts per pass and per token. columns: output columns of all its GEMMs.
+    """A dense projection, with its counts per pass and per token, summed over layers. The numbers are arrays
+    if it stands for several projections of one format (`stacked_by_format`).
 
-    Numbers are arrays if it stands for several projections of one format (`stacked_by_format`). gathered:
-    whether it runs for the tokens of all data-parallel attention groups.
+    - columns: number of output columns of all its GEMMs.
+    - gathered: whether the projection runs on the tokens of all data-parallel attention groups.
     """
 
     name: str
@@ -38,8 +41,8 @@ class Linear(Immutable):
 
 
 def stacked_by_format(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
-    """Merges projections of one format that run on the same tokens, along a new axis before the `ndim`
-    token axes.
+    """Merges projections that have one format and run on the same tokens. The new axis comes before the
+    `ndim` token axes.
     """
     by_format: dict[tuple[Format, bool], list[Linear]] = {}
     for one in projections:
@@ -64,10 +67,11 @@ def linear(
     weights: float = 0.0,
     biases: float = 0.0,
 ) -> Linear:
-    """A projection of `kernels` GEMMs with widths (inputs, outputs). weights: number of weights, if it is
-    not inputs x outputs.
+    """A projection of `kernels` GEMMs. `widths` are the numbers of inputs and outputs of each GEMM.
 
-    The first word of the name is that of a GEMM in `weights.PARTS`.
+    - weights: number of weights of a GEMM, if it is not inputs x outputs.
+
+    The first word of `name` selects the weight format. It is the name of a GEMM in `weights.PARTS`.
     """
     inputs, outputs = widths
     form = precision.weights.of(name.partition(" ")[0])
@@ -87,7 +91,7 @@ def linear(
 
 
 def linears(model: ModelSpec, degrees: Degrees, precision: Precision) -> Iterator[Linear]:
-    """All dense projections of the layers on one device, in the order of a layer."""
+    """All dense projections of the layers on one device, in the order in which a layer runs them."""
     n = degrees.attend
     if model.mla:
         yield from _latent(model, model.mla, n, precision)
@@ -127,7 +131,10 @@ def _attention(
     which: str,
     shared: int,
 ) -> Iterator[Linear]:
-    """The projections of attention. shared: number of these layers without their own keys and values."""
+    """The projections of attention.
+
+    - shared: number of these layers without their own keys and values.
+    """
     if not layers:
         return
     hidden = model.hidden_size
@@ -199,7 +206,9 @@ def _recurrent(recurrent: LinearAttention, hidden: int, n: int, precision: Preci
 
 def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
     """The projections of dense MLPs, and those that belong to routed experts: router, shared expert and
-    latent. n: devices that share an MLP's width.
+    latent.
+
+    - n: devices that share an MLP's width.
     """
     hidden = model.hidden_size
     dense = model.num_dense_layers

@@ -1,4 +1,4 @@
-"""CUDA graphs: a pass runs as the smallest captured graph that holds its tokens."""
+"""CUDA graphs. A pass runs as the smallest captured graph that has room for its tokens."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,13 +9,15 @@ from perfmodel.operations import Array, Floats
 
 
 def graph_sizes(step: int, last: int) -> tuple[int, ...]:
-    """1, 2, 4 and the multiples of `step` tokens up to `last`, rising."""
+    """The captured sizes in tokens, in rising order: 1, 2, 4 and the multiples of `step` up to `last`."""
     return tuple(sorted({1, 2, 4, *range(step, last + 1, step)}))
 
 
 def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
-    """Tokens of a pass, rounded up to the next captured size; unchanged beyond the largest size and
-    without sizes. sizes: captured sizes in rising order.
+    """The number of tokens of a pass, rounded up to the next captured size. It is unchanged beyond the
+    largest size, and if no size is captured.
+
+    - sizes: captured sizes in rising order.
     """
     if not sizes:
         return tokens

@@ -1,4 +1,6 @@
-"""How devices share a model: the degrees within a group of devices, and the layout of several nodes."""
+"""How devices share a model: the parallel degrees within a group of devices, and the layout over several
+nodes.
+"""
 
 from perfmodel.immutable import Immutable
 
@@ -6,10 +8,12 @@ from perfmodel.immutable import Immutable
 class Degrees(Immutable):
     """The numbers of parts into which the devices of a group divide a model.
 
-    tensor_parallel: all devices of the group. groups: number of data-parallel attention groups, each with
-    all of attention for its own sequences; 1 without them. expert_groups: expert-parallel groups, each
-    with whole experts. exchanges: whether tokens leave their attention group only for routed experts; each
-    group then computes all other layers for its own sequences.
+    - tensor_parallel: number of all devices in the group.
+    - groups: number of data-parallel attention groups. Each group computes the whole attention of its own
+      sequences. 1 without such groups.
+    - expert_groups: number of expert-parallel groups. Each group holds whole experts.
+    - exchanges: whether tokens leave their attention group only for routed experts. If so, each group
+      computes all other layers for its own sequences.
     """
 
     tensor_parallel: int
@@ -34,11 +38,11 @@ class Degrees(Immutable):
 
 
 class RackLayout(Immutable):
-    """The part of a layout of several nodes that `Degrees` does not contain.
+    """The part of a layout over several nodes that is not in `Degrees`. For the fields that are not listed
+    here, see `Shard` and `experts`.
 
-    exchanges: whether models with experts and groups have `Degrees.exchanges`. imbalance: tokens of the
-    group of experts with the most tokens, divided by the mean over groups. For the other fields see
-    `Shard` and `experts`.
+    - exchanges: the value of `Degrees.exchanges` for models with experts and attention groups.
+    - imbalance: number of tokens of the expert group with the most tokens, divided by the mean over groups.
     """
 
     exchanges: bool = False
@@ -49,4 +53,4 @@ class RackLayout(Immutable):
 
 
 ONE_BOX = RackLayout()
-"""One group of devices of one server."""
+"""The layout of one group of devices in one server."""

@@ -1,14 +1,16 @@
-"""GEMM times from measured (noisy) shares. With more rows (tokens of the pass) a time never falls. With a
-higher peak or bandwidth a time never rises.
+"""Computes GEMM times from measured (noisy) shares of the roofline. These times never fall with more rows
+(tokens of the pass). They never rise with a higher peak or bandwidth.
 
-A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. Its time, in
-units of one load of its weights, is max(1, rows / ridge) / share. The time of a GEMM must not fall as rows
-are added, but the times of a table may fall (badly chosen kernels, half-empty tiles, noise). The modelled
-time is therefore the geometric mean of two curves that never fall: the lowest one above the measured
-curve, and the highest one below it. Both are extremes, over rows, of a time that never rises with the
-ridge. Their mean therefore never rises with the ridge either, so a higher peak never makes a GEMM slower.
-In units of the FLOPs of one row, the time is max(rows, ridge) / share, so a higher bandwidth never makes a
-GEMM slower either.
+A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. The time of the GEMM
+is max(1, rows / ridge) / share, in units of the time of loading its weights once. The *ridge* is the number
+of rows at which loading and computing take equally long. The time of a GEMM must not fall as rows are added.
+The times of a table may fall, because of badly chosen kernels, half-empty tiles or noise. The modelled time
+is therefore the geometric mean of two curves that never fall: the lowest such curve above the measured curve,
+and the highest such curve below it.
+
+The measured time never rises with the ridge. Both curves are extremes of this time over rows, so they never
+rise with the ridge either. A higher peak therefore never makes a GEMM slower. In units of the FLOPs of one
+row, the time is max(rows, ridge) / share. For the same reason, a higher bandwidth never makes a GEMM slower.
 """
 
 import math
@@ -27,13 +29,14 @@ Points = list[tuple[float, float]]
 
 @cache
 def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
-    """Two curves over rows: the share of the bandwidth, and the share of the ideal roofline.
+    """Two curves over rows: the reached share of the bandwidth, and the reached share of the ideal roofline.
 
-    ridge: rows at which a GEMM loads its weights for as long as it computes. A GEMM takes the longer of
-    two times: its bytes at the first share, and its FLOPs at the second. Up to the ridge both shares are
-    equal. Beyond it the FLOPs take longer than the weights; near the ridge, weights and activations
-    together may still take longer than the FLOPs. The first share at a number of rows beyond the ridge is
-    that of a GEMM whose ridge is at this number of rows.
+    - ridge: number of rows at which loading the weights of a GEMM takes as long as computing.
+
+    A GEMM takes the longer of two times: its bytes at the first share, and its FLOPs at the second share. Up
+    to the ridge, both shares are equal. Beyond the ridge, the FLOPs take longer than loading the weights.
+    Near the ridge, weights and activations together may still take longer than the FLOPs. The first share at
+    a number of rows beyond the ridge is that of a GEMM whose ridge is at this number of rows.
     """
     at, log_share = np.log(np.asarray(shares)).T
     edge = math.log(ridge)
@@ -52,7 +55,7 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
 
 
 def rising_above(points: Points) -> Points:
-    """The lowest curve above this one that never falls."""
+    """The lowest curve that never falls and is nowhere below the given curve."""
     risen = points[:1]
     for (x0, y0), (x1, y1) in pairwise(points):
         highest = risen[-1][1]
@@ -66,7 +69,7 @@ def rising_above(points: Points) -> Points:
 
 
 def rising_below(points: Points) -> Points:
-    """The highest curve below this one that never falls."""
+    """The highest curve that never falls and is nowhere above the given curve."""
     turned = [(-x, -y) for x, y in reversed(points)]
     return [(-x, -y) for x, y in reversed(rising_above(turned))]
 
@@ -81,9 +84,9 @@ def _shares(log_times: Points) -> Knots:
 
 
 def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[float, float, int]]:
-    """The rising sequence that is closest to the given one, as blocks (mean, weight, number of values).
-    Values that would fall form one block, with their mean (isotonic regression by pool adjacent violators,
-    Ayer et al. 1955).
+    """The non-decreasing sequence that is closest to the given one, as blocks (mean, weight, number of
+    values). Values that would fall are merged into one block, which has their mean (isotonic regression by
+    pool adjacent violators, Ayer et al. 1955).
     """
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):

@@ -1,5 +1,5 @@
-"""Base classes of the operations of a forward pass, which have counts and calibrated seconds by term. Each
-kind of operation is a class in `costs.kinds`.
+"""The base classes of the operations of a forward pass. An operation has counts of its work and calibrated
+seconds by term. Each kind of operation is a class in `costs.kinds`.
 """
 
 from abc import abstractmethod
@@ -18,17 +18,18 @@ Kind = Literal["linear", "attention", "small", "allreduce", "exchange", "upkeep"
 
 
 class Op(AbstractImmutable):
-    """One operation, summed over its layers.
+    """One operation of a pass, summed over its layers.
 
-    kernels: launches in one pass. compute: the peak at which it runs.
+    - kernels: number of kernel launches in one pass.
+    - compute: the number format in which the operation computes, which determines its peak FLOP/s.
     """
 
     kind: ClassVar[Kind]
-    """The work that causes its cost, as the constants of a calibration name it."""
+    """The kind of work that causes the cost, by the name that calibrations use."""
     added_up: ClassVar[tuple[str, ...]] = ("kernels",)
-    """Counts that add up over micro-batches; the others are sizes of one run."""
+    """Fields that add up over micro-batches. The other fields are sizes of one run."""
     cuts_graphs: ClassVar[bool] = False
-    """Whether it is launched by itself if the rest of a pass over prompts runs as a CUDA graph."""
+    """Whether the operation is launched separately if the rest of a prompt pass runs as a CUDA graph."""
 
     name: str
     kernels: Floats
@@ -37,49 +38,51 @@ class Op(AbstractImmutable):
 
     @abstractmethod
     def split(self, group: DeviceGroup) -> Split:
-        """Calibrated seconds of the op with all its kernels, by term. The constants of its kind are used
-        only here.
+        """Calibrated seconds of the operation with all its kernels, by term. Only this method uses the
+        constants of the operation's kind.
         """
 
     def lower_s(self, group: DeviceGroup) -> Floats:
-        """Physical lower bound: max(FLOPs/peak, bytes/bandwidth)."""
+        """Physical lower bound of the time in seconds: max(FLOPs/peak, bytes/bandwidth)."""
         return np.maximum(self.flops_s(group), self.cost.bytes * group.byte_s)
 
     def flops_s(self, group: DeviceGroup) -> Floats:
-        """Seconds of the FLOPs at the peak."""
+        """Seconds of the operation's FLOPs at the peak rate."""
         return self.cost.flops / group.gpu.peak_flops(self.compute)
 
     @property
     def sent_bytes(self) -> Floats:
-        """Payload of a message to other devices."""
+        """Payload in bytes of a message to other devices. 0 for other operations."""
         return 0.0
 
     @property
     def prompt_kernels(self) -> Floats:
-        """Launches in a pass that reads a prompt."""
+        """Number of kernel launches in a pass that reads a prompt."""
         return self.kernels
 
     def sum_of(self, values: Floats) -> Floats:
-        """The sum over the ops that this one represents: a single op, except for stacked ops."""
+        """The sum over the operations that this object represents. It represents one operation, unless
+        operations are stacked.
+        """
         return values
 
     def repeated(self, count: int) -> "Op":
-        """The op, run `count` times in a pass."""
+        """The counts of this operation if it runs `count` times in a pass."""
         c = self.cost
         cost = Cost(c.flops * count, c.weight_bytes * count, c.kv_bytes * count, c.activation_bytes * count)
         return self.replace(cost=cost, **{name: getattr(self, name) * count for name in self.added_up})
 
 
 class RatedOp(Op):
-    """An operation that loads and computes at its own rates."""
+    """An operation with calibrated rates of loading and computing."""
 
     @abstractmethod
     def rates(self, group: DeviceGroup) -> tuple[Floats, Floats]:
-        """Calibrated seconds per byte and per FLOP."""
+        """Calibrated seconds per byte and seconds per FLOP."""
 
 
 def over(ops: Sequence[Op], value: Callable[[Op], Floats]) -> Floats:
-    """The sum of `value(op)` over ops."""
+    """The sum of `value(op)` over all operations."""
     total: Floats = 0.0
     for op in ops:
         total = total + op.sum_of(value(op))
@@ -94,5 +97,5 @@ class Work(NamedTuple):
 
 
 def work(ops: Sequence[Op]) -> Work:
-    """Bytes and FLOPs of a pass."""
+    """The bytes and FLOPs of a pass, summed over its operations."""
     return Work(over(ops, attrgetter("cost.bytes")), over(ops, attrgetter("cost.flops")))

@@ -1,18 +1,24 @@
-"""The tokens of one pass, as far as the counts of its operations depend on them."""
+"""The shape of one pass: the token counts on which the work of its operations depends."""
 
 from perfmodel.immutable import Immutable
 from perfmodel.operations import Floats
 
 
 class PassShape(Immutable):
-    """Each of `batch` sequences runs `query` tokens against `context` cached ones. The fields broadcast.
+    """A pass in which each of `batch` sequences runs `query` new tokens after `context` cached tokens. The
+    fields broadcast.
 
-    head_query: tokens per sequence that reach the LM head (None: all; 1 in prefill). independent_query:
-    tokens per sequence that route independently to experts (1 ... query; None: all). kept_states: recurrent
-    states that a sequence writes (1: the last one; all for a verification that may roll back to any token).
-    topk_reuse: share of an indexer's choice that the next query token of the sequence chooses again and does
-    not read again. longer_tokens: tokens by which the longest context exceeds the mean; it delays kernels
-    whose cache grows with the context. varying: whether sequences verify different numbers of tokens.
+    - head_query: number of tokens per sequence that the LM head processes. It is 1 in prefill. None means
+      all.
+    - independent_query: number of tokens per sequence that are routed independently to experts (1 ... query).
+      None means all.
+    - kept_states: number of recurrent states that a sequence writes. 1 means only the last state. A
+      verification that may roll back to any token writes all states.
+    - topk_reuse: share of an indexer's chosen tokens that the next query token of the sequence chooses again.
+      These tokens are not read again.
+    - longer_tokens: longest context minus mean context, in tokens. The longest context delays kernels whose
+      cache grows with the context.
+    - varying: whether sequences verify different numbers of tokens.
     """
 
     batch: Floats
@@ -27,10 +33,10 @@ class PassShape(Immutable):
 
     @property
     def tokens(self) -> Floats:
-        """Tokens of all sequences."""
+        """Number of new tokens of all sequences."""
         return self.batch * self.query
 
     @property
     def routed_query(self) -> Floats:
-        """Tokens per sequence that route independently to experts."""
+        """Number of tokens per sequence that are routed independently to experts."""
         return self.query if self.independent_query is None else self.independent_query

@@ -1,4 +1,4 @@
-"""The time of one pass: its bounds, its prediction and the terms of that prediction."""
+"""The time of one pass: its physical bound, its prediction, and the terms of the prediction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ LIMITERS: dict[str, str] = {
     "fixed": "launches",
     "host": "host",
 }
-"""Name of each term of a pass -> the word that outputs use for it."""
+"""Name of each term of a pass -> the word for it in outputs."""
 SUMS = ("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "activation_s")
 """Fields of a pass in addition to its terms."""
 Number = TypeVar("Number", bound=Floats)
@@ -25,12 +25,15 @@ Number = TypeVar("Number", bound=Floats)
 
 @dataclass(frozen=True, slots=True)
 class PassTime(Generic[Number]):
-    """The time of one pass, or of passes over ``[batch, context, ...]``, in seconds.
+    """The time in seconds of one pass, or of several passes over ``[batch, context, ...]``.
 
-    serial_s: time at peak rates without overlap. It is at most twice lower_s, and is not a bound of
-    predicted_s. param_load_s, kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak
-    rates; they overlap and do not sum to another field. terms_s: predicted_s split into `LIMITERS` at the
-    calibration's rates; the terms sum to predicted_s.
+    - lower_s: physical lower bound. Loading and computing overlap perfectly inside each operation.
+    - serial_s: time at peak rates without overlap. It is at most twice lower_s, and is not a bound of
+      predicted_s.
+    - param_load_s, kv_load_s, activation_s, flop_s: seconds of the bytes and FLOPs at the device's peak
+      rates. They overlap, and do not add up to another field.
+    - terms_s: predicted_s split into the terms of `LIMITERS` at the calibration's rates. The terms add up to
+      predicted_s.
     """
 
     lower_s: Number
@@ -44,43 +47,43 @@ class PassTime(Generic[Number]):
 
     @property
     def figures(self) -> tuple[Number, ...]:
-        """All seconds in order, the terms last."""
+        """All times in a fixed order, with the terms last."""
         sums = (getattr(self, name) for name in SUMS)
         return (*sums, *self.terms_s.values())
 
     @classmethod
     def of_figures(cls, figures: Sequence[Number]) -> "PassTime[Number]":
-        """The pass with these `figures`."""
+        """The pass with the given times, in the order of `figures`."""
         sums = dict(zip(SUMS, figures, strict=False))
         terms = dict(zip(LIMITERS, figures[len(SUMS) :], strict=True))
         return cls(**sums, terms_s=terms)
 
     @property
     def comm_s(self) -> Number:
-        """Calibrated time of all-reduces."""
+        """Calibrated time of all messages between devices."""
         return self.terms_s["comm"]
 
     @property
     def fixed_s(self) -> Number:
-        """Calibrated time that does not depend on the bytes or FLOPs of the pass."""
+        """Calibrated time that does not depend on the bytes or FLOPs of the pass, such as kernel launches."""
         return self.terms_s["fixed"]
 
     @property
     def limiter(self) -> Any:
-        """The name of the largest term: an array, or a string for a single pass."""
+        """The name of the largest term. It is a string for a single pass, and an array for several passes."""
         largest = np.argmax(np.stack(np.broadcast_arrays(*self.terms_s.values())), axis=0)
         if largest.ndim:
             return np.asarray(tuple(self.terms_s))[largest]
         return tuple(self.terms_s)[int(largest)]
 
     def slowed(self, factor: float) -> "PassTime[Any]":
-        """The pass with all its predicted times multiplied by a factor; its bounds remain."""
+        """A copy in which all predicted times are multiplied by a factor. The bounds do not change."""
         terms = {name: seconds * factor for name, seconds in self.terms_s.items()}
         slower: Any = {"predicted_s": self.predicted_s * factor, "terms_s": terms}
         return replace(self, **slower)
 
     def at(self, index: int = 0) -> "PassTime[float]":
-        """The pass at one index of its only axis, in plain numbers."""
+        """The pass at one index of the only axis, as plain numbers."""
 
         def one(values: Any) -> float:
             flat = np.ravel(values)
@@ -89,7 +92,7 @@ class PassTime(Generic[Number]):
         return PassTime.of_figures([one(seconds) for seconds in self.figures])
 
     def as_dict(self) -> dict[str, object]:
-        """The form of a pass in answers: all fields, and the most useful terms by name."""
+        """The pass as it appears in answers: all fields, and the most useful terms by name."""
         sums = {name: getattr(self, name) for name in SUMS}
         return sums | {
             "comm_s": self.comm_s,

@@ -1,4 +1,6 @@
-"""One forward pass over ``[batch, context, query]``: FLOPs and bytes of every operation on one device."""
+"""Counts the FLOPs and bytes of every operation of one forward pass on one device, over ``[batch, context,
+query]``.
+"""
 
 from dataclasses import replace
 
@@ -24,8 +26,8 @@ from perfmodel.operations import Cost, Floats
 
 
 def forward(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
-    """Counts one pass of a shape over a cache that is read through `kv`; the ops are in the order of a
-    layer.
+    """The operations of one pass of a shape. The KV method `kv` determines which part of the cache they read.
+    The operations are in the order of a layer.
     """
     if shard.micro_batches > 1:
         return _in_micro_batches(shard, shape, kv)
@@ -37,7 +39,7 @@ def forward(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
 
 
 def model_ops(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
-    """The ops of `forward` that run the model, without those with which an engine prepares a pass."""
+    """The operations of `forward` that run the model, without those that prepare a pass in the engine."""
     own = shape.replace(batch=shard.sequences(shape.batch))  # of this device's data-parallel group
     tokens = shard.rows(own.tokens)
     gathered = tokens if shard.groups == 1 else tokens * shard.groups
@@ -76,9 +78,9 @@ def _in_micro_batches(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
 
 
 def host_launches(shard: Shard, query: Floats, varying: bool = False) -> Op:
-    """The launches of attention by the host, one for each layer that has attention or a recurrent state.
+    """The host's launches of attention, one for each layer with attention or a recurrent state.
 
-    Which passes have them depends on the engine: see `HostLaunchesOp.host_s`.
+    The engine determines which passes need these launches (see `HostLaunchesOp.host_s`).
     """
     model = shard.model
     layers = sum(a.layers for a in shard.attentions if a.stride == 1)
@@ -95,7 +97,9 @@ def host_launches(shard: Shard, query: Floats, varying: bool = False) -> Op:
 
 
 def core(ops: list[Op]) -> list[Op]:
-    """Linear and attention ops without activation traffic, as in the closed forms of docs/model.md."""
+    """The linear and attention operations without activation traffic, as in the closed forms of
+    docs/model.md.
+    """
     plain = list[Op]()
     for op in ops:
         cost = op.cost.replace(activation_bytes=0.0)
@@ -109,7 +113,7 @@ def core(ops: list[Op]) -> list[Op]:
 
 
 def cache_upkeep(shard: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
-    """Host and bookkeeping time for the cache, in addition to attention. It moves few bytes."""
+    """The operation that maintains the cache, in addition to attention. It moves few bytes."""
     if kv.budget is None:
         return PageTableOp("cache upkeep", 1, Cost())
     caches = shard.sequences(batch) * float(shard.model.num_attention_layers)
@@ -117,7 +121,10 @@ def cache_upkeep(shard: Shard, batch: Floats, context: Floats, kv: KVMethod) -> 
 
 
 def _dense(op: Linear, tokens: Floats, stacked: bool = False) -> Op:
-    """The op of a dense projection over this many rows. stacked: whether it stands for several."""
+    """The op of a dense projection over this many rows.
+
+    - stacked: whether it stands for several.
+    """
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
     kind = StackedGemmsOp if stacked else GemmOp
     return kind.of_format(op.name, op.kernels, cost, op.form, op.columns, tokens)
@@ -130,8 +137,10 @@ def _small(op: Small, tokens: Floats) -> Op:
 
 
 def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
-    """The op of the routed experts. tokens: rows of all groups. routed: tokens that are routed independently,
-    which touch the experts whose weights are read.
+    """The op of the routed experts.
+
+    - tokens: rows of all groups.
+    - routed: tokens that are routed independently, which touch the experts whose weights are read.
     """
     touched = e.fullest(routed)
     cost = Cost(

@@ -1,5 +1,5 @@
-"""Functions like those of numpy, for plain numbers only. On a plain number, they take a small part of the
-time that numpy's functions take.
+"""Versions of numpy's functions for plain numbers. On a plain number, they are much faster than numpy's
+functions.
 """
 
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def part(values: Sequence[Any], index: int) -> Any:
-    """One of the results of a function that has several."""
+    """One of the results of a function that returns several results."""
     return values[index]
 
 

@@ -1,4 +1,4 @@
-"""Steps of a formula, written as the source of a Python function."""
+"""Writes the steps of a formula as the source code of a Python function."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ INFIX = {
 
 
 class Step(NamedTuple):
-    """A function of numpy, and the names of the numbers that it is applied to."""
+    """A step of a program: the name of a numpy function, and the names of its arguments."""
 
     function: str
     inputs: tuple[str, ...]
@@ -28,12 +28,12 @@ class Step(NamedTuple):
 def function_source(
     names: Sequence[str], steps: Mapping[Step, str], results: Sequence[str], several: bool = False
 ) -> str:
-    """The steps as the source of a Python function of the numbers `names`. Steps whose result is not used are
-    left out.
+    """The source code of a Python function that runs the steps. Its arguments are `names`. Steps whose result
+    is not used are left out.
 
-    several: whether the function returns a tuple.
+    - several: whether the function returns a tuple.
 
-    A variable is reused once its value is no longer needed, so that few arrays exist at once.
+    A variable is reused once its value is no longer needed, so few arrays exist at the same time.
     """
     last_use = dict.fromkeys(results, len(steps))
     for number, (step, name) in reversed([*enumerate(steps.items())]):

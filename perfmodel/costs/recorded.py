@@ -1,4 +1,4 @@
-"""Numbers without a value, which record what a formula does with them."""
+"""Numbers without a value. They record the arithmetic of a formula."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -8,19 +8,21 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
 class Recorder(Protocol):
-    """The interface of an object that keeps the steps of a formula."""
+    """The interface of an object that stores the steps of a formula."""
 
     def add(self, function: str, inputs: Sequence[Any]) -> "Recorded":
-        """The result of a function of numpy, by its name."""
+        """Records a call of the numpy function with this name, and returns its result."""
 
 
 class Untraceable(TypeError):
-    """A formula needs the value of a recorded number, for example to choose between branches."""
+    """The error for a formula that needs the value of a recorded number, for example to choose between
+    branches.
+    """
 
 
 class Recorded(NDArrayOperatorsMixin):
-    """A number without a value. Arithmetic with the number, and numpy's functions of it, are added to its
-    program.
+    """A number without a value. Each arithmetic operation on it, and each numpy function of it, is added to
+    its program.
     """
 
     __slots__ = ("is_mask", "name", "program")
@@ -49,7 +51,7 @@ class Recorded(NDArrayOperatorsMixin):
         return self.program.add(func.__name__, args)
 
     def astype(self, kind: Any) -> "Recorded":
-        """The result of a comparison, as 0 or 1."""
+        """Converts the result of a comparison to 0 or 1."""
         return self.program.add("multiply", (self, 1.0))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,10 @@
-"""Converts counts to seconds: the ideal roofline of each op, and the calibrated time of a pass.
+"""Converts counts to seconds: the ideal roofline of each operation, and the calibrated time of a pass.
 
-``lower_s`` is the physical bound (perfect overlap inside an op, none between ops). ``serial_s`` has no
-overlap at peak rates. ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is
-that of Williams et al. 2009; docs/model.md describes the calibration by op with an example. The constants
-of an op are used in the class of its kind (`costs.kinds`), and those of a whole pass are used here.
+``lower_s`` is the physical bound: loading and computing overlap perfectly inside an operation, and operations
+do not overlap. ``serial_s`` is the time at peak rates without any overlap. ``predicted_s`` uses the
+efficiencies and fixed costs of the calibration. The roofline is that of Williams et al. 2009. docs/model.md
+describes the calibration of each operation with an example. The class of an operation's kind (`costs.kinds`)
+uses the constants of that operation. This module uses the constants of a whole pass.
 """
 
 from collections.abc import Sequence
@@ -25,18 +26,20 @@ from perfmodel.operations import Floats, summed
 
 @dataclass(frozen=True)
 class Machine(DeviceGroup):
-    """A group of devices that runs passes: the times of ops, and of the passes that consist of them."""
+    """A group of devices that runs passes. It computes the times of operations and of passes."""
 
     def split(self, op: Op) -> Split:
-        """Calibrated time of one op with all its kernels, by term."""
+        """Calibrated seconds of one operation with all its kernels, by term."""
         if not self.host_layers and not self.host_experts:
             return op.split(self)
         on_device = ExpertsBesideHost(op) if self.host_experts and isinstance(op, ExpertsOp) else op
         return PartlyOnHost(op, on_device).split(self) if self.host_layers else on_device.split(self)
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
-        """Calibrated time in seconds of a pass over `tokens` tokens of all sequences: the time of the
-        device, or that of the host if it takes longer. known: the times of the pass's ops.
+        """Calibrated seconds of a pass over `tokens` tokens of all sequences. It is the time of the device or
+        the time of the host, whichever is longer.
+
+        - known: the times of the pass's operations, if they were computed before.
         """
         if known is None:
             known = [self.op_predicted_s(op) for op in ops]
@@ -66,7 +69,7 @@ class Machine(DeviceGroup):
         return np.maximum(host_s, device_s)
 
     def outside_ops_s(self, tokens: Floats) -> dict[str, Floats]:
-        """Name -> calibrated seconds of the costs of a pass outside its ops."""
+        """The calibrated seconds of a pass outside its operations, by the name of each cost."""
         c = self.calibration
         tokens = tokens if self.schedulers == 1 else tokens / self.schedulers
         costs: dict[str, Floats] = {
@@ -83,16 +86,18 @@ class Machine(DeviceGroup):
         return sum(self.outside_ops_s(tokens).values(), start=0.0)
 
     def op_predicted_s(self, op: Op) -> Floats:
-        """Calibrated time of one op with all its kernels."""
+        """Calibrated seconds of one operation with all its kernels."""
         return op.sum_of(seconds_of(self.split(op)))
 
     def op_limiter(self, op: Op) -> str:
-        """The limiter of one op with scalar counts: the largest term of its calibrated time."""
+        """The limiter of one operation with scalar counts: the name of the largest term of its calibrated
+        time.
+        """
         terms = _by_term([op], [self.split(op)])
         return max(terms, key=lambda name: float(terms[name]))
 
     def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime[Floats]:
-        """All times of a pass, broadcast over the shapes of the op counts."""
+        """All times of a pass. They broadcast over the shapes of the operations' counts."""
         splits = [self.split(op) for op in ops]
         terms = _by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
@@ -120,8 +125,8 @@ class Machine(DeviceGroup):
         )
 
     def load_and_compute_s(self, ops: Sequence[Op]) -> tuple[Floats, Floats]:
-        """Weight-plus-KV load time and FLOP time of a pass at calibrated efficiencies, without fixed
-        costs.
+        """Two times of a pass in seconds, at calibrated efficiencies and without fixed costs: loading weights
+        and KV, and computing.
         """
         load: Floats = 0.0
         compute: Floats = 0.0

@@ -1,4 +1,4 @@
-"""Cuts a model into the shares of the devices of a group, and checks that it can be cut."""
+"""Divides a model among the devices of a group, and checks that it can be divided."""
 
 import math
 
@@ -19,13 +19,13 @@ def _divisible(model: ModelSpec) -> int:
 
 
 def largest_degree(model: ModelSpec, devices: int) -> int:
-    """The largest degree that the model allows and that divides `devices`."""
+    """The largest tensor-parallel degree that the model allows and that divides `devices`."""
     return math.gcd(_divisible(model), devices)
 
 
 def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") -> None:
-    """Refuse (InputError) a degree that does not divide the query heads, or the value heads of recurrent
-    layers.
+    """Raises InputError if a tensor-parallel degree does not divide the query heads, or the value heads of
+    recurrent layers.
     """
     heads = _divisible(model)
     if devices < 1 or heads % devices:
@@ -47,13 +47,20 @@ def shard(
     layout: RackLayout = ONE_BOX,
     gathers_logits: bool = False,
 ) -> Shard:
-    """One device's share of a model.
+    """The share of a model on one device.
 
-    Query heads, MLP columns and experts are divided among the devices that share them. KV heads are
-    divided down to one per device and replicated beyond that. An MLA latent and an indexer are always
-    replicated. kv_page: tokens per page of the cache. popularity: see `Experts`. graph_sizes: see `Shard`.
-    layout: the layout of several nodes. gathers_logits: whether each device gets all logits; groups of
-    data-parallel attention do not. Raises InputError if the query heads cannot be divided evenly.
+    Query heads, MLP columns and experts are divided among the devices that share them. KV heads are divided
+    too; if there are more devices than KV heads, the heads are replicated. An MLA latent and an indexer are
+    always replicated.
+
+    - kv_page: tokens per page of the cache.
+    - popularity: see `Experts`.
+    - graph_sizes: see `Shard`.
+    - layout: the layout over several nodes.
+    - gathers_logits: whether each device gets all logits. It has no effect with data-parallel attention
+      groups.
+
+    Raises InputError if the query heads cannot be divided evenly.
     """
     attend = degrees.attend
     check_tensor_parallel(model, attend)
@@ -103,8 +110,9 @@ def _vector_bytes(model: ModelSpec, degrees: Degrees, precision: Precision) -> f
 
 
 def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
-    """Groups of attention layers; all layers of a group read the cache in the same way. n: devices that
-    share the heads.
+    """Groups of attention layers; all layers of a group read the cache in the same way.
+
+    - n: devices that share the heads.
 
     In order: layers that read all of it, layers that read chosen tokens, compressed caches, windows.
     """
@@ -217,8 +225,11 @@ def _query_values(model: ModelSpec, a: Attention) -> float:
 
 
 def _smalls(model: ModelSpec, degrees: Degrees, attentions: tuple[Attention, ...], act: float) -> list[Small]:
-    """The elementwise kernels of a pass, in the order of `forward`. act: bytes of an activation value. Each
-    reads its input and writes its output once.
+    """The elementwise kernels of a pass, in the order of `forward`.
+
+    - act: bytes of an activation value.
+
+    Each kernel reads its input once and writes its output once.
     """
     n = degrees.tensor_parallel
     groups = degrees.groups

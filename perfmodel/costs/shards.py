@@ -1,5 +1,5 @@
-"""One device's share of a model: everything in a pass that does not depend on batch, context and query.
-`costs.sharding` computes it.
+"""The share of a model on one device: everything in a pass that does not depend on batch, context and query
+tokens. `costs.sharding` computes it.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,8 +19,10 @@ INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 
 
 class Small(Immutable):
-    """An element-wise kernel: launches, and bytes per token. of_experts: whether it routes tokens to experts.
-    gathered: see `Linear`.
+    """An element-wise kernel, with its number of launches and its bytes per token.
+
+    - of_experts: whether the kernel routes tokens to experts.
+    - gathered: see `Linear`.
     """
 
     name: str
@@ -31,13 +33,17 @@ class Small(Immutable):
 
 
 class Attention(Immutable):
-    """Layers with the same attention span (`window` None: the whole context) and cache layout.
+    """A group of layers with the same attention span and cache layout. If `window` is None, they attend to
+    the whole context.
 
-    topk: cached tokens per query token that an indexer chooses; None: all in the span. stride: tokens per
-    cached entry. With more than 1, one kernel reads these entries and the window of the same layers, so
-    its launches are counted there. shared: number of these layers that keep no cache.
-    prompt_flops_per_pair: FLOPs in a pass over an empty cache; there MLA is not absorbed, and its heads
-    have their own keys and values (vLLM, v1/attention/backends/mla/common.py).
+    - topk: number of cached tokens that an indexer chooses for each query token. None means all tokens in the
+      span.
+    - stride: number of tokens per cached entry. If it is above 1, one kernel reads these entries and the
+      window of the same layers. Its launches are counted with the window.
+    - shared: number of these layers that have no cache of their own.
+    - prompt_flops_per_pair: FLOPs per pair of query token and attended token in a pass over an empty cache.
+      In such a pass, MLA is not absorbed, and its heads have their own keys and values (vLLM,
+      v1/attention/backends/mla/common.py).
     """
 
     name: str
@@ -52,15 +58,17 @@ class Attention(Immutable):
     shared: int = 0
 
     def span(self, context: Floats) -> Floats:
-        """Cached entries that a layer attends to."""
+        """Number of cached entries to which a layer attends."""
         entries = context if self.stride == 1 else context / self.stride
         return entries if self.window is None else np.minimum(entries, self.window)
 
 
 class States(Immutable):
-    """The recurrent layers: bytes of one sequence's state over all of them, and the work of one token.
+    """The recurrent layers of a model: the bytes of one sequence's state over all layers, and the work of one
+    token.
 
-    bytes_per_input: bytes of one more input of the convolution; engines keep one for each drafted token.
+    - bytes_per_input: bytes of one input of the convolution. Engines keep one more input for each drafted
+      token.
     """
 
     name: str
@@ -73,16 +81,21 @@ class States(Immutable):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One device's share of a model: everything in a pass that does not depend on batch, context and query.
+    """The share of a model on one device: everything in a pass that does not depend on batch, context and
+    query tokens.
 
-    expert_bytes: weights of all routed experts that the device holds; part of stored_weight_bytes.
-    graph_sizes: tokens of the captured CUDA graphs (`graphs.padded`); empty without graphs. groups: number
-    of data-parallel attention groups, each with all of attention for its own sequences; 1 without them.
-    exchanges: whether an all-to-all library sends each token to the ranks of its experts. stages: pipeline
-    stages, each with a part of the layers; the ops of a pass are those of all stages. micro_batches: parts
-    into which a pass is cut to overlap computing and communicating. gathers_logits: whether the devices
-    gather the logits of a sharded LM head. itemised: whether a pass lists every op. `summed` is the same
-    share with fewer, larger ops of the same total time.
+    - expert_bytes: bytes of all routed experts that the device holds. They are part of stored_weight_bytes.
+    - graph_sizes: numbers of tokens for which CUDA graphs are captured (`graphs.padded`). Empty without
+      graphs.
+    - groups: number of data-parallel attention groups. Each group computes the whole attention of its own
+      sequences. 1 without such groups.
+    - exchanges: whether an all-to-all library sends each token to the ranks of its experts.
+    - stages: number of pipeline stages, each with a part of the layers. The operations of a pass are those of
+      all stages.
+    - micro_batches: number of parts into which a pass is cut to overlap computing with communication.
+    - gathers_logits: whether the devices gather the logits of a sharded LM head.
+    - itemised: whether a pass lists every operation. The share that `summed` returns has fewer, larger
+      operations with the same total time.
     """
 
     model: ModelSpec
@@ -109,8 +122,8 @@ class Shard:
     )
 
     def summed(self) -> "Shard":
-        """The same share with fewer ops for a pass: projections of one format are stacked, element-wise
-        kernels are summed. The time of a pass does not change, but its list of ops does.
+        """The same share with fewer operations per pass. Projections of one format are stacked, and
+        element-wise kernels are summed. The time of a pass does not change.
         """
         lumps = []
         for of_experts, gathered in sorted({(small.of_experts, small.gathered) for small in self.smalls}):
@@ -121,8 +134,8 @@ class Shard:
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
     def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:
-        """All projections, including the LM head if `with_head`. In a `summed` share, projections of one
-        format are stacked, on an axis before the last `ndim` axes.
+        """The projections of the layers. In a `summed` share, projections of one format are stacked on an
+        axis before the last `ndim` axes, together with the LM head if `with_head` is true.
         """
         if self.itemised:
             return self.linears
@@ -133,8 +146,8 @@ class Shard:
         return self._stacks[key]
 
     def sequences(self, batch: Floats) -> Floats:
-        """Number of sequences of a batch in one pass, on the data-parallel attention group that has the
-        most.
+        """Number of sequences of a batch in one pass, on the data-parallel attention group with the most
+        sequences.
 
         Each pipeline stage works on its own part of the batch at a time.
         """
@@ -144,7 +157,7 @@ class Shard:
         return np.ceil(batch / parts)
 
     def rows(self, tokens: Floats) -> Floats:
-        """Tokens that the kernels of a pass run on."""
+        """Number of tokens on which the kernels of a pass run, including the padding of CUDA graphs."""
         return padded(tokens, self.graph_sizes)
 
     @property
@@ -156,9 +169,11 @@ class Shard:
         return 0.0
 
     def stored_kv_bytes(self, context: Floats, states: Floats = 1.0) -> Floats:
-        """Bytes that one sequence of `context` tokens keeps on this device. Sliding layers keep their window.
+        """Bytes that one sequence of `context` tokens stores in the cache of this device. Sliding-window
+        layers store only their window.
 
-        states: copies of a recurrent state; verification may keep one more for each drafted token.
+        - states: number of copies of a recurrent state. Verification may keep one more copy for each drafted
+          token.
         """
         index_bytes = self._index_bytes * self.paged(context) if self.model.indexer else 0.0
         attention_bytes = (
@@ -176,8 +191,8 @@ class Shard:
         return 0.0 if self.states is None else self.states.bytes_per_sequence
 
     def context_of(self, kv_bytes: float) -> float | None:
-        """The context whose cache has `kv_bytes`, ignoring pages; None if windows keep every cache below
-        that size.
+        """The context length at which a pass reads `kv_bytes` of cache, without rounding to pages. None if
+        sliding windows keep every cache below this size.
         """
         spans: list[tuple[int | None, float]] = [(None, self._index_bytes)]
         for a in self.attentions:
@@ -195,7 +210,7 @@ class Shard:
         return None
 
     def paged(self, tokens: Floats) -> Floats:
-        """Cached tokens rounded up to whole pages of `kv_page` tokens (1: unchanged)."""
+        """Number of cached tokens, rounded up to whole pages of `kv_page` tokens."""
         if self.kv_page == 1:
             return tokens
         return np.ceil(tokens / self.kv_page) * self.kv_page

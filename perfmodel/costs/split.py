@@ -1,4 +1,4 @@
-"""The calibrated seconds of an operation by term. Some terms add up, others overlap."""
+"""Splits the calibrated seconds of an operation into terms. Some terms add up, others overlap."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ inner loop.
 
 
 def seconds_of(split: Split) -> Floats:
-    """The time that the terms take together."""
+    """The seconds that all terms take together."""
     alone, overlap = split
     seconds = _total(alone)
     if overlap:
@@ -28,7 +28,9 @@ def seconds_of(split: Split) -> Floats:
 
 
 def terms_of(split: Split) -> tuple[Part, ...]:
-    """Terms that add up to the time. In a blend t, each part x contributes x dt/dx (Euler's theorem)."""
+    """Splits the time into terms that add up to it. If parts x overlap to a time t, each part contributes x
+    dt/dx (Euler's theorem).
+    """
     alone, overlap = split
     if overlap is None:
         return alone

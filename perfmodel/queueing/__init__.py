@@ -1,3 +1,4 @@
-"""A continuous-batching server under a load, which is a request rate or a number of clients: a closed form,
-and a discrete-event replay that checks it.
+"""Latency and throughput of a continuous-batching server at a request rate or with a number of clients.
+
+A closed form predicts them. A discrete-event replay checks the closed form.
 """

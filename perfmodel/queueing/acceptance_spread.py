@@ -12,7 +12,7 @@ from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 BETA_STEPS = 400
 LEAST_PARAMETER = 0.3
-"""The smaller parameter of a Beta distribution is at least this. With a smaller one, most requests accept
+"""Lower bound of the smaller parameter of a Beta distribution. With a smaller parameter, most requests accept
 all or nothing, and no distribution reaches the gain of a constant acceptance near 1.
 """
 
@@ -20,9 +20,10 @@ all or nothing, and no distribution reaches the gain of a constant acceptance ne
 class GainSpread(NamedTuple):
     """How much the gain Omega (tokens per iteration) varies. All values are dimensionless.
 
-    between, third: variance and third central moment of 1/Omega between requests, divided by the square
-    and the cube of its mean. within: variance of an iteration's gain divided by the mean gain. For n
-    tokens, `within` / n is the squared coefficient of variation of the number of iterations.
+    - between, third: variance and third central moment of 1/Omega between requests, divided by the square and
+      the cube of its mean.
+    - within: variance of an iteration's gain divided by the mean gain. For an output of n tokens, `within` /
+      n is the squared coefficient of variation of the number of iterations.
     """
 
     between: float
@@ -48,9 +49,11 @@ class BetaValues(NamedTuple):
 
 @cache
 def gain_spread(gamma: int, gained: float, spread: float) -> GainSpread:
-    """How much the gain of a draft of `gamma` tokens varies, if the acceptance of requests has a Beta
-    distribution. gained: the mean gain 1/E[1/Omega], tokens divided by iterations, as engines count it.
-    spread: standard deviation of the acceptance.
+    """How much the tokens per iteration vary with a draft of `gamma` tokens, if the acceptance of requests
+    has a Beta distribution.
+
+    - gained: the mean tokens per iteration, 1/E[1/Omega]. Engines count it as tokens divided by iterations.
+    - spread: standard deviation of the acceptance.
     """
     if gained <= 1:
         return GainSpread(0.0, 0.0, 0.0)
@@ -67,9 +70,8 @@ def gain_spread(gamma: int, gained: float, spread: float) -> GainSpread:
 
 
 def beta_of(alpha: float, spread: float) -> BetaParameters:
-    """Parameters of the Beta distribution with the mean `alpha` (between 0 and 1) and the standard
-    deviation `spread` (above 0). A larger `spread` than is possible is reduced to the largest possible
-    one.
+    """Parameters of the Beta distribution with the mean `alpha` (between 0 and 1) and the standard deviation
+    `spread` (above 0). A `spread` above the largest possible value is reduced to that value.
     """
     least = LEAST_PARAMETER / min(alpha, 1.0 - alpha)
     concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, least)
@@ -77,7 +79,9 @@ def beta_of(alpha: float, spread: float) -> BetaParameters:
 
 
 def possible_spread(alpha: float, spread: float) -> float:
-    """The standard deviation of the distribution of `beta_of`: `spread`, or the largest possible one."""
+    """The standard deviation of the distribution that `beta_of` returns: `spread`, or the largest possible
+    value if `spread` is above it.
+    """
     return math.sqrt(alpha * (1.0 - alpha) / (1.0 + sum(beta_of(alpha, spread))))
 
 

@@ -1,4 +1,4 @@
-"""Requests in the order of arrival, and how they are drawn."""
+"""The requests of a simulation, in the order of arrival, and a function that draws them at random."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,10 @@ from perfmodel.uniform import half_width
 class Arrivals:
     """Arrival times in seconds, prompt tokens and output tokens of requests, in the order of arrival.
 
-    A closed loop uses `at_s` only for every client's first request. shared: the common parts of the
-    prompts. gain: tokens per iteration of each request, divided by the mean of the server.
+    In a closed loop, `at_s` applies only to the first request of each client.
+
+    - shared: the common parts of the prompts.
+    - gain: tokens per iteration of each request, divided by the mean over the server's requests.
     """
 
     at_s: Array
@@ -34,9 +36,10 @@ class Arrivals:
 def arrivals(
     lengths: Lengths, count: int, rate: float | None, burstiness: float, seed: int, start: float = 0.0
 ) -> Arrivals:
-    """Draws requests. Their lengths are uniformly distributed with the given mean and standard deviation;
-    the gaps between arrivals are gamma-distributed. rate: requests per second; None if all arrive at
-    `start`.
+    """Draws requests at random. Their lengths are uniformly distributed with the given mean and standard
+    deviation. The gaps between arrivals are gamma-distributed.
+
+    - rate: requests per second; None if all arrive at `start`.
     """
     draw = np.random.default_rng(seed)
     gaps = np.zeros(count)

@@ -1,8 +1,9 @@
 """Prompts that wait for a fuller pass, as in TensorRT-LLM.
 
-While requests decode, prompts wait until the tokens of a pass reach the share
-``batch_wait_max_tokens_ratio`` of its budget, but for at most ``batch_wait_timeout_iters`` passes. Source:
-PyExecutor._waiting_requests of _torch/pyexecutor/py_executor.py, recalled and not checked.
+While requests decode, prompts wait until the next pass would use the share ``batch_wait_max_tokens_ratio`` of
+its token budget. They wait for at most ``batch_wait_timeout_iters`` passes.
+
+Source: PyExecutor._waiting_requests in _torch/pyexecutor/py_executor.py (recalled from memory, not checked).
 """
 
 from dataclasses import dataclass
@@ -12,14 +13,18 @@ from perfmodel.queueing.load import Limits
 
 @dataclass(slots=True)
 class BatchWaits:
-    """passes: number of passes for which the prompts at the server have waited for a fuller pass."""
+    """The number of passes for which prompts have waited for a fuller pass.
+
+    - passes: number of these passes since the prompts began to wait.
+    """
 
     limits: Limits
     passes: int = 0
 
     def holds(self, running: int, tokens: float) -> bool:
-        """Whether the prompts wait during the next pass. tokens: number of tokens of that pass if they do
-        not wait.
+        """Decides whether the prompts wait during the next pass, and counts that pass.
+
+        - tokens: number of tokens of that pass if the prompts do not wait.
         """
         fullest = self.limits.batch_wait_share * self.limits.max_num_batched_tokens
         if not running or tokens >= fullest or self.passes >= self.limits.batch_wait_passes:

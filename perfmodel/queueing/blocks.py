@@ -1,9 +1,9 @@
 """The prefix cache of a replay, block by block: hits, blocks of running requests, and evictions.
 
-A *node* is a sequence of blocks that begins where the previous node of its prompt ends: a common prefix, a
-session's context, or the block of one hash in a trace. Blocks that no running request uses stay in the
-cache until their memory is needed. The least recently used ones are evicted first. A request releases its
-last blocks first, as in vLLM.
+A *node* is a sequence of blocks that begins where the previous node of its prompt ends. It is a common
+prefix, a session's context, or the block of one hash in a trace. Blocks that no running request uses stay in
+the cache until their memory is needed. The least recently used blocks are evicted first. A request releases
+its last blocks first, as in vLLM.
 """
 
 from collections import OrderedDict
@@ -18,12 +18,14 @@ Path: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The parts of prompts that requests share; every field is an array over ``[request]``.
+    """The parts of prompts that requests share. Every field is an array over ``[request]``.
 
-    paths: the (node, tokens) pairs of each prompt from its first token on, without the last part, which no
-    other request can share. keeps: the node in which the session keeps the rest of the request's context;
-    None without a session. follows: index of the previous request in the same session; None for the first
-    request of a session. think_s: seconds between the answer to the previous request and this request.
+    - paths: the (node, tokens) pairs of each prompt, in the order of its tokens. The last part of a prompt is
+      left out, because no other request can share it.
+    - keeps: the node that stores the rest of the request's context for its session. None for a request
+      without a session.
+    - follows: index of the previous request in the same session; None for the first request of a session.
+    - think_s: seconds between the answer to the previous request and this request.
     """
 
     paths: Sequence[Path]
@@ -37,8 +39,10 @@ class Shared:
 
 
 class FoundPrompt(NamedTuple):
-    """hit_tokens: prompt tokens that need not be computed. needed_tokens: tokens of cache memory that the
-    prompt takes.
+    """The result of looking up a prompt in a cache.
+
+      - hit_tokens: prompt tokens that need not be computed, because they are cached.
+    - needed_tokens: size of the cache memory that the prompt takes, in tokens.
     """
 
     hit_tokens: int
@@ -47,11 +51,15 @@ class FoundPrompt(NamedTuple):
 
 @dataclass(slots=True)
 class BlockCache:
-    """A prefix cache, by node. size: cached tokens of each node. users: number of running requests that
-    use each node. idle: cached tokens of the nodes that no running request uses, least recently used
-    first. own: for each running request, its tokens in private blocks, and its tokens in cached blocks
-    that are computed again. read: prompt tokens that were computed. found: prompt tokens that were in the
-    cache.
+    """The contents of a prefix cache, node by node.
+
+    - size: cached tokens of each node.
+    - users: number of running requests that use each node.
+    - idle: cached tokens of the nodes that no running request uses, least recently used first.
+    - own: two token counts for each running request: its tokens in private blocks, and its tokens that are
+      cached but are computed again.
+    - read: number of prompt tokens that were computed.
+    - found: number of prompt tokens that were in the cache.
     """
 
     law: HitLaw
@@ -70,8 +78,8 @@ class BlockCache:
         return self.found / max(self.found + self.read, 1)
 
     def find(self, request: int, prompt: int) -> FoundPrompt:
-        """The part of a prompt that is in the cache, and the memory that the prompt would take. Blocks
-        that are idle now count as taken.
+        """Looks up how much of a prompt is in the cache, and how much memory the prompt would take. Cached
+        blocks that are idle now count as memory that it takes.
         """
         matched = 0
         missed = False
@@ -87,8 +95,10 @@ class BlockCache:
         return FoundPrompt(hit, needed + matched - hit)
 
     def enter(self, request: int, prompt: int, hit: int, needed: int, again: bool = False) -> None:
-        """Takes the memory that `find` returned. again: whether the request was preempted; its tokens then
-        count neither as computed nor as found.
+        """Allocates the cache memory that `find` returned for a request.
+
+        - again: whether the request was preempted before. The tokens of such a request count neither as
+          computed nor as found.
         """
         fresh = 0
         double = needed - prompt
@@ -108,7 +118,8 @@ class BlockCache:
     def leave(self, request: int, decoded: float, keep: bool = True) -> float:
         """Removes a finished or preempted request, and returns the memory that it frees, in tokens.
 
-        decoded: tokens that it decoded since its arrival. keep: whether its session keeps its context.
+        - decoded: tokens that the request decoded since its arrival.
+        - keep: whether the context of the request stays cached for its session.
         """
         own, double = self.own.pop(request)
         rest = int(own + decoded)

@@ -9,8 +9,10 @@ from perfmodel.queueing.request import QueuedRequest
 
 
 class Cache(ABC):
-    """The size and the use of a KV cache, in tokens. Idle blocks of a prefix cache do not count as used.
-    shared: whether requests share cached blocks.
+    """A KV cache, with its size and its used memory in tokens. Idle blocks of a prefix cache do not count as
+    used.
+
+    - shared: whether requests share cached blocks.
     """
 
     shared: ClassVar[bool] = False
@@ -26,25 +28,28 @@ class Cache(ABC):
 
     @abstractmethod
     def find(self, request: QueuedRequest) -> FoundPrompt:
-        """The part of the prompt that is in the cache, and the memory that the prompt takes."""
+        """Looks up how much of the prompt is in the cache, and how much memory the prompt takes."""
 
     @abstractmethod
     def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
-        """Takes the memory that `find` returned."""
+        """Allocates the memory that `find` returned for a request."""
 
     @abstractmethod
     def leave(self, request: QueuedRequest, decoded: float, keep: bool = True) -> None:
-        """Frees the memory of a request that decoded this many tokens. keep: whether its session keeps its
-        context.
+        """Frees the memory of a request that decoded this many tokens.
+
+        - keep: whether the context of the request stays cached for its session.
         """
 
     @abstractmethod
     def trim(self) -> None:
-        """Evicts idle blocks until all blocks fit."""
+        """Evicts idle blocks until all cached blocks fit in the memory."""
 
 
 class PrivateCache(Cache):
-    """Each request has its own cache, and nothing is kept after its end."""
+    """A cache without prefix caching: requests share nothing, and the memory of a request is freed at its
+    end.
+    """
 
     def find(self, request: QueuedRequest) -> FoundPrompt:
         return FoundPrompt(0, request.prompt_tokens)
@@ -60,7 +65,9 @@ class PrivateCache(Cache):
 
 
 class PrefixCache(Cache):
-    """Requests share the blocks of common prefixes, which stay cached until their memory is needed."""
+    """A cache in which requests share the blocks of common prefixes. These blocks stay cached until their
+    memory is needed.
+    """
 
     shared = True
 

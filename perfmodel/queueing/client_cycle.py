@@ -1,14 +1,20 @@
-"""The cycle of one of C clients that each wait for their answer: its first token, then decoding.
+"""The cycle of one of C clients, each of which waits for its answer: the time to the first token, then
+decoding.
 
-A client decodes in a share f of the passes. Meanwhile (C - 1) f other clients decode, and their prompts
-take time in the same passes:
+A client decodes in a share f of the passes. At the same time (C - 1) f other clients decode on average. Their
+prompts take time in the same passes:
 
     s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau
     f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
 
-This follows from the arrival theorem (Reiser and Lavenberg 1980): a client finds the system as C - 1
-clients would leave it. s: seconds of a pass. T: seconds of decoding in a pass. tau: seconds that a prompt
-adds to a pass. A: tokens per iteration. D: output tokens.
+This follows from the arrival theorem (Reiser and Lavenberg 1980): a client that arrives sees the system in
+the steady state of C - 1 clients.
+
+- s: duration of a pass in seconds.
+- T(n): seconds of decoding in a pass with n decoding clients.
+- tau: seconds that a prompt adds to a pass.
+- A: tokens per iteration.
+- D: output tokens.
 """
 
 import math
@@ -27,8 +33,8 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 16
 BEYOND_ALL = 4
-"""Number of batch sizes computed beyond the number of clients; the last one has less than 1e-40 of the
-time.
+"""Number of batch sizes computed beyond the number of clients. The share of time at the last one is below
+1e-40.
 """
 FEWER_CLIENTS = 16
 """Number of smaller client counts whose throughput gives a lower bound."""
@@ -36,12 +42,13 @@ FEWER_CLIENTS = 16
 
 @dataclass(frozen=True, slots=True)
 class ClientCycle:
-    """The cycle of a client for several numbers of clients, over ``[number of clients]``; times in
-    seconds.
+    """The cycle of a client for several numbers of clients. All fields are over ``[number of clients]``, with
+    times in seconds.
 
-    decoding_s: time from the first to the last token. ttft: time to the first token, without the wait for
-    a seat or for cache memory. others: mean number of other clients that decode at the same time.
-    requests_per_s: rate of all clients.
+    - decoding_s: time from the first to the last token.
+    - ttft: time to the first token. It does not include the wait for a seat or for cache memory.
+    - others: mean number of other clients that decode at the same time.
+    - requests_per_s: requests per second of all clients together.
     """
 
     decoding_s: Array
@@ -51,11 +58,11 @@ class ClientCycle:
 
     @property
     def seconds(self) -> Array:
-        """The time of a whole cycle: first token and decoding."""
+        """Time of a whole cycle: the time to the first token plus the decoding time."""
         return self.decoding_s + self.ttft.mean
 
     def at(self, places: NDArray[np.int64]) -> "ClientCycle":
-        """The cycle for some of the numbers of clients, by their indices."""
+        """The cycles at the given indices into the numbers of clients."""
         times = (self.ttft.mean, self.ttft.variance, self.ttft.third, self.ttft.least)
         moments = (np.broadcast_to(moment, self.others.shape)[places] for moment in times)
         return ClientCycle(
@@ -68,11 +75,10 @@ def client_cycle(
 ) -> ClientCycle:
     """The cycle for each number of clients, if every client has a seat.
 
-    The rate of more clients is at least the rate of fewer clients, and at most the saturation rate. With a
-    table of draft lengths, it may fall where the table changes to a slower length. By Little's law a cycle
-    lasts clients / rate. If this is shorter than the cycle from the equations, the decoding time is
-    reduced by the same factor. At one draft length, however, decoding never takes less time than with
-    fewer clients.
+    The request rate never falls with more clients, and it is at most the saturation rate. With a table of
+    draft lengths, the rate may fall where the table changes to a slower length. By Little's law a cycle lasts
+    clients / rate. If this time is shorter than the cycle from the equations, the decoding time is reduced by
+    the same factor. With a single draft length, decoding never takes less time than with fewer clients.
     """
     fewer = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, clients]), return_inverse=True)
@@ -127,8 +133,9 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
 
 
 def _ttft_passes(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array, share: Array) -> Array:
-    """Passes until a client's first token, if each client decodes for this share of the passes: those that it
-    misses, those that read prompts before its own, and its own.
+    """Number of passes until a client's first token, if each client decodes in the given share of the passes.
+    It counts the passes that the client misses, those that read earlier prompts, and those that read its own
+    prompt.
     """
     others = (clients - 1.0) * share
     per_pass = prompts_per_pass(steps, lengths, limits, others)
@@ -145,8 +152,9 @@ def _ttft_passes(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Ar
 
 
 def share_of_batches(steps: StepTimes, clients: Array, share: Array) -> Array:
-    """Probability that n clients decode, over ``[load, n]`` for n = 0 ... seats. share: share of the time
-    in which a client decodes.
+    """Probability that n clients decode at the same time, over ``[load, n]`` for n = 0 ... seats.
+
+    - share: share of the time in which a client decodes.
     """
     seats = steps.decode_s.size
     batches = steps.batches[: math.ceil(clients.max()) + BEYOND_ALL]

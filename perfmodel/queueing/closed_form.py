@@ -12,12 +12,13 @@ from perfmodel.queueing.served_load import ServedLoad, joined
 from perfmodel.queueing.steps import StepTimes
 
 BLOCK = 512
-"""Number of loads that are computed at once, which keeps memory constant."""
+"""Number of loads that are computed at once. The limit keeps the memory use constant."""
 
 
 def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> ServedLoad:
-    """The results at every load, for the passes `steps`. spread: standard deviation of acceptance between
-    requests.
+    """Batch, throughput and latencies of a server at every load. `steps` has its pass times.
+
+    - spread: standard deviation of the acceptance between requests.
     """
     asked = load.rate if load.clients is None else load.clients
     loads = np.atleast_1d(np.asarray(asked, float))
@@ -27,7 +28,9 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
 
 
 def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
-    """The mean of `ServedLoad.tpot` at every load. It is computed without the other results."""
+    """The mean TPOT in seconds at every load, equal to the mean of `ServedLoad.tpot`. The other results are
+    not computed.
+    """
     lengths = load.lengths
     most = capacity(steps, lengths, limits)
     saturation_rate = most.requests_per_s

@@ -1,5 +1,5 @@
-"""A closed loop, in which each client waits for its answer: batch, throughput and latencies follow from
-the cycle of one client.
+"""The closed form of a closed loop, in which each client waits for its answer. Batch, throughput and
+latencies follow from the cycle of one client.
 """
 
 from dataclasses import replace
@@ -17,15 +17,18 @@ from perfmodel.queueing.served_load import ServedLoad, seen_by_requests
 from perfmodel.queueing.steps import StepTimes
 
 OF_ROOM = 0.1
-"""Assumed: standard deviation over mean of a client's wait for room."""
+"""Standard deviation of a client's wait for room in the cache, divided by its mean. The value is assumed."""
 REGULAR = 1.0 / 6.0
-"""Variance over mean of the number of prompts that a client meets. Every other client sends about once while
-it decodes.
+"""Variance of the number of prompts that are read while a client decodes, divided by the mean. Every other
+client sends about one prompt in this time.
 """
 
 
 def closed_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
-    """The results for each number of clients. spread: standard deviation of acceptance between requests."""
+    """Batch, throughput and latencies of a server for each number of clients.
+
+    - spread: standard deviation of the acceptance between requests.
+    """
     lengths = load.lengths
     saturation_rate = capacity(steps, lengths, limits).requests_per_s
     there = at_server(steps, load, limits, clients)
@@ -66,8 +69,8 @@ def closed_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, cli
 
 
 def _with_room(ttft: Moments, room_s: Array) -> Moments:
-    """The first token with the mean wait for a seat or for room in the cache. If the cycle at this rate
-    leaves less time than the first token takes, the first token comes sooner.
+    """The time to the first token, including the wait for a seat or for room in the cache. A negative
+    `room_s` makes this time shorter.
     """
     sooner = replace(ttft, mean=ttft.mean + np.minimum(room_s, 0.0))
     waits = np.maximum(room_s, 0.0)
@@ -75,8 +78,10 @@ def _with_room(ttft: Moments, room_s: Array) -> Moments:
 
 
 class ClientsAtServer(NamedTuple):
-    """clients: mean number of clients at the server while one given client is there, itself included.
-    sent_per_s: largest rate at which all clients together send requests.
+    """The clients at a server whose clients think between an answer and the next request.
+
+      - clients: mean number of clients at the server while a given client is there, including that client.
+    - sent_per_s: largest rate at which all clients together send requests.
     """
 
     clients: Array
@@ -84,10 +89,10 @@ class ClientsAtServer(NamedTuple):
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> ClientsAtServer:
-    """The clients at the server for each number of clients: 1 + (clients - 1) p.
+    """Mean number of clients at the server for each total number of clients: 1 + (clients - 1) p.
 
-    p: share of its time that another client spends at the server; the rest is time to think (arrival
-    theorem).
+    - p: share of time that each of the other clients spends at the server. In the rest of the time the client
+      thinks (arrival theorem).
     """
     if not (load.think_s and steps.seats):
         return ClientsAtServer(clients, np.full(1, np.inf))

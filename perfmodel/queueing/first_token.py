@@ -1,11 +1,11 @@
 """The time to a request's first token (TTFT), as moments of the sum of its delays.
 
-TTFT = time outside passes + rest of the running pass + passes that the device already has + other prompts
-+ passes of its own prompt + wait for a seat or for cache memory
+TTFT is the sum of these times: time outside passes, rest of the running pass, passes that are already queued
+on the device, other prompts, passes of the own prompt, and the wait for a seat or for cache memory.
 
-Prompts queue as in an M/G/1 queue whose server takes a vacation for each decoding pass (Doshi 1986). A
-pass has room for m prompts. For large m all prompts that arrive during a pass join the next pass (gated);
-for m = 1 they are served one by one.
+Prompts queue as in an M/G/1 queue whose server takes a vacation for each decoding pass (Doshi 1986). A pass
+has room for m prompts. For large m, all prompts that arrive during a pass join the next pass (gated service).
+For m = 1, prompts are served one by one.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,15 @@ from perfmodel.queueing.occupancy import NEGLIGIBLE, TINY
 from perfmodel.queueing.steps import StepTimes
 
 FULL = 0.98
-"""If the prompt queue has a higher load than this, its waiting time is computed at this load; a higher
-load is saturated anyway.
+"""Largest load of the prompt queue for which its waiting time is computed. A server with a higher load is
+saturated anyway.
 """
 
 
 class PassSeconds(NamedTuple):
-    """Seconds of a decoding pass (0 if no request decodes), and the seconds that a prompt adds to it."""
+    """Seconds of a decoding pass (0 if no request decodes), and the seconds that a prompt adds to this
+    pass.
+    """
 
     decode: Array
     prompt: Array
@@ -34,10 +36,11 @@ class PassSeconds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What an arriving request waits for if n requests decode, over ``[load, n]``; times in seconds.
+    """The delays of an arriving request if n requests decode, over ``[load, n]`` and in seconds.
 
-    wait: time until the next pass begins. others: time of the prompts that are read before its own or in
-    the same pass. pass_s: mean duration of a pass.
+    - wait: time until the next pass begins.
+    - others: time of the prompts that are read before the request's own prompt or in the same pass.
+    - pass_s: mean duration of a pass.
     """
 
     wait: Moments
@@ -48,11 +51,10 @@ class Meeting:
 def at_any_time(
     steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, burst: float, seen: Array, per_pass: Array
 ) -> Meeting:
-    """What a request waits for if it arrives at a random time, as in a Poisson process. It waits for the
-    rest of the running pass. The probability that this is a given pass is proportional to the duration of
-    that pass.
+    """The delays of a request that arrives at a random time, as in a Poisson process. The request waits for
+    the rest of the running pass. A longer pass is proportionally more likely to be the running one.
 
-    burst: variance of the number of arrivals, divided by that of Poisson arrivals.
+    - burst: variance of the number of arrivals, divided by the variance for Poisson arrivals.
     """
     rate = np.asarray(rate, float)[:, None]
     decode, prompt = _passes(steps, batch)
@@ -76,13 +78,13 @@ def at_any_time(
 
 
 def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, idle: Array) -> Meeting:
-    """What a request of a closed loop waits for. Its client sends it when the previous answer ends, which
-    is at the end of a pass. It waits for the whole pass that begins then.
+    """The delays of a request in a closed loop. The client sends the request when the previous answer ends,
+    which is at the end of a pass. The request waits for the whole pass that begins then.
 
-    ends: mean number of other clients that send at the end of the same pass. Half of their prompts are
-    ahead of this one. The other half share its pass if the token budget allows; otherwise the prompt needs
-    one more pass. idle: number of other clients that do not decode; at most this many prompts can be
-    ahead.
+    - ends: mean number of other clients that send at the end of the same pass. Half of their prompts are
+      ahead of the request's own prompt. The other half share its pass if the token budget allows; otherwise
+      the request waits for one more pass.
+    - idle: number of other clients that do not decode. At most this many prompts can be ahead.
     """
     decode, prompt = _passes(steps, batch)
     ends = ends[:, None]
@@ -102,11 +104,12 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
 def first_token(
     steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting
 ) -> Moments:
-    """Time to the first token, without the wait for a seat or for cache memory. A request finds `batch`
-    other requests decoding with probability `seen`.
+    """Time to the first token, without the wait for a seat or for cache memory. At its arrival, `batch` other
+    requests are decoding with probability `seen`.
 
-    per_pass: number of prompts that fit in a pass. Like `batch`, it is an array over ``[n]`` or ``[load,
-    n]`` with n from 0.
+    - per_pass: number of prompts that fit in a pass.
+
+    `batch` and `per_pass` are arrays over ``[n]`` or ``[load, n]`` with n from 0.
     """
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.running_s[0])  # a pass for a prompt alone reads the weights too
@@ -118,7 +121,8 @@ def first_token(
 
 
 def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Array:
-    """Seconds that a request of a closed loop waits for its first pass, in addition to its `own_s`.
+    """Seconds that a request of a closed loop waits for its first pass, in addition to the time `own_s`
+    outside passes.
 
     A client sends when a pass ends and misses the pass that begins then. If `own_s` is longer than that
     pass, the request arrives at a random time during a later pass. All arrays are over ``[n]`` or ``[load,
@@ -131,8 +135,8 @@ def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Arr
 
 
 def backlog(ends: Array, per_pass: Array) -> Array:
-    """Factor, at least 1, on the time that a prompt of a closed loop waits for other prompts. It accounts
-    for prompts that did not fit in earlier passes.
+    """Factor (at least 1) that multiplies the time for which a prompt of a closed loop waits for other
+    prompts. It accounts for prompts that did not fit in earlier passes.
     """
     busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
     return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))

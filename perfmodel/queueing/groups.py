@@ -1,9 +1,11 @@
 """Data-parallel groups of attention that wait for each other's prompts, as in TensorRT-LLM.
 
-With ``enable_balance`` of its ``attention_dp_config``, prompts wait until every group has a prompt, or
-until ``timeout_iters`` passes have run since the last admission of prompts. Source:
-PyExecutor._balance_adp_requests of _torch/pyexecutor/py_executor.py, recalled and not checked. A pass ends
-when the group with the most prompt tokens is done.
+With ``enable_balance`` in ``attention_dp_config``, prompts wait until every group has a prompt. They are also
+admitted when ``timeout_iters`` passes have run since the last admission. A pass ends when the group with the
+most prompt tokens is done.
+
+Source: PyExecutor._balance_adp_requests in _torch/pyexecutor/py_executor.py (recalled from memory, not
+checked).
 """
 
 from collections.abc import Iterable
@@ -15,9 +17,9 @@ class Groups:
     """The number of requests and of unread prompts in each group. A new request joins the group with the
     fewest requests.
 
-    balance_passes: number of passes after which prompts are read even if a group has none. let_in: number
-    of the last pass in which prompts were admitted because every group had one, or because a group had
-    nothing to decode.
+    - balance_passes: number of passes after which prompts are read even if a group has no prompt.
+    - let_in: number of the last pass in which prompts were admitted because every group had a prompt, or
+      because a group had nothing to decode.
     """
 
     def __init__(self, count: int, balance_passes: int) -> None:
@@ -28,21 +30,21 @@ class Groups:
         self.let_in = 0
 
     def join(self, request: QueuedRequest) -> None:
-        """Adds a request that arrives."""
+        """Adds an arriving request to the group with the fewest requests."""
         request.group = min(range(self.count), key=self.requests.__getitem__)
         self.requests[request.group] += 1
         self.prompts[request.group] += 1
 
     def start(self, request: QueuedRequest) -> None:
-        """Notes that the prompt of a request has been read."""
+        """Records that the prompt of a request has been read."""
         self.prompts[request.group] -= 1
 
     def preempt(self, request: QueuedRequest) -> None:
-        """Notes that a preempted request has to be read again."""
+        """Records that the prompt of a preempted request has to be read again."""
         self.prompts[request.group] += 1
 
     def leave(self, request: QueuedRequest) -> None:
-        """Removes a request that has all its tokens."""
+        """Removes a request that has all its output tokens."""
         self.requests[request.group] -= 1
 
     def holds(self, pass_number: int) -> bool:
@@ -54,11 +56,15 @@ class Groups:
         return self.passes_to_go(pass_number) < self.balance_passes
 
     def passes_to_go(self, pass_number: int) -> int:
-        """Number of passes until waiting prompts are admitted; `balance_passes` just after an admission."""
+        """Number of passes until waiting prompts are admitted. Just after an admission it is
+        `balance_passes`.
+        """
         return self.balance_passes - (pass_number - self.let_in) % self.balance_passes
 
     def fullest_tokens(self, prompts: Iterable[QueuedRequest]) -> float:
-        """Prompt tokens of a pass if every group had as many as the group with the most."""
+        """Number of groups times the prompt tokens of the group with the most. The duration of a pass depends
+        on this number.
+        """
         tokens = [0] * self.count
         for request in prompts:
             tokens[request.group] += request.part_tokens

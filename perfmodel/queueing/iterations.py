@@ -1,4 +1,6 @@
-"""Draws the number of decoding passes that each request needs, token by token, from its own acceptance."""
+"""Draws at random how many decoding passes each request needs, token by token, from the acceptance of the
+request.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,12 +18,12 @@ HALVINGS = 20
 millionth.
 """
 DRAWN_AT_ONCE = 2_000_000
-"""Number of iterations whose gains are drawn together, which keeps memory constant."""
+"""Number of iterations whose gains are drawn together. The limit keeps the memory use constant."""
 
 
 def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
-    """Number of decoding passes that each request needs: randomly drawn gains are summed until all its
-    tokens are decoded.
+    """Number of decoding passes that each request needs. The tokens of each pass are drawn at random until
+    all output tokens of the request are decoded.
     """
     if steps.tokens_per_iteration <= 1:
         return decoded
@@ -32,9 +34,11 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """The distribution of the tokens that an iteration gains. survival: P(at least j drafted tokens are
-    accepted) from j = 0; None if the acceptance is the same at every position. spread: standard deviation
-    of the acceptance between requests.
+    """The distribution of the number of tokens per iteration.
+
+    - survival: the probability that at least j drafted tokens are accepted, from j = 0. None if the
+      acceptance is the same at every position.
+    - spread: standard deviation of the acceptance between requests.
     """
 
     gamma: int
@@ -45,8 +49,9 @@ class Gains:
 
 @lru_cache(maxsize=16)
 def _iterations(gains: Gains, decoded_bytes: bytes, seed: int) -> NDArray[np.int64]:
-    """The iterations of requests, which are the same at every load and on every layout. decoded_bytes: the
-    bytes of an int64 array of the tokens of each request.
+    """The iterations of requests, which are the same at every load and on every layout.
+
+    - decoded_bytes: the bytes of an int64 array of the tokens of each request.
     """
     decoded = np.frombuffer(decoded_bytes, np.int64)
     draw = np.random.default_rng([seed, 1])

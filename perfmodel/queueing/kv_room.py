@@ -1,4 +1,4 @@
-"""How many requests fit in the KV cache of a server, not rounded."""
+"""The number of requests that fit in the KV cache of a server, not rounded."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ def sequences_of(
     """Number of requests whose KV caches fit in memory next to the weights, not rounded, over ``[draft
     length]``.
 
-    reserved_bytes: memory for activations and CUDA graphs. It is ignored if the engine's own memory
-    account (`speculation/accounts/`) already includes it.
+    - reserved_bytes: memory for activations and CUDA graphs. It is ignored if the engine's own memory account
+      (`speculation/accounts/`) already includes it.
     """
     held = np.asarray(context) + _unused_tokens(scenario, drafted)
     room = memory_of(scenario, 1.0, held, drafted.astype(float), limits.memory_fraction)
@@ -29,20 +29,20 @@ def sequences_of(
 
 
 def with_prefix_once(sequences: Array, unshared: Array, share: float) -> Array:
-    """Number of sequences that fit if their common prefix is cached only once, over ``[draft length]``.
-    share: share of the sequences that begin with the prefix.
+    """Number of sequences that fit in memory if their common prefix is cached only once, over ``[draft
+    length]``.
 
-    sequences: number that fits with their whole contexts. unshared: number that would fit if no context
-    had the prefix.
+    - share: the fraction of the sequences that begin with the prefix.
+    - sequences: number of sequences that fit if each has its whole context.
+    - unshared: number of sequences that would fit if no context had the prefix.
     """
     prefix_room = (1.0 / sequences - 1.0 / unshared) / share
     return np.where(sequences > 0, np.maximum(sequences, unshared * (1.0 - prefix_room)), sequences)
 
 
 def _unused_tokens(scenario: Scenario, drafted: NDArray[np.int64]) -> Array:
-    """Tokens of its cache that a running request holds and does not use, on average: half of its last
-    block, and the room for drafted tokens of coming iterations (without those that a pass verifies),
-    ``[draft length]``.
+    """Mean number of cache tokens that a running request holds but does not use, ``[draft length]``. They are
+    half of its last block, and the room for drafted tokens of later iterations.
     """
     calibration = scenario.machine.calibration
     engine = serving_engine_of(calibration)

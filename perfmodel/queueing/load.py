@@ -1,5 +1,5 @@
-"""The load of a server: requests with their lengths, at a rate or from a number of clients; and the limits of
-the server.
+"""The load of a server, and the limits of the server. The load consists of the lengths of requests and a
+request rate or a number of clients.
 """
 
 from dataclasses import dataclass
@@ -22,20 +22,25 @@ class Lengths:
 
     @property
     def decoded(self) -> float:
-        """Tokens that decoding passes produce: all but the first, which the prompt's own pass produces."""
+        """Output tokens that decoding passes produce. The pass that reads the prompt produces the first
+        token.
+        """
         return self.output_mean - 1.0
 
     @property
     def context(self) -> float:
-        """Mean cached tokens of a decoding request: P + E[D^2] / (2 E[D]), because requests with longer
-        outputs decode for longer. P: prompt tokens. D: output tokens.
+        """Mean cached tokens of a decoding request: P + E[D^2] / (2 E[D]). The square appears because
+        requests with longer outputs decode for longer.
+
+        - P: prompt tokens.
+        - D: output tokens.
         """
         return self.input_mean + (self.output_mean**2 + self.output_std**2) / (2.0 * self.output_mean)
 
     @property
     def context_std(self) -> float:
         """Standard deviation of the cached tokens between requests that decode at the same time. It is at
-        most that of a uniform distribution.
+        most the standard deviation of a uniform distribution from 0 to twice the mean.
         """
         spread = np.hypot(self.input_std, largest_std(self.output_mean / 2.0))
         return float(min(spread, largest_std(self.context)))
@@ -48,11 +53,14 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests per second of an open loop, or clients of a closed loop, each of which waits for its output.
+    """The load of a server: requests per second (open loop), or a number of clients that each wait for their
+    answer (closed loop).
 
-    Exactly one of `rate` and `clients` is given, as an array. burstiness: as in `vllm bench serve`, the shape
-    of gamma-distributed gaps between arrivals; 1 is Poisson, below 1 burstier. think_s: mean time between an
-    answer and the client's next request.
+    Exactly one of `rate` and `clients` is given, as an array.
+
+    - burstiness: shape parameter of the gamma-distributed gaps between arrivals, as in `vllm bench serve`. At
+      1 arrivals are Poisson; below 1 they are burstier.
+    - think_s: mean time between an answer and the next request of the same client, in seconds.
     """
 
     lengths: Lengths
@@ -66,16 +74,20 @@ class Load:
 class Limits:
     """Limits of a server.
 
-    max_num_seqs: most running requests. drafting_seats: most running requests of a server that drafts;
-    None if it equals max_num_seqs. max_num_batched_tokens: most tokens in one pass. memory_fraction: share
-    of device memory for weights and caches; None means the engine's default. max_prompt_part: most tokens
-    of one prompt in one pass; None without a limit. order: how prompts and decoding share passes; None
-    means the engine's default. poll_passes: number of decoding passes between two checks for new requests;
-    a check also follows each pass that reads prompts. reserved_output: a request enters only if the cache
-    has room for this share of the tokens that running requests have still to decode. If it is above 0, the
-    whole output of the new request must fit too. batch_wait_passes: most passes for which prompts wait for
-    a fuller pass. batch_wait_share: share of the token budget from which on a pass is full enough.
-    balance_passes: see `groups.Groups`.
+    - max_num_seqs: largest number of running requests.
+    - drafting_seats: largest number of running requests if the server drafts. None if it equals max_num_seqs.
+    - max_num_batched_tokens: largest number of tokens in one pass.
+    - memory_fraction: share of device memory for weights and caches. None means the engine's default.
+    - max_prompt_part: largest number of tokens of one prompt in one pass. None means no limit.
+    - order: how prompts and decoding share passes. None means the engine's default.
+    - poll_passes: number of decoding passes between two checks for new requests. The server also checks after
+      each pass that reads prompts.
+    - reserved_output: a share of the tokens that the running requests have still to decode. A new request
+      enters only if the cache has room for them. If the share is above 0, the whole output of the new request
+      must fit too.
+    - batch_wait_passes: largest number of passes for which prompts wait for a fuller pass.
+    - batch_wait_share: prompts stop waiting if the next pass uses at least this share of its token budget.
+    - balance_passes: see `groups.Groups`.
     """
 
     max_num_seqs: int = 256
@@ -91,8 +103,9 @@ class Limits:
     balance_passes: int = 0
 
     def seats(self, drafts: bool) -> int:
-        """Largest number of requests that the server runs at once, if their caches fit. drafts: whether
-        the server drafts.
+        """Largest number of requests that the server runs at once, if their caches fit.
+
+        - drafts: whether the server drafts.
         """
         if drafts and self.drafting_seats is not None:
             return self.drafting_seats
@@ -102,8 +115,8 @@ class Limits:
 def whole_passes(mean: Array, cv: float) -> Array:
     """Expected number of passes that read a prompt, if each prompt takes a whole number of passes.
 
-    mean, cv: mean and coefficient of variation of the prompt's length in passes, which is uniformly
-    distributed.
+    - mean, cv: mean and coefficient of variation of the prompt's length, in passes. The length is uniformly
+      distributed.
     """
     half = np.maximum(half_width(cv), 1e-6) * mean
 

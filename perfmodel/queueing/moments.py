@@ -1,8 +1,8 @@
 """Sums and percentiles of random times from three moments.
 
-The means, variances and third central moments of independent times add up. A percentile is that of the
-Pearson III (shifted gamma) distribution with these moments, by the approximation of Wilson and Hilferty
-(1931). The inverse of this approximation has a closed form too.
+The means, variances and third central moments of independent times add up. Percentiles are those of the
+Pearson III (shifted gamma) distribution with these moments. They are computed with the approximation of
+Wilson and Hilferty (1931). The inverse of this approximation also has a closed form.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ from perfmodel.operations import Array, Floats
 NORMAL = {0.5: 0.0, 0.9: 1.2815515655446004, 0.99: 2.3263478740408408}
 """Probability -> quantile of the standard normal distribution."""
 MOST_SKEW = 2.0
-"""Skewness of an exponential; above it the approximation of Wilson and Hilferty is poor."""
+"""Largest skewness that is used: that of an exponential distribution. Above it, the approximation of Wilson
+and Hilferty is poor.
+"""
 LEAST_SKEW = 1e-3
 """Skewness below which a normal distribution is used, because the approximation divides by it."""
 
@@ -61,7 +63,7 @@ class Moments:
         return _Shape(deviation, skew / 6.0)
 
     def quantiles(self, *shares: float) -> Array:
-        """The quantiles at the given shares (0.5, 0.9 or 0.99), along the first axis."""
+        """The quantiles at the given probabilities (0.5, 0.9 or 0.99), along the first axis."""
         deviation, sixth = self._shape
         normal = np.reshape([NORMAL[share] for share in shares], (-1, *(1,) * deviation.ndim))
         cubed = (1.0 + sixth * normal - sixth**2) ** 3
@@ -69,7 +71,7 @@ class Moments:
         return np.maximum(self.mean + deviation * z, self.least)
 
     def below(self, limit: Floats) -> Array:
-        """The probability of a time at or below a limit."""
+        """The probability that the time is at or below a limit."""
         deviation, sixth = self._shape
         over = limit - np.asarray(self.mean)
         endless = np.full_like(deviation, np.inf)
@@ -82,8 +84,9 @@ class Moments:
 
 
 def mixed(weights: Array, part: Moments) -> Moments:
-    """The mixture of the distributions along the last axis. weights: probabilities, which sum to 1 along
-    that axis.
+    """The moments of the mixture of the distributions along the last axis.
+
+    - weights: probabilities, which sum to 1 along that axis.
     """
     mean = np.sum(weights * part.mean, -1)
     off = part.mean - mean[..., None]
@@ -95,8 +98,9 @@ def mixed(weights: Array, part: Moments) -> Moments:
 
 
 def shares_of(logs: Array) -> Array:
-    """Shares that sum to 1 along the last axis and are proportional to given numbers. logs: logarithms of
-    these numbers.
+    """Scales numbers to shares that sum to 1 along the last axis.
+
+    - logs: logarithms of the numbers.
     """
     parts = np.exp(logs - logs.max(-1, keepdims=True))
     return np.asarray(parts / parts.sum(-1, keepdims=True))
@@ -109,9 +113,7 @@ def uniform(width: Floats) -> Moments:
 
 
 def sometimes(chance: Floats, mean: Floats) -> Moments:
-    """A time that has an exponential distribution with this mean with probability `chance`, and is 0
-    otherwise.
-    """
+    """A time that is exponentially distributed with this mean with probability `chance`, and 0 otherwise."""
     p = np.asarray(chance, float)
     m = np.asarray(mean, float)
     first = p * m

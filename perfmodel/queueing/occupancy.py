@@ -1,16 +1,20 @@
-"""The number of concurrently decoding requests at a request rate, as a birth-death chain in which requests
-arrive in bunches. This module also computes the saturation rate.
+"""The number of concurrently decoding requests at a request rate. It is modelled as a birth-death chain in
+which requests arrive in bunches. This module also computes the saturation rate.
 
-T(n): seconds of decoding in a pass with n decoding requests. tau(n): seconds that a prompt adds. A: tokens
-per iteration. D: output tokens. Prompts arrive at the same rate for every n, so a pass lasts s(n) = T(n) /
-(1 - rate tau(n)). Requests leave at the rate mu(n) = n A / ((D - 1) s(n)). If requests arrive one at a
-time, the share of time with n requests, pi(n), is proportional to the product of rate / mu(k) for k = 1
-... n. As in processor sharing, this holds for every distribution of lengths (Kelly 1979). Above the number
-of seats the chain continues with mu(seats): requests wait for a seat.
+- T(n): seconds of decoding in a pass with n decoding requests.
+- tau(n): seconds that a prompt adds to this pass.
+- A: tokens per iteration.
+- D: output tokens of a request.
 
-While prompts are read nothing decodes, but more requests arrive. If only the time of decoding is counted,
-requests therefore arrive in bunches. These form a branching process whose variance, divided by its mean,
-tends to 1 / (1 - rate tau)^2 (Hawkes and Oakes 1974).
+Prompts arrive at the same rate for every n, so a pass lasts s(n) = T(n) / (1 - rate tau(n)). Requests leave
+at the rate mu(n) = n A / ((D - 1) s(n)). If requests arrive one at a time, the share of time with n requests,
+pi(n), is proportional to the product of rate / mu(k) for k = 1 ... n. As in processor sharing, this holds for
+every distribution of lengths (Kelly 1979). If all seats are taken, more requests wait for a seat, and
+requests continue to leave at the rate mu(seats).
+
+While prompts are read, no request decodes, but more requests arrive. On a clock that counts only decoding,
+requests therefore arrive in bunches. The number of arrivals is then a branching process. Its variance divided
+by its mean tends to 1 / (1 - rate tau)^2 (Hawkes and Oakes 1974).
 """
 
 from dataclasses import dataclass
@@ -25,8 +29,8 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 
 NEGLIGIBLE = 1e-9
-"""A smaller share of time counts as 0. Also the relative distance that a rate keeps from one that
-cannot be reached.
+"""A smaller share of time counts as 0. A rate also stays below an unreachable limit by at least this relative
+distance.
 """
 TINY = 1e-12
 """Keeps a divisor from 0."""
@@ -39,8 +43,10 @@ for gamma-distributed gaps (counted for shapes from 0.1 to 10).
 
 
 class Waiting(NamedTuple):
-    """Requests that wait for a seat, over ``[rate]``. full: share of time in which all seats are taken.
-    requests: mean number of waiting requests; 0 if the server is saturated.
+    """Requests that wait for a seat, over ``[rate]``.
+
+    - full: share of time during which all seats are taken.
+    - requests: mean number of waiting requests. It is set to 0 if the server is saturated.
     """
 
     full: Array
@@ -48,8 +54,10 @@ class Waiting(NamedTuple):
 
 
 class Stationary(NamedTuple):
-    """A chain in steady state. share: share of time with n requests, over ``[rate, n]``. waiting: mean
-    number of requests without a seat, over ``[rate]``.
+    """The steady state of a chain.
+
+    - share: share of time with n requests, over ``[rate, n]``.
+    - waiting: mean number of requests without a seat, over ``[rate]``.
     """
 
     share: Array
@@ -57,9 +65,10 @@ class Stationary(NamedTuple):
 
 
 class EvenArrivals(NamedTuple):
-    """A chain whose arrivals are more regular than a Poisson process. share: share of time with n
-    requests, over ``[rate, n]``. bunching: variance of the number of arrivals divided by its mean, over
-    ``[rate, 1]``.
+    """The steady state of a chain whose arrivals are more regular than a Poisson process.
+
+    - share: share of time with n requests, over ``[rate, n]``.
+    - bunching: variance of the number of arrivals divided by its mean, over ``[rate, 1]``.
     """
 
     share: Array
@@ -68,14 +77,17 @@ class EvenArrivals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The chain at several rates, over ``[rate, n]`` for n = 0 ... seats. share: share of time with n
-    decoding requests; the last n includes the time in which more requests wait for a seat.
+    """The steady state of the chain at several request rates, over ``[rate, n]`` for n = 0 ... seats.
 
-    running: mean number of requests that decode. pass_s: seconds of a pass, with its prompts, at each n
-    from 1. saturated: whether more requests arrive than can leave. metastable: whether an unsaturated
-    server would, with all seats taken, finish fewer requests than arrive. load: the arrival rate divided
-    by the rate at which requests leave, at each n from 1. index: variance of the number of arrivals
-    divided by its mean.
+    - share: share of time with n decoding requests. The last n includes the time during which more requests
+      wait for a seat.
+    - running: mean number of requests that decode.
+    - pass_s: seconds of a pass, including its prompts, at each n from 1.
+    - saturated: whether requests arrive at least as fast as they can leave.
+    - metastable: whether a server that is not saturated would finish fewer requests than arrive once all
+      seats are taken.
+    - load: arrival rate divided by the rate at which requests leave, at each n from 1.
+    - index: variance of the number of arrivals divided by its mean.
     """
 
     share: Array
@@ -87,10 +99,10 @@ class Occupancy:
     index: Array
 
     def queue(self) -> Waiting:
-        """How many requests wait for a seat, and for how long.
+        """The share of time with all seats taken, and the mean number of requests that wait for a seat.
 
-        The queue is served in the order of arrival, so on average a request waits for only half of its
-        burst.
+        The queue is served in the order of arrival. On average, a request therefore waits for only half of
+        the requests that arrive in the same burst.
         """
         full = np.zeros_like(self.running)
         waiting = np.zeros_like(self.running)
@@ -103,8 +115,10 @@ class Occupancy:
 
 
 class Capacity(NamedTuple):
-    """requests_per_s: the saturation rate. full_batch: running requests of a saturated server. Both are 0
-    if not one request fits in memory.
+    """The capacity of a server. Both fields are 0 if not one request fits in memory.
+
+    - requests_per_s: the saturation rate.
+    - full_batch: number of running requests of a saturated server.
     """
 
     requests_per_s: float
@@ -113,11 +127,14 @@ class Capacity(NamedTuple):
 
 @lru_cache(maxsize=64)
 def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> Capacity:
-    """The saturation rate of a server, and its batch when saturated.
+    """The saturation rate of a server, and its running batch at this rate.
 
-    The rate is the maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)). The prompts at that rate must
-    fit in the token budget that decoding leaves in each pass: n A / (D - 1) <= (budget - n (K + 1)) / P.
-    K: drafted tokens. P: prompt tokens.
+    The saturation rate is the maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)). The prompts at this rate
+    must fit in the part of the token budget that decoding does not use: n A / (D - 1) <= (budget - n (K + 1))
+    / P.
+
+    - K: drafted tokens.
+    - P: prompt tokens per request. For T, tau, A and D, see the module.
     """
     if not steps.seats:
         return Capacity(0.0, 0)
@@ -135,13 +152,16 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> Capacity:
 
 
 def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:
-    """Number of prompts that fit in the token budget of a pass, in addition to a decoding batch."""
+    """Number of prompts that fit in the token budget of a pass, next to a decoding batch of size `batch`."""
     left = limits.max_num_batched_tokens - np.asarray(batch) * (steps.gamma + 1.0)
     return np.maximum(left, 1.0) / steps.prompt_tokens(lengths, batch)
 
 
 def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float) -> Occupancy:
-    """The chain at each rate. most: the saturation rate; from this rate on all seats are taken."""
+    """The steady state of the chain at each request rate.
+
+    - most: the saturation rate. At this rate and above, all seats are taken.
+    """
     rate = np.asarray(rate, float)[:, None]
     saturated = rate[:, 0] >= most
     kept = np.where(saturated[:, None], most * (1 - NEGLIGIBLE), rate)
@@ -182,7 +202,8 @@ def _bunching(
 ) -> Array:
     """Variance over mean of the arrivals while a request decodes, on a clock of decoding alone.
 
-    prompts: share of the time that prompts take. pass_s, prompt_s: seconds of a pass and of a prompt.
+    - prompts: share of the time that prompts take.
+    - pass_s, prompt_s: seconds of a pass and of a prompt.
     """
     stay_s = steps.iterations(lengths) * pass_s
     gaps = 1.0 + (1.0 / burstiness - 1.0) * rate * stay_s / (rate * stay_s + SEEN)
@@ -240,8 +261,9 @@ def _stationary(load: Array, index: Array) -> Stationary:
 
 
 def _reached(ratio: Array) -> int:
-    """The number of seats beyond which all weights are negligible compared with the largest. ratio: the
-    weight at n over that at n - 1, ``[rate, n]``.
+    """The number of seats beyond which all weights are negligible compared with the largest.
+
+    - ratio: the weight at n over that at n - 1, ``[rate, n]``.
 
     Weights fall the least if every ratio is the largest over all rates, so this case is computed.
     """

@@ -1,5 +1,5 @@
-"""An open loop, in which requests arrive at a given rate: batch, throughput and latencies follow from the
-chain of `queueing.occupancy`.
+"""The closed form of an open loop, in which requests arrive at a given rate. Batch, throughput and latencies
+follow from the chain of `queueing.occupancy`.
 """
 
 from functools import cache
@@ -24,8 +24,9 @@ OVERFLOWS = 1e-4
 
 
 def open_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> ServedLoad:
-    """The results at each rate, in requests per second. spread: standard deviation of acceptance between
-    requests.
+    """Batch, throughput and latencies of a server at each request rate (requests per second).
+
+    - spread: standard deviation of the acceptance between requests.
     """
     lengths = load.lengths
     most = capacity(steps, lengths, limits)
@@ -85,11 +86,12 @@ def _tpot(
 def running_requests(
     steps: StepTimes, chain: Occupancy, rate: Array, saturation_rate: float, full_batch: int
 ) -> Array:
-    """Mean number of requests between their first and their last token. Some decode; the others wait while
-    prompts are read.
+    """Mean number of requests that are between their first and their last token. Some of them decode; the
+    others wait while prompts are read.
 
-    full_batch: running requests of a saturated server. Prompts that arrive while another prompt is read
-    are read before decoding continues.
+    - full_batch: number of running requests of a saturated server.
+
+    Prompts that arrive while another prompt is read are read before decoding continues.
     """
     prompt_s = steps.prompt_at(np.maximum(chain.running, 1.0))
     load = np.minimum(rate * prompt_s, FULL)

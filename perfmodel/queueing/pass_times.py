@@ -1,4 +1,4 @@
-"""The passes of a replayed server, by running batch."""
+"""The pass times of a simulated server at each running batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +11,12 @@ from perfmodel.queueing.steps import StepTimes
 class PassTimes:
     """The times of a pass at one running batch.
 
-    gain, tokens: gained tokens and query tokens of each decoding request. prompt_token_s: seconds that a
-    prompt token adds. prompts_s: a function that is used instead of prompt_token_s unless it is None. It
-    returns the seconds that all prompts add. Its arguments are the decoding tokens, the prompt tokens, and
-    the prompt tokens of the fullest group times the number of groups. cached_s: seconds of attention for
-    each pair of a prompt token and a cached token before it.
+    - gain, tokens: output tokens and query tokens of each decoding request in a pass.
+    - prompt_token_s: seconds that a prompt token adds.
+    - prompts_s: a function that returns the seconds that all prompts add. If it is not None, it replaces
+      prompt_token_s. Its arguments are the decoding tokens, the prompt tokens, and the number of groups times
+      the prompt tokens of the fullest group.
+    - cached_s: seconds of attention for each pair of a prompt token and a cached token before it.
     """
 
     decode_s: float
@@ -27,8 +28,8 @@ class PassTimes:
 
 
 def pass_times(steps: StepTimes, lengths: Lengths, most: int) -> tuple[PassTimes, ...]:
-    """The pass at each running batch from 0 to the number of seats, or to `most` if that is smaller. A
-    prompt alone reads the weights too, so the pass at batch 0 equals that at batch 1.
+    """The pass times at each running batch from 0 to the number of seats, or to `most` if that is smaller. A
+    pass with only a prompt also reads the weights, so the pass at batch 0 equals the pass at batch 1.
     """
     count = min(max(most, 1), steps.decode_s.size)
     table = steps.table[:count] or (steps,) * count

@@ -1,7 +1,7 @@
-"""How the time per output token (TPOT) varies between requests, as moments.
+"""The variation of the time per output token (TPOT) between requests, as moments.
 
-TPOT is the time of a request's decoding passes, with the prompts in them, divided by its D - 1 tokens
-after the first.
+TPOT is the time of a request's decoding passes, divided by its D - 1 output tokens after the first. The time
+of prompts in these passes is included.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ from perfmodel.queueing.moments import Moments
 from perfmodel.queueing.steps import StepTimes
 
 SLOWED = 0.85
-"""Variance of the mean batch during a request's stay, divided by the variance of the batch itself. The
-batch changes as slowly as requests do.
+"""Variance of the mean batch during a request's stay, divided by the variance of the batch. The batch changes
+on the time scale of one request's stay.
 """
 
 
@@ -28,12 +28,17 @@ def per_token(
     spread: float,
     busy: Array,
 ) -> Moments:
-    """The moments of TPOT over all requests. mean: its mean in seconds.
+    """The moments of TPOT over all requests.
 
-    TPOT varies with the acceptance of a request, the number of iterations of its output, the number of
-    other prompts that are read meanwhile, and the running batch. spread: standard deviation of the
-    acceptance between requests. prompts: number of other prompts. batch: time of a pass, divided by the
-    mean time of the passes in which requests decode. busy: share of these passes at each running batch.
+    - mean: mean TPOT in seconds.
+
+    TPOT varies between requests for four reasons: their acceptance, their number of iterations, the number of
+    other prompts that are read while they decode, and the running batch.
+
+    - spread: standard deviation of the acceptance between requests.
+    - prompts: number of other prompts that are read while a request decodes.
+    - batch: duration of a pass, divided by the mean duration of the passes in which requests decode.
+    - busy: share of the decoding passes at each running batch.
     """
     lengths_run = steps.table or (steps,)
     each = [gain_spread(t.gamma, round(t.tokens_per_iteration, 9), spread) for t in lengths_run]

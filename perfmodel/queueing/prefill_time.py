@@ -16,15 +16,20 @@ REMEMBERED = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefillTime:
-    """The time that prompts add to a pass. The time of the layers depends on all tokens of the pass; that
-    of attention and of the draft depends only on the tokens of the prompts.
+    """The time that prompts add to a pass. The time of the layers depends on all tokens of the pass. The time
+    of attention and of the draft depends only on the prompt tokens.
 
-    tokens, seconds: times of a pass without attention at some numbers of tokens; linear between them.
-    token_s: seconds of attention and draft per prompt token. pass_s: additional time of a pass that reads
-    prompts. cached_s: seconds of attention for each pair of a prompt token and a cached token before it.
-    order: whether prompts share passes with decoding requests. groups: data-parallel groups of attention
-    that wait for each other's prompts; else 1. expert_seconds: the part of `seconds` that depends on the
-    tokens of all groups. All other times depend on the tokens of the fullest group.
+    - tokens, seconds: times of a pass without attention at some numbers of tokens. Between these numbers, the
+      time is interpolated linearly.
+    - token_s: seconds that attention and the draft take per prompt token.
+    - pass_s: seconds that a pass takes in addition if it reads any prompts.
+    - cached_s: seconds of attention for each pair of a prompt token and a cached token before it.
+    - order: whether prompts share passes with decoding requests.
+    - groups: number of data-parallel attention groups that wait for each other's prompts. 1 if they do not
+      wait.
+    - expert_seconds: the part of `seconds` that depends on the tokens of all groups.
+
+    All other times depend on the tokens of the fullest group.
     """
 
     tokens: Array
@@ -38,17 +43,17 @@ class PrefillTime:
 
     @property
     def alone(self) -> bool:
-        """Whether prompts have passes of their own."""
+        """Whether prompts run in separate passes, without decoding requests."""
         return self.order is not PassOrder.MIXED
 
     def slowed(self, factor: float) -> "PrefillTime":
-        """All times multiplied by a factor."""
+        """A copy with all times multiplied by a factor."""
         times = ("seconds", "token_s", "pass_s", "cached_s", "expert_seconds")
         return replace(self, **{name: factor * getattr(self, name) for name in times})
 
     def __call__(self, decoding: Array, read: Array) -> Array:
-        """Seconds that `read` prompt tokens, evenly spread over the groups, add to a pass that also runs
-        `decoding` tokens.
+        """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens. The prompt tokens
+        are evenly spread over the groups.
         """
         if self.alone:
             added = np.interp(read, self.tokens, self.seconds)
@@ -59,9 +64,9 @@ class PrefillTime:
         return np.asarray(added + self.token_s * read + self.pass_s)
 
     def for_numbers(self) -> Callable[[float, float, float], float]:
-        """`__call__` as a function of plain numbers, which is faster than with arrays. Its third argument
-        is the number of prompt tokens of the fullest group, times the number of groups. Times are cached,
-        because a replay repeats its passes.
+        """`__call__` as a function of plain numbers, which are faster than arrays. Its third argument is the
+        number of groups times the prompt tokens of the fullest group. Times are cached, because a replay
+        repeats the same passes.
         """
         remembered = lru_cache(maxsize=REMEMBERED)
         token_s = float(self.token_s)
@@ -102,12 +107,14 @@ def prompt_s_of(
     tokens: Floats,
     pairs: Floats = 0.0,
 ) -> Array:
-    """Seconds that a prompt adds to a pass, at each running batch. tokens: mean number of computed tokens
-    of a prompt. pairs: mean number of pairs of a computed token and a cached token.
+    """Seconds that one prompt adds to a pass, at each running batch.
 
-    left: prompt tokens for which a pass has room. decoding: other tokens of the pass. ending: mean number
-    of requests that end in the pass (Poisson). alone: number of passes that read a prompt if no other
-    prompt shares them.
+    - tokens: mean number of computed tokens of a prompt.
+    - pairs: mean number of pairs of a computed token and a cached token of a prompt.
+    - left: number of prompt tokens for which a pass has room.
+    - decoding: number of other tokens in the pass.
+    - ending: mean number of requests that end in the pass. This number is Poisson-distributed.
+    - alone: number of passes that read a prompt if no other prompt shares them.
     """
     # passes with prompts are those in which any comes or goes on, and at least as many as these fill
     together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)

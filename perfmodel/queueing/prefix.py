@@ -1,13 +1,14 @@
-"""How many prompt tokens a prefix cache saves, and how many of them a draft loses.
+"""The number of prompt tokens that a prefix cache saves, and the number of these that are lost again with a
+draft.
 
-For a prompt of L tokens whose first m are cached, an engine finds whole blocks of U tokens, and never the
-last token:
+If the first m tokens of a prompt of L tokens are cached, an engine reuses whole blocks of U tokens. It never
+reuses the last token of the prompt:
 
     hits = max(0, floor(min(m, L - 1) / U) - d) U
 
-d is 1 if the draft starts from the target's hidden states. A prefix cache does not keep hidden states, so
-the last block is computed again (vllm#54360). Cached blocks use the memory that the running batch leaves,
-and the least recently used block is evicted first. A common prefix stays cached if one request uses it
+d is 1 if the draft starts from the target's hidden states. A prefix cache does not keep hidden states, so the
+last block is computed again (vllm#54360). Cached blocks use the memory that the running batch leaves, and the
+least recently used block is evicted first. A common prefix stays cached if at least one request uses it
 within the eviction time. A session's context stays cached if the next request of the session comes within
 that time.
 """
@@ -37,18 +38,19 @@ AGES = 128
 
 @dataclass(frozen=True, slots=True)
 class HitLaw:
-    """The rule by which prompts hit the prefix cache.
+    """The rule that gives the number of prompt tokens that a prefix cache saves.
 
-    block: tokens per block, the same for all cache groups. dropped: number of matched blocks that are
-    computed again.
+    - block: tokens per block. It is the same for all cache groups.
+    - dropped: number of matched blocks that are computed again.
     """
 
     block: int
     dropped: int = 0
 
     def hits(self, matched: Floats, prompt: Floats) -> Array:
-        """Number of prompt tokens that are not computed. matched: cached tokens, counted from the first
-        token of the prompt.
+        """Number of prompt tokens that need not be computed.
+
+        - matched: number of cached tokens from the start of the prompt.
         """
         whole = np.minimum(matched, np.subtract(prompt, 1.0)) // self.block - self.dropped
         return np.maximum(whole, 0.0) * self.block
@@ -56,17 +58,17 @@ class HitLaw:
 
 @dataclass(frozen=True, slots=True)
 class PrefixSettings:
-    """Settings of the prefix cache that replace those of the engine.
+    """Settings of the prefix cache that replace the engine's own settings.
 
-    block: tokens per block; None means the engine's own. keeps: whether the engine reuses the last matched
-    block even with a draft.
+    - block: tokens per block; None means the engine's own.
+    - keeps: whether the engine reuses the last matched block even with a draft.
     """
 
     block: int | None = None
     keeps: bool = False
 
     def law(self, scenario: Scenario, gamma: int) -> HitLaw:
-        """The rule by which prompts hit the cache of a server that drafts `gamma` tokens."""
+        """The rule of the prefix cache of a server that drafts `gamma` tokens."""
         rules = prefix_blocks(scenario)
         block = self.block or (raised(scenario, gamma, rules) if rules.raised else rules.block)
         drops = rules.drops and scenario.draft.starts_from_features and not self.keeps
@@ -74,8 +76,8 @@ class PrefixSettings:
 
 
 def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
-    """The blocks of the prefix cache in the scenario's engine, or in the default engine if the calibration
-    is not that of a serving engine.
+    """The facts about blocks of the prefix cache in the scenario's engine. If the calibration does not belong
+    to a serving engine, they are those of the default engine.
     """
     engines = serving_engines()
     engine = engine_of(scenario.machine.calibration) or DEFAULT_ENGINE
@@ -83,12 +85,13 @@ def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
 
 
 def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
-    """Tokens per block. With recurrent layers, a block is enlarged to the smallest multiple of the
-    engine's block in whose attention page a recurrent state fits.
+    """Tokens per block of the prefix cache. With recurrent layers, a recurrent state must fit in the
+    attention page of a block. The engine therefore enlarges the block to the smallest sufficient multiple of
+    its own block size.
 
-    The state is that of one layer and sequence on one device. It includes one input of the convolution for
-    each drafted token (vLLM 0.32, platforms/interface.py). The result agrees with the 2,144 and 1,648
-    tokens that vllm#54360 reports.
+    This is the state of one layer and one sequence on one device. It includes one convolution input for each
+    drafted token (vLLM 0.32, platforms/interface.py). The result agrees with the block sizes of 2,144 and
+    1,648 tokens that vllm#54360 reports.
     """
     shard = scenario.target_shard
     block = rules.block
@@ -102,7 +105,7 @@ def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
 
 
 class PromptTokens(NamedTuple):
-    """Mean and standard deviation of a prompt's tokens."""
+    """Mean and standard deviation of the number of prompt tokens."""
 
     mean: float
     std: float
@@ -110,13 +113,15 @@ class PromptTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CachedPrompts:
-    """Prompts of a server with a prefix cache, over ``[running batch]`` from 1.
+    """The effect of a prefix cache on the prompts of a server, over ``[running batch]`` from 1.
 
-    read: mean prompt tokens that are computed. hit_rate: share of prompt tokens that are not computed.
-    pairs: mean over prompts of computed tokens times cached tokens. room_tokens: tokens that all caches
-    together can hold. cv: coefficient of variation of the computed tokens between prompts on an idle
-    server. lengths, chance: the possible numbers of computed tokens of a prompt on an idle server, and
-    their probabilities.
+    - read: mean number of prompt tokens that are computed.
+    - hit_rate: share of prompt tokens that are not computed.
+    - pairs: mean over prompts of computed tokens times cached tokens.
+    - room_tokens: number of tokens that the caches of all groups together can hold.
+    - cv: coefficient of variation of the number of computed tokens, between prompts, on an idle server.
+    - lengths, chance: the possible numbers of computed tokens of a prompt on an idle server, and the
+      probabilities of these numbers.
     """
 
     law: HitLaw
@@ -129,13 +134,16 @@ class CachedPrompts:
     chance: Array
 
     def found(self, share: Array) -> Array:
-        """Mean of `hit_rate`, weighted by shares of time ``[load, running batch]``. These start at batch
+        """Mean of `hit_rate`, weighted by shares of time ``[load, running batch]``. The shares start at batch
         0, for which the hit rate of batch 1 is used.
         """
         return np.asarray(share @ self.at(self.hit_rate, np.arange(float(share.shape[-1]))))
 
     def passes(self, left: Array) -> Array:
-        """Mean number of passes that read a prompt. left: prompt tokens for which a pass has room."""
+        """Mean number of passes that read a prompt.
+
+        - left: number of prompt tokens for which a pass has room.
+        """
         return np.ceil(self.lengths / left[..., None] - NEGLIGIBLE) @ self.chance
 
     def at(self, values: Array, batch: Floats) -> Array:
@@ -145,8 +153,12 @@ class CachedPrompts:
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Kinds of prompts, over ``[kind]``. prompt: tokens. matched: tokens that were computed before.
-    weight: share of all requests. returns: whether the matched tokens come from the prompt's own session.
+    """The kinds of prompts that requests have, over ``[kind]``.
+
+    - prompt: number of tokens of the prompt.
+    - matched: number of tokens at the start of the prompt that were computed before.
+    - weight: share of all requests.
+    - returns: whether the matched tokens come from the prompt's own session.
     """
 
     prompt: Array
@@ -157,12 +169,14 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Reuse:
-    """The parts of their prompts that requests share.
+    """Parameters of the parts of prompts that requests share.
 
-    first: lengths of a session's first request. prefix, share: tokens of a common beginning, and the share
-    of sessions with it. turns: requests per session. turn_tokens: tokens that each further prompt of a
-    session adds to the previous context. think_s: mean time between an output and the next prompt. engine:
-    the settings of the engine's prefix cache.
+    - first: lengths of the first request of a session.
+    - prefix, share: number of tokens of a common prefix, and the share of sessions that begin with it.
+    - turns: requests per session.
+    - turn_tokens: tokens that each further prompt of a session adds to the previous context.
+    - think_s: mean time in seconds between an answer and the next prompt of the session.
+    - engine: settings of the engine's prefix cache.
     """
 
     first: Lengths
@@ -175,7 +189,7 @@ class Reuse:
 
     @cached_property
     def kinds(self) -> Kinds:
-        """The kinds of prompts: each turn at each length of a first prompt."""
+        """The kinds of prompts: each turn of a session, at each length of the session's first prompt."""
         first = self.first
         turns = self.turns
         nodes = max(NODES // turns, 2)
@@ -190,26 +204,28 @@ class Reuse:
 
     @property
     def think_of_all_s(self) -> float:
-        """Mean think time per request, over all requests of a session."""
+        """Mean think time per request in seconds, over all requests of a session."""
         return self.think_s * (self.turns - 1) / self.turns
 
     @property
     def prompts(self) -> PromptTokens:
-        """The tokens of a prompt, over all turns of all sessions."""
+        """Mean and standard deviation of the prompt tokens, over all turns of all sessions."""
         k = self.kinds
         mean = float(k.weight @ k.prompt)
         return PromptTokens(mean, float(np.sqrt(k.weight @ (k.prompt - mean) ** 2)))
 
     def shared(self, law: HitLaw) -> float:
-        """Mean number of tokens per running request that are cached only once, for all requests with the
-        common prefix.
+        """Mean number of tokens per running request that belong to the common prefix. They are cached only
+        once for all requests.
         """
         k = self.kinds
         return self.share * float(k.weight @ law.hits(np.minimum(self.prefix, k.prompt), k.prompt))
 
     def cached(self, law: HitLaw, sequences: float, lengths: Lengths, request_s: Array) -> CachedPrompts:
-        """What is computed of the prompts at each running batch. sequences: number of requests whose
-        caches fit. request_s: seconds of the server per request, over ``[running batch]``.
+        """The computed and the cached part of the prompts, at each running batch.
+
+        - sequences: number of requests whose KV caches fit in memory.
+        - request_s: seconds of server time per request, over ``[running batch]``.
         """
         k = self.kinds
         running = np.arange(1.0, request_s.size + 1)
@@ -224,8 +240,8 @@ class Reuse:
         first = (1.0 - back) * begins[:, None]  # finds the common beginning only
 
         def mean_if_found(value: Callable[[Array], Array]) -> Array:
-            """Mean over all prompts of a function of the tokens found; the function counts as 0 if no
-            tokens are found.
+            """Mean over all prompts of a function of the cached tokens. The function counts as 0 if no tokens
+            are cached.
             """
             return (back * value(of_session) + first * value(of_prefix)) @ k.weight
 
@@ -251,8 +267,9 @@ class Reuse:
         )
 
     def _return_probability(self, cached: Array, shared: float) -> Array:
-        """Probability that a session returns before its context is evicted. cached: idle tokens that fit in
-        the cache, times seconds of the server per request.
+        """Probability that a session returns before its context is evicted.
+
+        - cached: idle tokens that fit in the cache, times seconds of the server per request.
 
         A context is evicted at an age of t. With exponential times, sessions that return occupy room for Z (1
         - exp(-t/Z)) per request, and the last request of each session for t.

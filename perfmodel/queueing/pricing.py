@@ -1,4 +1,4 @@
-"""Computes the times of a server's passes: from a scenario to `StepTimes`."""
+"""Computes the pass times of a server (`StepTimes`) from a scenario."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,21 +27,21 @@ from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.speculation.scenario import Scenario
 
 KNOTS = 128
-"""Number of pass sizes that are priced. Time is linear between them."""
+"""Number of pass sizes whose times are computed. Times are interpolated linearly between them."""
 RATE_ROUNDS = 3
-"""Rounds of computing the prompts' times and then the rate that these allow, for sessions that return
-after a while.
+"""Number of rounds if sessions have think times. Each round computes the times of prompts, and then the
+request rate that follows from these times.
 """
 
 
 class PrefillTimes(NamedTuple):
-    """The time that prompts add to a pass, without and with a draft that reads them too."""
+    """The time that prompts add to a pass, without a draft and with a draft that also reads the prompts."""
 
     without: PrefillTime
     drafting: PrefillTime
 
     def where(self, drafts: bool) -> PrefillTime:
-        """The time with a draft, or without one."""
+        """The time with a draft if `drafts` is true, otherwise the time without a draft."""
         return self.drafting if drafts else self.without
 
 
@@ -54,11 +54,13 @@ def step_times(
     reuse: Reuse | None = None,
     engines: Sequence[PrefixSettings] | None = None,
 ) -> list[StepTimes]:
-    """The times of the passes, for each draft length.
+    """The pass times of a server for each draft length.
 
-    own: request costs that replace those of the engine. reuse: shared parts of prompts. engines: for each
-    draft length, settings of the prefix cache that replace those in `reuse`. Raises InputError for a
-    length without a known acceptance.
+    - own: request costs that replace the engine's own costs.
+    - reuse: shared parts of prompts.
+    - engines: settings of the prefix cache for each draft length. They replace the settings in `reuse`.
+
+    Raises InputError for a length without a known acceptance.
     """
     drafted = np.asarray(gammas, np.int64)
     scenario = scenario.with_context_std(lengths.context_std)
@@ -153,7 +155,9 @@ def _with_prompts(
     reuse: Reuse | None,
     law: HitLaw | None,
 ) -> StepTimes:
-    """The passes with the time that a prompt adds. fitting: requests whose caches fit.
+    """The passes with the time that a prompt adds.
+
+    - fitting: requests whose caches fit.
 
     A pass at n meets n A / (D - 1) prompts. The time of one prompt is its share of the time that this many
     prompts add.
@@ -190,9 +194,10 @@ def _iteration_s(scenario: Scenario, batch: Array, context: float, drafted: NDAr
 def prefill_times(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
 ) -> PrefillTimes:
-    """The time that prompts add to a pass, from the roofline of the scenario and the request costs of the
-    engine. drafts: whether a draft reads prompts too; without a draft, both times are those of the target
-    alone.
+    """The time that prompts add to a pass. It follows from the roofline of the scenario and the request costs
+    of the engine.
+
+    - drafts: whether a draft also reads prompts. Without a draft, both times are those of the target alone.
     """
     groups = scenario.target_shard.groups  # among which prompts are spread evenly
     prompt = lengths.input_mean

@@ -1,4 +1,4 @@
-"""The prompts at a replayed server: which of them the next pass reads, and which wait.
+"""The queue of prompts at a simulated server. It decides which prompts the next pass reads and which wait.
 
 Requests enter in the order of arrival, while there are seats and room in the cache.
 """
@@ -14,9 +14,12 @@ from perfmodel.queueing.request import QueuedRequest
 
 
 class PromptQueue:
-    """waiting: requests without a seat. entered: requests with a seat whose prompts are not completely
-    read. tokens_to_come: output tokens that all requests with a seat have still to decode. may_hold:
-    whether `holds` can ever return True.
+    """The queue of prompts at a simulated server.
+
+    - waiting: requests that have no seat yet.
+    - entered: requests that have a seat and whose prompts are not completely read.
+    - tokens_to_come: output tokens that all requests with a seat have still to decode.
+    - may_hold: whether `holds` can ever return True.
     """
 
     def __init__(self, limits: Limits, cache: Cache, groups: Groups | None) -> None:
@@ -31,20 +34,22 @@ class PromptQueue:
         self.may_hold = groups is not None or self.waits is not None
 
     def add(self, request: QueuedRequest) -> None:
-        """Adds a request that arrives."""
+        """Adds an arriving request at the end of the queue."""
         if self.groups is not None:
             self.groups.join(request)
         self.waiting.append(request)
 
     def put_back(self, request: QueuedRequest, pass_number: int) -> None:
-        """Puts a preempted request in front of all others."""
+        """Puts a preempted request at the front of the queue."""
         if self.groups is not None:
             self.groups.preempt(request)
         request.from_pass = pass_number
         self.waiting.appendleft(request)
 
     def holds(self, running: int, decoding_tokens: int, pass_number: int) -> bool:
-        """Whether all prompts wait during the next pass, for a fuller pass or for prompts of other groups."""
+        """Whether all prompts wait during the next pass. They wait for a fuller pass, or for prompts of other
+        groups.
+        """
         if self.groups is not None and self.groups.holds(pass_number):
             return True
         if self.waits is None:
@@ -55,7 +60,7 @@ class PromptQueue:
         return self.waits.holds(running, tokens)
 
     def passes_to_go(self, passes: int, pass_number: int) -> int:
-        """Number of passes, at most `passes`, until a prompt that waits now may be read."""
+        """Number of passes until a prompt that waits now may be read. It is at most `passes`."""
         if self.waiting and self.waiting[0].from_pass > pass_number:
             passes = min(passes, self.waiting[0].from_pass - pass_number)
         if self.waits is not None and self.waits.passes:
@@ -65,8 +70,9 @@ class PromptQueue:
         return passes
 
     def take(self, budget: int, running: int, pass_number: int) -> list[QueuedRequest]:
-        """The requests whose prompts the next pass reads, within a budget of tokens: first those that were
-        begun before, then new ones. Their `part_tokens` are set to the tokens that the pass reads.
+        """The requests whose prompts the next pass reads, within a budget of tokens. Prompts that were read
+        in part come first, then new prompts. The `part_tokens` of each request are set to the number of
+        tokens that the pass reads.
         """
         if self.groups is not None:
             return self._take_by_group(self.groups, budget, running, pass_number)
@@ -136,8 +142,8 @@ class PromptQueue:
         return self.limits.reserved_output * self.tokens_to_come + request.output_tokens
 
     def read(self, requests: Iterable[QueuedRequest]) -> list[QueuedRequest]:
-        """Notes that a pass has read the parts of these prompts. Returns the requests whose prompts are
-        now complete.
+        """Records that a pass has read parts of these prompts. Returns the requests whose prompts are now
+        completely read.
         """
         whole = []
         for request in requests:

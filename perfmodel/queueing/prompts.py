@@ -1,4 +1,4 @@
-"""The time that prompts add to a pass: in the layers, in their own attention, and in the draft."""
+"""The time that prompts add to a pass in the layers, in attention and in the draft."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ def engine_requests(scenario: Scenario) -> EngineRequests:
 
 
 def pass_order(scenario: Scenario, of_engine: EngineRequests) -> PassOrder:
-    """How prompts and decoding share passes: as known of the engine's version, otherwise as assumed when
-    its request costs were fitted.
+    """How prompts and decoding share passes. The engine's version determines it, if its scheduler is known.
+    Otherwise it is as assumed when the request costs of the engine were fitted.
     """
     calibration = scenario.machine.calibration
     engine = serving_engine_of(calibration)
@@ -39,12 +39,12 @@ def pass_order(scenario: Scenario, of_engine: EngineRequests) -> PassOrder:
 
 
 def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> Floats:
-    """Seconds of a pass over prompt tokens without attention, by the number of tokens.
+    """Seconds of a pass over `tokens` prompt tokens, without attention.
 
-    Calibrations come from short runs, and from experts with few tokens, so prompts need a correction.
-    `prompt_factor` multiplies the time of the experts and, if it is above 1, the compute time of all other
-    GEMMs. These are not corrected if no serving runs of the engine were fitted; the calibration of
-    llama.cpp is fitted to prompts anyway.
+    Calibrations come from short runs and from experts with few tokens, so the times of prompts need a
+    correction. `prompt_factor` multiplies the time of the experts. If it is above 1, it also multiplies the
+    compute time of all other GEMMs, but only if serving runs of the engine were fitted. The calibration of
+    llama.cpp was itself fitted to prompts.
     """
     ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
     factor = _gemm_factor(scenario, of_engine)
@@ -68,8 +68,8 @@ def _slowed(op: Op, factor: float) -> Op:
 
 
 def prompt_experts_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> Floats:
-    """The part of `layers_s` that routed experts take. They compute the tokens of all data-parallel
-    groups.
+    """The seconds that routed experts take, as a part of `layers_s`. Experts compute the tokens of all
+    data-parallel groups.
     """
     ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
     return of_engine.prompt_factor * _experts_s(scenario, ops)
@@ -82,8 +82,8 @@ def _experts_s(scenario: Scenario, ops: Sequence[Op]) -> Floats:
 
 
 def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
-    """Seconds of attention over a whole prompt, on the devices of one data-parallel group. With several
-    micro-batches, the whole prompt is in one of them.
+    """Seconds of attention over a whole prompt, on the devices of one data-parallel group. If a pass has
+    several micro-batches, the whole prompt is in one of them.
     """
     shard = scenario.target_shard
     if shard.micro_batches > 1:
@@ -93,7 +93,7 @@ def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
 
 
 def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests, tokens: float, drafts: bool) -> float:
-    """Seconds that launches add to a pass over this many prompt tokens."""
+    """Seconds that kernel launches add to a pass over this number of prompt tokens."""
     graphs = tokens <= _graph_tokens(scenario, drafts)
     return _launches_s(scenario, of_engine, graphs)
 
@@ -124,8 +124,8 @@ def _graph_tokens(scenario: Scenario, drafts: bool) -> float:
 
 
 def prompt_draft_s(scenario: Scenario, tokens: Floats) -> Floats:
-    """Seconds that a draft adds to a prompt. The time of one draft pass is subtracted, because the draft
-    runs such a pass anyway, unless it shares the prefill of the target.
+    """Seconds that a draft adds to a prompt. Unless the draft shares the prefill of the target, the time of
+    one draft pass is subtracted, because the draft runs such a pass anyway.
     """
     seconds = scenario.setup_s(1.0, tokens)
     if scenario.draft.shares_prefill:
@@ -136,9 +136,10 @@ def prompt_draft_s(scenario: Scenario, tokens: Floats) -> Floats:
 def prompt_alone_s(
     scenario: Scenario, tokens: float, of_engine: EngineRequests, budget: float, drafts: bool
 ) -> float:
-    """Seconds to read one prompt while nothing else runs, in passes of at most `budget` tokens of all groups.
+    """Seconds to read one prompt while nothing else runs. Each pass reads at most `budget` tokens over all
+    data-parallel groups.
 
-    One data-parallel group reads it, so the experts compute only its tokens.
+    Only one data-parallel group reads the prompt, so the experts compute only the tokens of this group.
     """
     groups = scenario.target_shard.groups
     chunk = min(tokens, budget / groups)
@@ -165,10 +166,11 @@ def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptPrograms:
-    """The functions of this module for one scenario, compiled as functions of a number of tokens.
+    """The functions of this module for one scenario, compiled into functions of a number of tokens.
 
-    launches_s: seconds that launches add to a pass over these numbers of prompt tokens, without or with a
-    draft. alone: whether prompts have passes of their own.
+    - launches_s: a function that returns the seconds that kernel launches add to a pass. Its arguments are
+      the number of prompt tokens and whether there is a draft.
+    - alone: whether prompts run in separate passes, without decoding requests.
     """
 
     layers: Program
@@ -180,7 +182,7 @@ class PromptPrograms:
 
     @classmethod
     def of(cls, scenario: Scenario) -> "PromptPrograms":
-        """Compiles the prompts of a scenario."""
+        """Compiles the functions of this module for a scenario."""
         of_engine = engine_requests(scenario)
         layers = Program(lambda tokens: layers_s(scenario, tokens, of_engine), "tokens")
         attention = Program(lambda tokens: prompt_attention_s(scenario, tokens), "tokens")
@@ -202,10 +204,13 @@ class PromptPrograms:
         )
 
     def added_s(self, new: Array, past: Array, decoding: float, drafts: bool) -> float:
-        """Seconds that chunks of prompts add to a pass over `decoding` other tokens.
+        """Seconds that chunks of prompts add to a pass that also runs `decoding` other tokens.
 
-        new: tokens of each chunk. past: tokens of its prompt before the chunk. The attention of a chunk takes
-        the time of its prompt's attention up to the end of the chunk, minus that up to its start.
+        - new: number of tokens of each chunk.
+        - past: number of tokens of the same prompt before the chunk.
+
+        The attention time of a chunk is a difference: attention over the prompt up to the end of the chunk,
+        minus attention over the prompt up to its start.
         """
         other = 0.0 if self.alone else decoding
         read = float(new.sum())

@@ -1,7 +1,7 @@
 """A discrete-event model of a continuous-batching server, pass by pass. It checks the closed form.
 
-Requests are served in the order of arrival. The number of iterations of a request is drawn in advance,
-token by token, from its own acceptance. `Server` simulates the passes.
+Requests are served in the order of arrival. The number of iterations of each request is drawn at random
+before the simulation, token by token, from the acceptance of the request. `Server` simulates the passes.
 """
 
 from dataclasses import replace
@@ -33,14 +33,16 @@ def replay(
     cap: int | None = None,
     around: int | None = None,
 ) -> ReplayedRequests:
-    """Simulates all requests. clients: number of clients, each of which sends its next request when the
-    previous one is answered; None if requests arrive at their own times.
+    """Simulates all requests, and returns their times.
 
-    lengths: the lengths for which `steps` was computed. The first request of each client comes at its time
-    in `requests`. cap: the largest number of requests at the server, like ``--max-concurrency`` of ``vllm
-    bench serve``. A request beyond it is sent when another ends, and its latencies count from then on.
-    around: a running batch. If the draft length depends on the running batch, iterations are drawn at the
-    length of this batch; None means the longest draft.
+    - clients: number of clients. Each client sends its next request when the previous request is answered.
+      None if requests arrive at the times in `requests`.
+    - lengths: the request lengths for which `steps` was computed. The first request of each client arrives at
+      its time in `requests`.
+    - cap: the largest number of requests at the server, like ``--max-concurrency`` of ``vllm bench serve``. A
+      request beyond this number is sent when another request ends. Its latencies count from then on.
+    - around: a running batch. If the draft length depends on the running batch, iterations are drawn with the
+      draft length of this batch. None means the longest draft.
     """
     queue = _requests(steps, requests, spread, seed, around)
     senders = Senders(queue, requests.shared, steps.own_s, clients, cap)

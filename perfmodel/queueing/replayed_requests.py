@@ -10,8 +10,11 @@ from perfmodel.operations import Array
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequests:
-    """Latencies of every request in seconds, in the order of arrival. running: mean number of decoding
-    requests over time. hit_rate: share of prompt tokens that the prefix cache held.
+    """The result of a replay. The arrays have one value per request, in the order of arrival; times are in
+    seconds.
+
+    - running: mean number of decoding requests over time.
+    - hit_rate: share of prompt tokens that were in the prefix cache. None without a prefix cache.
     """
 
     ttft_s: Array
@@ -25,11 +28,13 @@ class ReplayedRequests:
 
     @property
     def by_limit(self) -> dict[str, Array]:
-        """The times to which each latency limit of an SLO applies."""
+        """The times of all requests, by the name of the SLO limit that applies to them (`ttft`, `tpot` or
+        `e2e`).
+        """
         return {"ttft": self.ttft_s, "tpot": self.tpot_s, "e2e": self.e2e_s}
 
     @property
     def mean_tpot_s(self) -> float:
-        """Mean TPOT over the requests with two output tokens or more; 0 without such requests."""
+        """Mean TPOT over all requests with at least two output tokens. 0 if there is no such request."""
         several = self.tpot_s[self.output_tokens > 1]
         return float(several.mean()) if several.size else 0.0

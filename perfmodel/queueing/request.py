@@ -5,15 +5,20 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class QueuedRequest:
-    """A request from its arrival to its last token; times in seconds.
+    """The state of a request from its arrival to its last token. Times are in seconds.
 
-    number: its place in the order of arrival. prompt_tokens, output_tokens, work: what is to be computed
-    from its arrival, or from its last preemption, which turns decoded tokens into prompt tokens. work:
-    iterations times the gain of one iteration. growth: cached tokens per unit of work. late: whether the
-    device already has one more pass when the request arrives. unread_tokens: prompt tokens that are not
-    computed yet. hit_tokens: prompt tokens that the prefix cache holds. part_tokens: prompt tokens in the
-    next pass. from_pass: number of the first pass that may read its prompt. stay: number of times that it
-    has left the running batch. group: its data-parallel group.
+    - number: position of the request in the order of arrival, from 0.
+    - prompt_tokens, output_tokens, work: the tokens and the work to be computed, counted from the arrival or
+      from the last preemption. A preemption turns decoded tokens into prompt tokens.
+    - work: number of iterations times the mean tokens per iteration.
+    - growth: number of tokens that the request adds to the cache per unit of work.
+    - late: whether one more pass is already queued on the device when the request arrives.
+    - unread_tokens: prompt tokens that are not computed yet.
+    - hit_tokens: prompt tokens that are in the prefix cache.
+    - part_tokens: prompt tokens that the next pass reads.
+    - from_pass: number of the first pass that may read the prompt.
+    - stay: number of times that the request has left the running batch.
+    - group: index of the data-parallel group of the request.
     """
 
     number: int

@@ -1,7 +1,7 @@
-"""The requests of a replay that decode, in the order in which they end.
+"""The decoding requests of a replay, in the order in which they end.
 
-Each pass does the same work for every request. A request ends when the passes since its start have done
-its work. Passes between two ends therefore need not be simulated one by one.
+Each pass does the same work for every request. A request ends when the passes since its start have done all
+its work. The passes between the ends of two requests therefore need not be simulated one by one.
 """
 
 from heapq import heappop, heappush
@@ -15,9 +15,11 @@ NEGLIGIBLE_WORK = 1e-6
 
 
 class Ending(Struct, frozen=True, order=True, gc=False):
-    """The end of an answer. work: the work of the batch at which the answer ends. stay:
-    `QueuedRequest.stay` when the request joined the batch. A preemption changes that number, and this end
-    is then void.
+    """The end of an answer in a replay.
+
+    - work: the value of `RunningBatch.work` at which the answer ends.
+    - stay: value of `QueuedRequest.stay` when the request joined the batch. A preemption changes the
+      request's value, so this end is then void.
     """
 
     work: float
@@ -27,13 +29,18 @@ class Ending(Struct, frozen=True, order=True, gc=False):
 
     @property
     def void(self) -> bool:
-        """Whether the request has already left the batch: at this end, or earlier because of a preemption."""
+        """Whether the request has already left the batch, either at this end or earlier because of a
+        preemption.
+        """
         return self.stay != self.request.stay
 
 
 class RunningBatch:
-    """Requests that decode. work: work that all passes so far have done for each request. size: number of
-    requests. growth: cached tokens that all requests together add per unit of work.
+    """The requests that decode at the same time.
+
+    - work: total work that all passes so far have done per request.
+    - size: number of requests.
+    - growth: number of tokens that all requests together add to the cache per unit of work.
     """
 
     def __init__(self) -> None:
@@ -45,7 +52,9 @@ class RunningBatch:
 
     @property
     def left(self) -> float:
-        """Work until the next end of an answer; less if a preempted request would have ended before."""
+        """Work until the next answer ends. It may be too small if a preempted request would have ended
+        earlier.
+        """
         return self.endings[0].work - self.work
 
     def start(self, request: QueuedRequest) -> None:
@@ -57,7 +66,9 @@ class RunningBatch:
         self.growth += request.growth
 
     def take_ended(self) -> Ending | None:
-        """Takes out the next request that has all its tokens; None if there is none."""
+        """Removes and returns the end of the next request that has all its tokens. Returns None if there is
+        no such request.
+        """
         done = self.work + NEGLIGIBLE_WORK
         endings = self.endings
         while endings:
@@ -72,7 +83,7 @@ class RunningBatch:
         return None
 
     def take_youngest(self) -> Ending:
-        """Takes out the request that began last, before its end."""
+        """Removes the request that began to decode last, and returns its end."""
         while self.youngest[-1].void:  # it has left
             self.youngest.pop()
         ending = self.youngest.pop()

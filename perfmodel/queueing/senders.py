@@ -1,4 +1,4 @@
-"""When the requests of a replay are sent: at given times, or when an answer ends."""
+"""The senders of a replay's requests. They send requests at given times, or when an answer ends."""
 
 import math
 from collections import deque
@@ -12,7 +12,9 @@ from perfmodel.queueing.request import QueuedRequest
 
 
 class Coming(Struct, frozen=True, order=True, gc=False):
-    """A request on its way: the time when it reaches the server, and the first pass that may take it."""
+    """A request that was sent: the time when it reaches the server, and the first pass that may read its
+    prompt.
+    """
 
     at_s: float
     number: int
@@ -21,13 +23,15 @@ class Coming(Struct, frozen=True, order=True, gc=False):
 
 
 class Senders:
-    """Requests that are not at the server yet.
+    """The requests that have not reached the server yet. In a session, each request is sent after the answer
+    to the previous one.
 
-    clients: number of clients, each of which sends its first request at that request's time, and the next
-    one when it is answered; None if all requests come at their own times. cap: the largest number of
-    requests at the server; further ones are sent when another ends. next_s: when the next request reaches
-    the server; infinite if none is on its way. own_s: seconds until the server has a request. A session's
-    request is sent after the answer to the previous one.
+    - clients: number of clients. Each client sends its first request at the time of that request, and each
+      next request when the previous one is answered. None if each request has its own arrival time.
+    - cap: the largest number of requests at the server. A request beyond this number is sent when another
+      request ends.
+    - next_s: time when the next request reaches the server. It is infinite if no request was sent.
+    - own_s: seconds between the sending of a request and its arrival at the server.
     """
 
     def __init__(
@@ -65,7 +69,9 @@ class Senders:
         return self.coming[0].at_s if self.coming else math.inf
 
     def arrived(self, time_s: float) -> Iterator[Coming]:
-        """The requests that have reached the server by `time_s`. Requests beyond the cap are held back."""
+        """Yields the requests that have reached the server by `time_s`. Requests beyond the cap are held
+        back.
+        """
         while self.next_s <= time_s:
             coming = heappop(self.coming)
             self.next_s = self._first_s()
@@ -76,8 +82,9 @@ class Senders:
             yield coming
 
     def answered(self, request: QueuedRequest, time_s: float, from_pass: int) -> None:
-        """Notes that a request has left the server. from_pass: the first pass that may take a request that
-        is sent now.
+        """Records that a request has left the server, and sends the requests that waited for it.
+
+        - from_pass: number of the first pass that may read a request that is sent now.
         """
         self.at_server -= 1
         if self.held:

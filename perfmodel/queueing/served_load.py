@@ -1,4 +1,4 @@
-"""How a server serves loads in steady state."""
+"""The steady state of a server at one or more loads: batch, throughput and latencies."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,11 +14,12 @@ from perfmodel.queueing.steps import StepTimes
 
 @dataclass(frozen=True, slots=True)
 class ServedLoad:
-    """Results over ``[load]``; times in seconds. saturated: whether more requests arrive than are served;
-    TTFT is then infinite.
+    """Batch, throughput and latencies of a server, over ``[load]``. Times are in seconds.
 
-    running: mean number of requests that decode. share: share of time with n requests, over ``[load, n]``.
-    metastable: whether, at this rate, a larger running batch than the reported one would persist too.
+    - saturated: whether more requests arrive than are served. TTFT is infinite in this case.
+    - running: mean number of requests that decode.
+    - share: share of time with n requests, over ``[load, n]``.
+    - metastable: whether a second, larger running batch would also be stable at this rate.
     """
 
     lengths: Lengths
@@ -32,20 +33,20 @@ class ServedLoad:
     metastable: NDArray[np.bool_]
 
     def gained(self, steps: StepTimes) -> Array:
-        """Tokens per iteration of a request, ``[load]``. With a table of draft lengths, they depend on the
-        batches in which the request decodes.
+        """Mean tokens per iteration of a request, ``[load]``. With a table of draft lengths, it depends on
+        the batches in which the request decodes.
         """
         return seen_by_requests(steps, self.share) @ steps.gains
 
     @property
     def e2e(self) -> Moments:
-        """Time to the last token."""
+        """Time from the arrival to the last token of a request, in seconds."""
         return whole_answer(self.lengths, self.ttft, self.tpot)
 
 
 def whole_answer(lengths: Lengths, ttft: Moments, tpot: Moments) -> Moments:
-    """Time to the last token. The time after the first token is the number of tokens times TPOT; these two
-    are assumed to be independent.
+    """Time from the arrival to the last token. The time after the first token is the number of further tokens
+    times TPOT. These two factors are assumed to be independent.
     """
     mean = lengths.decoded
     variance = lengths.output_std**2
@@ -54,15 +55,17 @@ def whole_answer(lengths: Lengths, ttft: Moments, tpot: Moments) -> Moments:
 
 
 def seen_by_requests(steps: StepTimes, share: Array) -> Array:
-    """Share of a request's decoding time that it spends in a batch of n, over ``[load, n]`` from n = 1.
-    share: share of the server's time with n requests, from n = 0.
+    """The share of its decoding time that a request spends in a batch of n requests, over ``[load, n]`` from
+    n = 1.
+
+    - share: share of the server's time during which n requests decode, from n = 0.
     """
     busy = share[:, 1:] * steps.batches
     return busy / busy.sum(1, keepdims=True)
 
 
 def joined(parts: list[ServedLoad]) -> ServedLoad:
-    """Joins the results of several blocks of loads."""
+    """Joins the results of several blocks of loads into one result."""
 
     def whole(values: list[Any]) -> Any:
         if isinstance(values[0], Moments):

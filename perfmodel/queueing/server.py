@@ -1,9 +1,9 @@
-"""A replayed server, pass by pass.
+"""Simulates a server pass by pass.
 
 A pass runs all decoding requests and fills the rest of its token budget with prompts. If the engine reads
-prompts first, they have passes of their own. If the caches need more memory than there is, the youngest
-request is preempted and its tokens are computed again, as in vLLM. Passes between two events are simulated
-in one step, so the replay of 10,000 requests takes about a second.
+prompts first, prompts run in separate passes. If the caches need more memory than there is, the youngest
+request is preempted and its tokens are computed again, as in vLLM. Passes between two events are simulated in
+one step, so the replay of 10,000 requests takes about a second.
 """
 
 import math
@@ -24,9 +24,10 @@ from perfmodel.queueing.senders import Senders
 
 
 class Server:
-    """The state of a replay: time in seconds, the prompts, and the batch that decodes. next_poll: number
-    of the pass before which the server next checks for new requests. decoding_s: seconds of decoding,
-    summed over requests.
+    """The state of a simulated server: its time in seconds, its prompts, and its decoding batch.
+
+    - next_poll: number of the pass before which the server checks for new requests next.
+    - decoding_s: seconds that requests have spent in the decoding batch, summed over requests.
     """
 
     def __init__(
@@ -57,8 +58,9 @@ class Server:
         self.answered = 0
 
     def run(self, output_tokens: NDArray[np.int64]) -> ReplayedRequests:
-        """Runs all requests to their last token. output_tokens: the output lengths of the requests when
-        they arrived.
+        """Runs all requests to their last token.
+
+        - output_tokens: output length of each request at its arrival.
         """
         count = len(self.requests)
         senders = self.senders

@@ -1,5 +1,5 @@
-"""Draws requests that share parts of their prompts: some begin with a common prefix, and sessions reuse
-their context.
+"""Draws random requests that share parts of their prompts. Some prompts begin with a common prefix, and the
+requests of a session reuse its context.
 """
 
 from dataclasses import replace
@@ -12,10 +12,12 @@ from perfmodel.queueing.prefix import Reuse
 
 
 def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: int) -> Arrivals:
-    """At least `count` requests in whole sessions, in the order of their turns within each session. rate:
-    requests per second.
+    """Draws at least `count` requests in whole sessions. The requests of a session are in the order of its
+    turns.
 
-    Times between an output and the next prompt are exponential.
+    - rate: requests per second. None if all sessions begin at the same time.
+
+    The times between an answer and the next prompt of a session are exponentially distributed.
     """
     turns = reuse.turns
     sessions = -(-count // turns)
@@ -45,8 +47,8 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
 
 
 def sharing(requests: Arrivals, reuse: Reuse, seed: int) -> Arrivals:
-    """The requests, of which a random share begins with the common prefix. A prompt that is shorter than
-    the prefix has only the start of it.
+    """A copy of the requests in which a random share of the prompts begins with the common prefix. A prompt
+    that is shorter than the prefix contains only the start of the prefix.
     """
     begins = np.random.default_rng([seed, 3]).random(requests.at_s.size) < reuse.share
     common = np.minimum(requests.input_tokens, int(reuse.prefix))

@@ -1,8 +1,9 @@
-"""Times of a server's passes, by the number of decoding requests. Queueing needs no other facts about a
-server.
+"""The times of a server's passes, by the number of decoding requests. The queueing formulas need no other
+facts about a server, except its limits.
 
-A pass over n decoding requests takes `decode_s[n-1]`. A prompt in the same pass adds `prompt_s[n-1]`: the
-time of its tokens in the roofline of the pass, its quadratic attention, and the draft's prefill.
+A pass over n decoding requests takes `decode_s[n-1]`. A prompt in the same pass adds `prompt_s[n-1]`. This
+time consists of the prompt's tokens in the roofline of the pass, its quadratic attention, and the prefill of
+the draft.
 """
 
 from dataclasses import dataclass, replace
@@ -19,17 +20,22 @@ from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTimes:
-    """Passes that draft `gamma` tokens, by running batch 1 ... `seats`.
+    """The times of passes with `gamma` drafted tokens, at each running batch 1 ... `seats`.
 
-    tokens_per_iteration: gain of a request per pass, including the bonus token. seats: the largest number
-    of concurrent requests, limited by max_num_seqs, the KV memory and the token budget of a pass (0 if not
-    even one fits). kv_share: share of the KV memory that one request takes. own_s: seconds that a request
-    spends outside passes. passes_ahead: passes that the device already has when a request arrives.
-    prefill: the time that several prompts in a pass add; `prompt_s` is the share of one prompt. None if
-    each prompt adds `prompt_s`. survival: P(at least j drafted tokens are accepted), from j = 0; None if
-    the acceptance is the same at every position. table: the passes at each running batch, if the draft
-    length depends on it; the other fields are then rescaled to a constant `tokens_per_iteration`. cached:
-    what a prefix cache leaves to compute; None without one.
+    - tokens_per_iteration: mean number of tokens that a request gets per pass, including the bonus token.
+    - seats: the largest number of concurrent requests. max_num_seqs, the KV memory and the token budget of a
+      pass limit it. It is 0 if not even one request fits.
+    - kv_share: share of the KV memory that one request takes.
+    - own_s: seconds that a request spends outside passes.
+    - passes_ahead: number of passes that are already queued on the device when a request arrives.
+    - prefill: the time that several prompts in a pass add together; `prompt_s` is the share of one of them.
+      None if each prompt adds `prompt_s`.
+    - survival: the probability that at least j drafted tokens are accepted, from j = 0. None if the
+      acceptance is the same at every position.
+    - table: the pass times at each running batch, if the draft length depends on the batch. The other fields
+      are then rescaled to a constant `tokens_per_iteration`.
+    - cached: the part of the prompts that is computed in spite of the prefix cache. None without a prefix
+      cache.
     """
 
     gamma: int
@@ -47,11 +53,11 @@ class StepTimes:
 
     @property
     def batches(self) -> Array:
-        """The running batches 1 ... seats; [1] without a seat."""
+        """The running batches 1 ... seats. If there is no seat, the only batch is 1."""
         return np.arange(1.0, self.decode_s.size + 1)
 
     def prompt_tokens(self, lengths: Lengths, batch: Floats) -> Floats:
-        """Mean number of computed tokens of a prompt."""
+        """Mean number of prompt tokens that are computed, because they are not in a prefix cache."""
         if self.cached is None:
             return lengths.input_mean
         return self.cached.at(self.cached.read, batch)
@@ -61,18 +67,18 @@ class StepTimes:
         return lengths.input_cv if self.cached is None else self.cached.cv
 
     def alone_s(self, lengths: Lengths) -> float:
-        """Seconds of decoding for an answer that runs alone."""
+        """Seconds that a request spends decoding if no other request runs."""
         return self.iterations(lengths) * float(self.decode_s[0])
 
     def iterations(self, lengths: Lengths) -> float:
-        """Mean number of iterations of an answer. The last iteration may gain more tokens than the answer
+        """Mean number of iterations of an answer. The last iteration may produce more tokens than the answer
         still needs.
         """
         gained = self.tokens_per_iteration
         return max((lengths.decoded + excess(self.gamma, round(gained, 9))) / gained, 1.0)
 
     def slowed(self, factor: float) -> "StepTimes":
-        """All times of passes multiplied by a factor."""
+        """A copy with all pass times multiplied by a factor."""
         slower = {steps: steps.slowed(factor) for steps in set(self.table)}
         return replace(
             self,
@@ -88,8 +94,8 @@ class StepTimes:
 
     @property
     def running_s(self) -> Array:
-        """Real seconds of a decoding pass at each running batch; with a table of draft lengths, `decode_s`
-        has rescaled times.
+        """Seconds of a decoding pass at each running batch, without the rescaling that `decode_s` has with a
+        table of draft lengths.
         """
         return self.decode_s * (self.gains / self.tokens_per_iteration)
 
@@ -107,8 +113,10 @@ class StepTimes:
 
 @cache
 def excess(gamma: int, gained: float) -> float:
-    """Mean number of tokens that the last iteration of an answer gains beyond the answer's end: E[X^2] / (2
-    E[X]) - 1/2 (renewal theory). X: tokens of an iteration.
+    """Mean number of tokens that the last iteration of an answer produces beyond the end of the answer:
+    E[X^2] / (2 E[X]) - 1/2 (renewal theory).
+
+    - X: number of tokens of an iteration.
     """
     alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma))) if gained > 1 else 0.0
     position = np.arange(gamma + 1.0)

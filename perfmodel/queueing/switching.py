@@ -1,4 +1,4 @@
-"""Passes of a server whose draft length depends on the running batch."""
+"""The pass times of a server whose draft length depends on the running batch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +13,13 @@ from perfmodel.queueing.moments import shares_of
 from perfmodel.queueing.steps import StepTimes
 
 LEAST_DECODING = 0.02
-"""Decoding keeps at least this share of a pass. A rate whose prompts need more cannot be sustained."""
+"""Smallest share of a pass that is left to decoding. A request rate whose prompts leave less cannot be
+sustained.
+"""
 ENDLESS = 1e100
-"""Cost of a request if more requests arrive than leave at hundreds of batch sizes."""
+"""Upper limit of the cost of a request. It applies if more requests arrive than leave at hundreds of batch
+sizes.
+"""
 TINY = 1e-12
 """A loss of hits is divided by at least this hit rate."""
 SELDOM = 1e-3
@@ -25,8 +29,10 @@ too.
 
 
 class BatchValues(NamedTuple):
-    """The weight and value of each running batch n = 1 ... seats. share: share of time, at least `SELDOM`
-    of the largest one. value: cost of running n requests instead of n - 1, in request-seconds.
+    """The weight and value of each running batch n = 1 ... seats.
+
+    - share: share of time at n. It is at least `SELDOM` times the largest share.
+    - value: cost of running n requests instead of n - 1, in request-seconds.
     """
 
     share: Array
@@ -36,11 +42,11 @@ class BatchValues(NamedTuple):
 def switched(
     times: Sequence[StepTimes], lengths: Lengths, rate: float, chosen: NDArray[np.int64]
 ) -> StepTimes:
-    """The passes of a server whose draft length depends on its running batch. chosen: index into `times`
-    at each running batch from 1.
+    """The pass times of a server whose draft length depends on its running batch.
 
-    rate: requests/s of the server. It determines the weight of each batch in the mean of
-    `tokens_per_iteration`.
+    - chosen: index into `times` at each running batch from 1.
+    - rate: requests/s of the server. This rate determines the weight of each batch in the mean of
+      `tokens_per_iteration`.
     """
     at = np.arange(chosen.size)
     gained = np.array([t.tokens_per_iteration for t in times])[chosen]
@@ -62,12 +68,12 @@ def switched(
 
 
 def decode_times(times: Sequence[StepTimes], seats: int) -> Array:
-    """Decoding times of all passes in seconds, over ``[running batch, draft length]``."""
+    """Decoding times of all passes, in seconds, over ``[running batch, draft length]``."""
     return np.stack([t.decode_s[:seats] for t in times], 1)
 
 
 def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
-    """Times that prompts add to all passes in seconds, over ``[running batch, draft length]``.
+    """Times that a prompt adds to all passes, in seconds, over ``[running batch, draft length]``.
 
     If a server drafts at some batches, its prefix cache loses blocks at every batch. At batches without a
     draft it therefore computes more prompt tokens than a server that never drafts. The additional tokens
@@ -86,7 +92,7 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
 
 
 def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: int) -> Array:
-    """Requests per second that finish while prompts arrive at a rate, over ``[running batch, draft
+    """Requests per second that finish if prompts arrive at the given rate, over ``[running batch, draft
     length]``.
     """
     iterations = np.array([t.iterations(lengths) for t in times])
@@ -97,8 +103,10 @@ def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: in
 
 
 def shares_and_values(leave: Array, rate: float) -> BatchValues:
-    """The weight and value of each running batch in a birth-death process. leave: requests/s that finish
-    at each batch. rate: requests/s that arrive.
+    """The weight and value of each running batch in a birth-death process.
+
+    - leave: requests/s that finish at each batch.
+    - rate: requests/s that arrive.
     """
     batches = np.arange(1.0, leave.size + 1)
     logs = np.cumsum(np.log(rate / leave))

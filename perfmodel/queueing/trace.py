@@ -1,6 +1,7 @@
-"""A trace of requests from a file: the arrival, prompt tokens and output tokens of each.
+"""Reads a trace of requests from a file. It has the arrival time, prompt tokens and output tokens of each
+request.
 
-Files are read in blocks, so memory grows by three numbers per request.
+Files are read in blocks, so the memory use grows by only three numbers per request.
 """
 
 import csv
@@ -28,10 +29,9 @@ NAMES = {
 }
 """Column -> its accepted names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
 SESSION = ("session_id", "conversation_id", "session")
-"""Columns that name a session, whose requests share parts of prompts; used if the first request has one."""
+"""Columns that name a session. The requests of a session share parts of their prompts."""
 HASHES = "hash_ids"
-"""Column with hashes of shared parts of prompts, in JSON only; before sessions if the first request has it.
-"""
+"""Column with hashes of shared prompt parts, in JSON only. It is preferred to a column of sessions."""
 IN_MILLISECONDS = "timestamp"
 MAX_REQUESTS = 10_000_000
 MAX_TOKENS = 2.0**40
@@ -59,11 +59,13 @@ Columns = tuple[list[Any], ...]
 
 
 def read_trace(path: str | Path, longest: int = LONGEST) -> Arrivals:
-    """The requests of a CSV file with a header, or of JSON lines, in the order of arrival. The first
-    arrives at 0 s. longest: number of requests of which the shared parts of prompts are kept.
+    """Reads the requests of a CSV file with a header, or of a file with JSON lines. They are returned in the
+    order of arrival; the first request arrives at 0 s.
 
-    Arrivals are seconds, or date-times such as ``2023-11-16 18:17:03.9799600``. Numbers in `timestamp` are
-    milliseconds, as in Mooncake's traces. Raises InputError.
+    - longest: number of requests whose shared prompt parts are kept.
+
+    Arrival times are seconds, or date-times such as ``2023-11-16 18:17:03.9799600``. Numbers in the column
+    `timestamp` are milliseconds, as in Mooncake's traces. Raises InputError.
     """
     where = Path(path)
     with about_file(where):
@@ -106,7 +108,10 @@ def _read(where: Path, longest: int) -> Arrivals:
 
 
 def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
-    """Columns of text, block by block. names: filled from the header."""
+    """Columns of text, block by block.
+
+    - names: filled from the header.
+    """
     with opened(where, encoding="utf-8-sig", newline="") as stream:
         rows = csv.reader(lines_of(where, stream))
         try:
@@ -126,7 +131,10 @@ def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
 
 
 def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
-    """Columns of numbers or text, block by block. names: filled from the first request."""
+    """Columns of numbers or text, block by block.
+
+    - names: filled from the first request.
+    """
     with opened(where, mode="rb") as stream:
         lines = (line for line in iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"") if line.strip())
         if not (first := next(lines, b"")):

@@ -1,6 +1,4 @@
-"""Which parts of their prompts the requests of a trace share, from hashes of the blocks of prompts or from
-sessions.
-"""
+"""Finds the prompt parts that requests of a trace share, from hashes of prompt blocks or from sessions."""
 
 from collections.abc import Hashable, Sequence
 
@@ -12,12 +10,12 @@ from perfmodel.queueing.blocks import Path, Shared
 
 
 def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where: str) -> Shared:
-    """Shared parts from hashes. Each hash stands for a block and all blocks before it, as in Mooncake's
-    traces (blocks of 512 tokens).
+    """Finds the shared parts of prompts from hashes. Each hash identifies a block together with all blocks
+    before it, as in Mooncake's traces (blocks of 512 tokens).
 
-    The longest list of hashes gives the block size: the smallest power of two with which its blocks cover
-    the prompt. Raises InputError, which names the file `where`, for a prompt with fewer hashes than full
-    blocks.
+    The longest list of hashes determines the block size. It is the smallest power of two with which the
+    blocks of this list cover the prompt. Raises InputError, which names the file `where`, for a prompt with
+    fewer hashes than full blocks.
     """
     longest = max(range(len(hashes)), key=lambda request: len(hashes[request]))
     block_tokens = prompts[longest] / max(len(hashes[longest]), 1)
@@ -40,10 +38,10 @@ def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where
 def of_sessions(
     prompts: NDArray[np.int64], outputs: NDArray[np.int64], sessions: Sequence[Hashable | None]
 ) -> Shared:
-    """Shared parts of requests in the order of arrival, from their sessions.
+    """Finds the shared parts of prompts from the sessions of requests, which are in the order of arrival.
 
-    Each prompt begins with the previous context of its session, or with the part of it that fits in the
-    prompt. The request is sent after the previous answer. None stands for a request without a session.
+    Each prompt begins with the previous context of its session, or with as much of this context as fits in
+    the prompt. The request is sent after the previous answer. None means a request without a session.
     """
     paths: list[Path] = []
     keeps: list[int | None] = [None] * len(sessions)

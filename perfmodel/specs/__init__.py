@@ -1,7 +1,7 @@
-"""Reads files: devices, models, calibrations, published rows, number formats and units.
+"""Reads files of devices, models, calibrations, published measurements, number formats and units.
 
-Import the classes that costs, drafts and answers use most from here, and all other names from their
-modules.
+Import the classes that costs, drafts and answers use most from this package. Import all other names from
+their modules.
 """
 
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library

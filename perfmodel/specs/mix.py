@@ -22,8 +22,10 @@ class Slo(Frozen):
 
 
 class RequestClass(Frozen):
-    """One class of requests. share: weight among all requests. alpha: acceptance; None means the
-    acceptance of the question.
+    """One class of requests.
+
+    - share: weight among all requests.
+    - alpha: acceptance; None means the acceptance of the question.
     """
 
     share: Annotated[float, Meta(gt=0, lt=1e9)]

@@ -104,10 +104,13 @@ class MeasuredPoint(RunFields):
 class PublishedRow(RunFields):
     """A row of the table as published: milliseconds, and None for a blank cell.
 
-    target_ms: time of one baseline step. drafts_ms: time of all drafts of an iteration. sd_tpot_ms: time
-    per token with speculation. tree_nodes, tree_levels: both include the root. context_tokens: context in
-    the middle of a generation. gamma: draft length; in the set ``gamma_optimal``, the measured best one.
-    tokens_per_s: throughput that gpt-fast publishes instead of the time of a step.
+    - target_ms: time of one baseline step.
+    - drafts_ms: time of all drafts of an iteration.
+    - sd_tpot_ms: time per token with speculation.
+    - tree_nodes, tree_levels: both include the root.
+    - context_tokens: context in the middle of a generation.
+    - gamma: draft length; in the set ``gamma_optimal``, the measured best one.
+    - tokens_per_s: throughput that gpt-fast publishes instead of the time of a step.
     """
 
     id: str

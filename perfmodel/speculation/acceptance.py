@@ -83,15 +83,19 @@ class Acceptance(Immutable):
     """The acceptance of a draft's tokens for every gamma up to `max_gamma`. Build it with one of the
     `from_...` functions.
 
-    `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions (None: unknown, and
-    a longer draft is refused). measured_to: the last position to which `tail` applies unchanged. The
-    acceptance of each later position is `decay` times that of the position before, and a draft longer than
-    `measured_to` + `BEYOND_MEASURED` is refused. None: `tail` applies to all later positions. measured_at:
-    the measured draft lengths; the acceptance at other lengths is modelled. Empty if each position was
-    measured. spread: standard deviation of ln(tokens per iteration) at the longest measured length,
-    between texts, or between the measured contexts and another context. bins: see `AcceptanceRow`.
-    measured_context: the longest context in tokens at which it was measured; None if it is unknown or holds
-    at every context.
+    `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions (None: unknown, and a
+    longer draft is refused).
+
+    - measured_to: the last position to which `tail` applies unchanged. The acceptance of each later position
+      is `decay` times that of the position before, and a draft longer than `measured_to` + `BEYOND_MEASURED`
+      is refused. None: `tail` applies to all later positions.
+    - measured_at: the measured draft lengths; the acceptance at other lengths is modelled. Empty if each
+      position was measured.
+    - spread: standard deviation of ln(tokens per iteration) at the longest measured length, between texts, or
+      between the measured contexts and another context.
+    - bins: see `AcceptanceRow`.
+    - measured_context: the longest context in tokens at which it was measured; None if it is unknown or holds
+      at every context.
     """
 
     source: str
@@ -118,8 +122,8 @@ class Acceptance(Immutable):
     ) -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`.
 
-        decay: ratio of the acceptance of each position beyond `gamma` to that of the position before;
-        None: alpha is the same at every position.
+        - decay: ratio of the acceptance of each position beyond `gamma` to that of the position before; None:
+          alpha is the same at every position.
         """
         alpha = float(alpha_from_tokens_per_iteration(omega, gamma))
         whole = cls(source, tail=alpha, measured_at=(float(gamma),))
@@ -143,9 +147,11 @@ class Acceptance(Immutable):
         spread: float = 0.0,
         decay: float = 1.0,
     ) -> "Acceptance":
-        """The acceptance that gives these tokens per iteration (`omega`) at these draft lengths, which
-        must rise. survival: P(at least j drafted tokens are accepted) for j from 1; it is used instead if
-        it reaches the longest length.
+        """The acceptance that gives these tokens per iteration (`omega`) at these draft lengths, which must
+        rise.
+
+        - survival: P(at least j drafted tokens are accepted) for j from 1; it is used instead if it reaches
+          the longest length.
 
         Published curves are noisy, so the gain of each further token is smoothed such that it never grows
         with the length (pool adjacent violators). Between two lengths the conditional acceptance is

@@ -18,13 +18,16 @@ Number = TypeVar("Number", bound=Floats)
 
 @dataclass(frozen=True, slots=True)
 class Memory(Generic[Number]):
-    """Memory of the device that holds the most, in bytes. max_batch, ar_max_batch: largest number of
-    sequences that fits with the draft and without it; 0 if not one fits.
+    """Memory of the device that holds the most, in bytes.
 
-    available_bytes: memory for weights and caches; the engine keeps the rest for activations, CUDA graphs
-    and other uses. pool_bytes: the part that the weights leave for caches and seats. sequence_bytes: bytes
-    of the pool that one sequence needs. sequences: number of sequences that the pool of this device holds,
-    not rounded. The fields are arrays, or plain numbers for a single point.
+    - max_batch, ar_max_batch: largest number of sequences that fits with the draft and without it; 0 if not
+      one fits.
+    - available_bytes: memory for weights and caches; the engine keeps the rest for activations, CUDA graphs
+      and other uses.
+    - pool_bytes: the part that the weights leave for caches and seats.
+    - sequence_bytes: bytes of the pool that one sequence needs.
+    - sequences: number of sequences that the pool of this device holds, not rounded. The fields are arrays,
+      or plain numbers for a single point.
     """
 
     weight_bytes: Number
@@ -65,8 +68,9 @@ def memory_of(
     scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float | None = None
 ) -> Memory[Floats]:
     """Compares the memory that a batch needs with the memory that the engine has for it. A batch needs
-    weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV). fraction: the
-    engine's share of the device; None means its default.
+    weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV).
+
+    - fraction: the engine's share of the device; None means its default.
 
     Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs no memory.
     """
@@ -164,14 +168,16 @@ def _whole(sequences: Floats) -> Floats:
 class KVCapacity:
     """The size of the KV cache, as a server logs it when it starts.
 
-    kv_tokens: number of tokens that all caches hold if every sequence has max_model_len tokens (vLLM: "GPU
-    KV cache size", SGLang: "max_total_num_tokens"). max_concurrency: number of sequences of that length
-    that fit. fitting_len: length of the longest sequence that fits, if not one of max_model_len tokens
-    does; otherwise None. vLLM does not start with a larger --max-model-len. pool_bytes: memory of the
-    caches on one device ("Available KV cache memory"). baseline_kv_tokens: kv_tokens without the draft.
-    The draft takes memory for its weights (draft_weight_bytes) and for the engine's graphs and buffers
-    (draft_reserved_bytes). Its cache and states add a share to the memory of each sequence
-    (draft_cache_share). groups: data-parallel attention groups, each of which logs its part.
+    - kv_tokens: number of tokens that all caches hold if every sequence has max_model_len tokens (vLLM: "GPU
+      KV cache size", SGLang: "max_total_num_tokens").
+    - max_concurrency: number of sequences of that length that fit.
+    - fitting_len: length of the longest sequence that fits, if not one of max_model_len tokens does;
+      otherwise None. vLLM does not start with a larger --max-model-len.
+    - pool_bytes: memory of the caches on one device ("Available KV cache memory").
+    - baseline_kv_tokens: kv_tokens without the draft. The draft takes memory for its weights
+      (draft_weight_bytes) and for the engine's graphs and buffers (draft_reserved_bytes). Its cache and
+      states add a share to the memory of each sequence (draft_cache_share).
+    - groups: data-parallel attention groups, each of which logs its part.
     """
 
     kv_tokens: int
@@ -195,8 +201,9 @@ class KVCapacity:
 def kv_cache_of(
     scenario: Scenario, gamma: int, fraction: float | None = None, running: float | None = None
 ) -> KVCapacity:
-    """The caches of a server that drafts `gamma` tokens. running: number of its seats; None means the
-    engine's default.
+    """The caches of a server that drafts `gamma` tokens.
+
+    - running: number of its seats; None means the engine's default.
     """
     part = scenario.target_shard
     account = scenario.account

@@ -27,8 +27,9 @@ class ByConfidence:
     """The best cut (the least likely token that is verified at each batch) and the best constant draft
     length. Each batch has an equal share of the baseline's time.
 
-    speedup, fixed_speedup: speedups of the cut and of the constant length. verified: mean number of the
-    `drafted` tokens that are verified at the largest batch. fixed: the best constant length.
+    - speedup, fixed_speedup: speedups of the cut and of the constant length.
+    - verified: mean number of the `drafted` tokens that are verified at the largest batch.
+    - fixed: the best constant length.
     """
 
     speedup: float
@@ -41,8 +42,9 @@ class ByConfidence:
 class Stop(NamedTuple):
     """A rule by which drafts end early. Rules are ordered by their gain.
 
-    gain: speedup over always drafting the best constant length. longest: largest number of drafted tokens.
-    least_probability: a token less likely than this ends the draft (p-min); 0 never ends it.
+    - gain: speedup over always drafting the best constant length.
+    - longest: largest number of drafted tokens.
+    - least_probability: a token less likely than this ends the draft (p-min); 0 never ends it.
     """
 
     gain: float
@@ -64,8 +66,10 @@ def best_stop(
     fraction: float | None = None,
 ) -> Stop:
     """The fastest combination of longest draft and least probability that fits in memory. Its gain is the
-    speedup over a server that always drafts `constant` tokens. fraction: the engine's share of device
-    memory; None means its default. The acceptance of `scenario` must have bins.
+    speedup over a server that always drafts `constant` tokens.
+
+    - fraction: the engine's share of device memory; None means its default. The acceptance of `scenario` must
+      have bins.
 
     Times relative to the baseline are averaged over the contexts and over the batch sizes; each batch size
     has the weight log(1 + 1/batch), as in a table of draft lengths. Assumed: the conditional acceptance of a
@@ -95,8 +99,10 @@ def best_stop(
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:
-    """Computes the best cut. batches: batch sizes, over ``[n]``. The acceptance of `scenario` must have
-    bins. Every iteration drafts all tokens, and the cut only limits which of them are verified.
+    """Computes the best cut.
+
+    - batches: batch sizes, over ``[n]``. The acceptance of `scenario` must have bins. Every iteration drafts
+      all tokens, and the cut only limits which of them are verified.
     """
     weight, rates = _bins(scenario)
     drafted = rates.shape[1]

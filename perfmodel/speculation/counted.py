@@ -30,8 +30,10 @@ SHARDS = ("target_shard", "draft_shard", "summed_target", "summed_draft")
 
 
 class DraftPasses(NamedTuple):
-    """The draft's passes. query: tokens per sequence in one pass. share: number of passes per drafted
-    token; None if the draft runs no passes.
+    """The draft's passes.
+
+    - query: tokens per sequence in one pass.
+    - share: number of passes per drafted token; None if the draft runs no passes.
     """
 
     query: Floats
@@ -42,18 +44,22 @@ class DraftPasses(NamedTuple):
 class CountedScenario:
     """Everything about a question except its workload.
 
-    machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch
-    advances by its own number of accepted tokens. kv_page: tokens per page of both caches. core_ops: count
-    only linear and attention ops. topk_reuse: share of an indexer's tokens that it chooses again for the
-    next query token, so a verification reads them once. state_rollback: whether a verification over
-    recurrent layers keeps the state after every token, or replays the accepted tokens from the previous
-    state. context_std: standard deviation of the context over the sequences of a batch, in tokens.
-    expert_parallel: number of groups of the target's devices; each group has whole experts. data_parallel:
-    number of groups that each compute the whole attention of their own sequences. layout: nodes, pipeline
-    stages and expert placement beyond one node; a draft has no stages and no redundant experts.
-    power_limit_w: power limit of each device; None means the limit at which the device was measured.
-    account: how the engine divides the memory of a device. acceptance: None if the answer does not depend
-    on it.
+    - machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances
+      by its own number of accepted tokens.
+    - kv_page: tokens per page of both caches.
+    - core_ops: count only linear and attention ops.
+    - topk_reuse: share of an indexer's tokens that it chooses again for the next query token, so a
+      verification reads them once.
+    - state_rollback: whether a verification over recurrent layers keeps the state after every token, or
+      replays the accepted tokens from the previous state.
+    - context_std: standard deviation of the context over the sequences of a batch, in tokens.
+    - expert_parallel: number of groups of the target's devices; each group has whole experts.
+    - data_parallel: number of groups that each compute the whole attention of their own sequences.
+    - layout: nodes, pipeline stages and expert placement beyond one node; a draft has no stages and no
+      redundant experts.
+    - power_limit_w: power limit of each device; None means the limit at which the device was measured.
+    - account: how the engine divides the memory of a device.
+    - acceptance: None if the answer does not depend on it.
     """
 
     target: ModelSpec
@@ -141,8 +147,10 @@ class CountedScenario:
     def target_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of a target pass. query: tokens per sequence; 1 for decoding, gamma + 1 for verification.
-        shard: replaces `target_shard`.
+        """Ops of a target pass.
+
+        - query: tokens per sequence; 1 for decoding, gamma + 1 for verification.
+        - shard: replaces `target_shard`.
         """
         independence = self.machine.calibration.routing_independence.value
         shape = costs.PassShape(
@@ -161,8 +169,9 @@ class CountedScenario:
     def draft_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of one draft pass, including the selection of cached tokens. query: tokens per sequence;
-        above 1 for a level of a tree and for a parallel draft.
+        """Ops of one draft pass, including the selection of cached tokens.
+
+        - query: tokens per sequence; above 1 for a level of a tree and for a parallel draft.
         """
         if self.layout.stages > 1:  # the last stage drafts for one part of the batch at a time
             batch = batch / self.layout.stages

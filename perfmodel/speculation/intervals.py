@@ -28,7 +28,10 @@ def speedup_interval(
 def interval_of_timed(
     scenario: Scenario, batch: float, context: float, gamma: int, gained: float, speedup: float
 ) -> Interval | None:
-    """`speedup_interval` of a point whose speedup is already computed. gained: its tokens per iteration."""
+    """`speedup_interval` of a point whose speedup is already computed.
+
+    - gained: its tokens per iteration.
+    """
     passes = Passes(scenario, batch, context, np.array([gamma]))
     error = ratio_log_error(scenario, passes, gained / speedup)
     return interval_of_speedup(scenario, gamma, gained, speedup, error)
@@ -39,8 +42,8 @@ def interval_of_speedup(
 ) -> Interval | None:
     """`speedup_interval` of one point from its `ratio_log_error`; exactly 1 at gamma 0.
 
-    most: the tokens per iteration. The interval ends there, because no engine verifies in less time than a
-    baseline step.
+    - most: the tokens per iteration. The interval ends there, because no engine verifies in less time than a
+      baseline step.
     """
     if not gamma:
         return 1.0, 1.0
@@ -55,8 +58,8 @@ def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 
     """Ends of the intervals of speedups, from the error of their logarithm. No end exceeds `most`, the tokens
     per iteration.
 
-    middle: see `log_middle`. The interval always contains the speedup; without an error, both ends equal
-    it.
+    - middle: see `log_middle`. The interval always contains the speedup; without an error, both ends equal
+      it.
     """
     shift = np.where(np.equal(error, 0.0), 0.0, middle * extra_share(np.divide(most, speedup)))
     around = speedup * np.exp(shift)

@@ -67,9 +67,10 @@ class Passes:
     """The passes of iterations at several points. Their ops are counted at most once, and can be timed
     under several calibrations.
 
-    batch and context broadcast together. gammas are the leading axis of every array, so the innermost
-    loops run over contexts; a trailing axis of 17 gammas makes them three times as slow. query: tokens per
-    sequence of the target's passes; the first pass is the baseline's.
+    batch and context broadcast together. gammas are the leading axis of every array, so the innermost loops
+    run over contexts; a trailing axis of 17 gammas makes them three times as slow.
+
+    - query: tokens per sequence of the target's passes; the first pass is the baseline's.
     """
 
     def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> None:
@@ -119,8 +120,8 @@ class Passes:
     def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
         """Calibrated seconds of each op of the target's passes and of the draft's.
 
-        known: the seconds of all ops before a constant changed. work: the kind of the ops that this
-        constant affects; only these ops are timed again.
+        - known: the seconds of all ops before a constant changed.
+        - work: the kind of the ops that this constant affects; only these ops are timed again.
         """
 
         changed = "upkeep" if work == "pass" else work
@@ -143,8 +144,9 @@ class Passes:
         """Seconds of the parts of an iteration. The times of passes have a leading axis of gammas, with
         length 1 or left out if all gammas have the same time.
 
-        scenario: the scenario whose ops were counted, possibly with another calibration that changes no
-        count. seconds: the result of `op_seconds`, if known.
+        - scenario: the scenario whose ops were counted, possibly with another calibration that changes no
+          count.
+        - seconds: the result of `op_seconds`, if known.
         """
         unlimited = self._unlimited(scenario, seconds)
         if scenario.power_limit_w is None:
@@ -164,7 +166,10 @@ class Passes:
         return np.asarray(overhead_s * (self.drafted > 0), float)
 
     def _limited(self, scenario: Scenario, unlimited: IterationTimes) -> LimitedIteration:
-        """Seconds under the power limit, and joules of one device. unlimited: the times without the limit."""
+        """Seconds under the power limit, and joules of one device.
+
+        - unlimited: the times without the limit.
+        """
         shape = (len(self.query), *unlimited.target_s.shape[1:])
         of_target = work(self.target_ops)
         target_bytes = np.broadcast_to(of_target.moved_bytes, shape)
@@ -254,12 +259,18 @@ class Passes:
         return self._counted.overhead_s(self.batch, self.context)
 
     def _target_by_ops_s(self, scenario: Scenario, seconds: OpSeconds | None) -> Array:
-        """Seconds of the target's passes, by its ops. seconds: of these ops, if known."""
+        """Seconds of the target's passes, by its ops.
+
+        - seconds: of these ops, if known.
+        """
         of_ops = None if seconds is None else seconds.target
         return np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query, of_ops))
 
     def _draft_by_ops_s(self, scenario: Scenario, seconds: OpSeconds | None) -> Array:
-        """Seconds of drafting a token, by the draft's ops. seconds: of these ops, if known."""
+        """Seconds of drafting a token, by the draft's ops.
+
+        - seconds: of these ops, if known.
+        """
         if self.share is None:
             return np.asarray(0.0)
         of_ops = None if seconds is None else seconds.draft
@@ -276,7 +287,10 @@ class Passes:
         return rates
 
     def speedups(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Array:
-        """Speedups over ``[gamma, batch, context]``. seconds: see `times`."""
+        """Speedups over ``[gamma, batch, context]``.
+
+        - seconds: see `times`.
+        """
         times = self.times(scenario, seconds)
         over_baseline = self.tokens_per_s(times) * times.target_s
         over_baseline[self.gammas == 0] = 1.0

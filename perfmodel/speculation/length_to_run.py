@@ -17,7 +17,7 @@ def length_to_run(scenario: Scenario, context: float, times_s: Array) -> Ints:
     measured only at shorter contexts, it is the shortest length that is slower than the fastest by at most
     the share `NEAR`.
 
-    times_s: times for the draft lengths in rising order; infinite for a length that is not allowed.
+    - times_s: times for the draft lengths in rising order; infinite for a length that is not allowed.
     """
     near = times_s <= (1.0 + most_given_up(scenario, context)) * np.min(times_s, 0)
     return np.asarray(np.argmax(near, 0))

@@ -83,10 +83,11 @@ def inflection_context(
     """Smallest context from which the speedup at `gamma` does not fall as the batch grows over
     `batch_range`.
 
-    Each batch that is tried is a quarter octave (1.19 times) above the last. tolerance: relative fall
-    between two batches that is ignored. The partly filled last wave of the attention kernel is ignored,
-    because its saw-tooth over the batch would hide the trend. The acceptance does not matter, because it
-    multiplies the speedups at all batches by the same factor.
+    Each batch that is tried is a quarter octave (1.19 times) above the last.
+
+    - tolerance: relative fall between two batches that is ignored. The partly filled last wave of the
+      attention kernel is ignored, because its saw-tooth over the batch would hide the trend. The acceptance
+      does not matter, because it multiplies the speedups at all batches by the same factor.
     """
     smooth = without_waves(scenario).with_acceptance(None)
     passes = Passes(smooth, batches_between(*batch_range)[:, None], 1.0, np.array([gamma]))
@@ -120,7 +121,8 @@ class ContextSearch:
     """Searches 1 ... SEARCH_TO for the first context with a property, on a log grid that is refined around
     the change.
 
-    found: that context, None if there is none. settled: whether a finer grid would find the same.
+    - found: that context, None if there is none.
+    - settled: whether a finer grid would find the same.
     """
 
     def __init__(self) -> None:

@@ -94,9 +94,11 @@ def predict(
 ) -> Prediction:
     """Predicts a workload of any size. Memory in addition to the result does not grow with its size.
 
-    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data. at_best:
-    predicts for gamma_optimal instead of the workload's gamma. Raises InputError if the workload's gamma
-    is beyond the acceptance data, or if a result is not finite.
+    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data.
+
+    - at_best: predicts for gamma_optimal instead of the workload's gamma.
+
+    Raises InputError if the workload's gamma is beyond the acceptance data, or if a result is not finite.
     """
     batch = workload.batch
     context = workload.context

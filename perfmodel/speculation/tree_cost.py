@@ -30,8 +30,8 @@ DEFAULT_LEVELS = 12
 class TreeChoice:
     """The best tree for a batch and a context, or only a root for the baseline. Times are in seconds.
 
-    rule_size, rule_speedup: size and speedup of the tree that the first-order rule gives with the same
-    acceptance, at its best number of levels.
+    - rule_size, rule_speedup: size and speedup of the tree that the first-order rule gives with the same
+      acceptance, at its best number of levels.
     """
 
     tree: Tree
@@ -59,7 +59,10 @@ def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) 
 def _iteration_s(
     scenario: Scenario, batch: Floats, context: Floats, widths: Sequence[int], size: int
 ) -> Floats:
-    """As `iteration_s`. widths: widths of the levels that run, one after another, or at once as a block."""
+    """As `iteration_s`.
+
+    - widths: widths of the levels that run, one after another, or at once as a block.
+    """
     runs = [scenario.draft.query(len(widths))] if scenario.draft.in_one_pass else map(float, widths)
     drafts = sum((_level_s(scenario, batch, context, run) for run in runs), start=0.0)
     return drafts + scenario.target_pass_s(batch, context, float(size)) + scenario.overhead_s(batch, context)
@@ -184,7 +187,8 @@ def choose(
 ) -> TreeChoice:
     """The tree with the largest speedup; on a tie the smaller one.
 
-    levels: the largest number of levels; by default `DEFAULT_LEVELS`, or fewer if the draft makes fewer.
+    - levels: the largest number of levels; by default `DEFAULT_LEVELS`, or fewer if the draft makes fewer.
+
     Raises InputError as `check_draftable` and `Growth` do.
     """
     table = growth(acceptance, size, levels_within(scenario, size, levels))

@@ -63,8 +63,9 @@ def branching(text: str, flag: str = "--tree", others: str = "") -> tuple[int, .
     """Parents of the tree in which all nodes of a level have equally many children: ``4x2x1`` has 4, then 2
     each, then 1.
 
-    others: the other values that a flag allows, for messages. Raises InputError for other text, more than
-    `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.
+    - others: the other values that a flag allows, for messages.
+
+    Raises InputError for other text, more than `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.
     """
     counts = [_count(part) for part in text.split("x")]
     sizes = list(accumulate(counts, lambda width, count: width * count, initial=1))

@@ -34,7 +34,8 @@ DEFAULT_GAMMA_2 = 12
 class Rounds:
     """Inner rounds until gamma_2 tokens are drafted.
 
-    expected: their mean number. drafted: P(m), ``[gamma_1 + 1]``, for m from gamma_2 to gamma_2 + gamma_1.
+    - expected: their mean number.
+    - drafted: P(m), ``[gamma_1 + 1]``, for m from gamma_2 to gamma_2 + gamma_1.
     """
 
     expected: float
@@ -68,8 +69,10 @@ def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
 class TwoLevels:
     """One mean iteration of both levels; times are calibrated seconds.
 
-    rounds, drafted and tokens_per_iteration are means. draft_s: time of all inner rounds. verify_s: mean
-    time of the verification over the full cache.
+    rounds, drafted and tokens_per_iteration are means.
+
+    - draft_s: time of all inner rounds.
+    - verify_s: mean time of the verification over the full cache.
     """
 
     gamma_1: int
@@ -98,11 +101,12 @@ def predict_two_levels(
 ) -> TwoLevels:
     """Predicts two levels at one point.
 
-    small: the small model as draft, with its acceptance by the middle. middle: the target's self-draft
-    with a sparse cache, with its acceptance by the target. Both have the same target and machine. The
-    overhead includes one rebuild of the sparse cache per iteration. Raises InputError if the middle is not
-    a self-draft. Also raises InputError if a draft is longer than the small model can make, or than an
-    acceptance is known for.
+    - small: the small model as draft, with its acceptance by the middle.
+    - middle: the target's self-draft with a sparse cache, with its acceptance by the target. Both have the
+      same target and machine. The overhead includes one rebuild of the sparse cache per iteration.
+
+    Raises InputError if the middle is not a self-draft. Also raises InputError if a draft is longer than the
+    small model can make, or than an acceptance is known for.
     """
     if middle.draft.kind != "self":
         raise InputError("hierarchy: the middle must be the target itself with a sparse cache")
@@ -153,8 +157,9 @@ def best_two_levels(
 def memory_of_both(
     small: Scenario, middle: Scenario, batch: float, context: float, drafted: int, fraction: float | None
 ) -> Memory[float]:
-    """The memory that the target and both drafts need (see `memory_of`). drafted: the largest number of
-    tokens that one iteration drafts.
+    """The memory that the target and both drafts need (see `memory_of`).
+
+    - drafted: the largest number of tokens that one iteration drafts.
     """
     alone = memory_of(small, batch, context, drafted, fraction).single()
     target = small.target_shard

@@ -44,9 +44,9 @@ def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Ar
     """The error of the ratio of an iteration to a baseline step, as a standard deviation of its logarithm.
     It is larger for a question outside the measured ranges.
 
-    ratios: a function that computes these ratios; it is called only if the error depends on them. They and
-    the result are over ``[batch, context]`` with a trailing axis of gammas. The result is None if no error
-    was observed.
+    - ratios: a function that computes these ratios; it is called only if the error depends on them. They and
+      the result are over ``[batch, context]`` with a trailing axis of gammas. The result is None if no error
+      was observed.
     """
     c = scenario.machine.calibration
     batch = passes.batch
@@ -84,8 +84,8 @@ def ratio_log_error(scenario: Scenario, passes: Passes, ratio: float) -> float |
     """Standard deviation of ln(time of an iteration / time of a baseline step), from the passes of one
     point.
 
-    ratio: the quotient of these times. The result is None if no error was observed, and 0 at gamma 0,
-    which is the baseline.
+    - ratio: the quotient of these times. The result is None if no error was observed, and 0 at gamma 0, which
+      is the baseline.
     """
     deviation = stated_log_error(scenario, passes, lambda: np.array([ratio]))
     if deviation is None or not passes.gammas[0]:
@@ -99,8 +99,8 @@ def step_log_error(
     """Standard deviation of the logarithm of a baseline step's time; None if the calibration states no
     error.
 
-    step: the times of the step; without them, the errors of communication over the host and between nodes
-    are not added.
+    - step: the times of the step; without them, the errors of communication over the host and between nodes
+      are not added.
     """
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)

@@ -1,1 +1,1 @@
-"""The kinds of operation of a pass, one module each: the fields of a kind, and its calibrated time."""
+"""The kinds of operations of a pass. Each module has the fields of a kind and its calibrated time."""

@@ -1,4 +1,6 @@
-"""Attention: how often its kernels read the cache, how fast, and in how many pieces."""
+"""The calibrated time of attention. It depends on how often the kernels read the cache, how fast they read,
+and into how many pieces they cut it.
+"""
 
 from typing import ClassVar
 
@@ -12,14 +14,18 @@ from perfmodel.specs.engines.attention import Backend
 
 
 class AttentionOp(CacheOp):
-    """Attention of one group of layers.
+    """The attention of one group of layers.
 
-    query: tokens per sequence of the pass, for the re-reads of the cache. work_items: independent pieces
-    of one call, one KV head of one sequence each; None if their number does not matter. padded_items:
-    these pieces, including the padding of a CUDA graph. longer_bytes: difference between the cache of a
-    work item of the longest sequence and the mean, in all layers. group_rows: rows of a kernel's tile that
-    one query token fills (`KVLayout.group`). latent: whether the cache has one latent per token (MLA).
-    narrow: whether the cache has values below 16 bits. head: kind of the attention heads.
+    - query: tokens per sequence in the pass. The number of reads of the cache depends on it.
+    - work_items: number of independent pieces of one kernel call. Each piece is one KV head of one sequence.
+      None if their number does not matter.
+    - padded_items: number of work items, including the padding of a CUDA graph.
+    - longer_bytes: cache bytes of a work item of the longest sequence minus the mean over work items, summed
+      over layers.
+    - group_rows: number of rows of a kernel's tile that one query token fills (`KVLayout.group`).
+    - latent: whether the cache has one latent per token (MLA).
+    - narrow: whether the cache has values below 16 bits.
+    - head: kind of the attention heads.
     """
 
     added_up: ClassVar[tuple[str, ...]] = ("kernels", "longer_bytes")
@@ -129,12 +135,13 @@ class AttentionOp(CacheOp):
 
 
 def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
-    """Factor by which `items` equal pieces of work, of which `slots` run at a time, take longer than if
-    they used the whole memory bandwidth to the end.
+    """The time of `items` equal pieces of work, divided by their time at the full memory bandwidth. `slots`
+    pieces run at a time.
 
-    With up to `slots` pieces the kernel cuts the pieces until they fill the device, and the factor is 1.
-    With more pieces it cuts none (FlashInfer's plan, arXiv 2501.01005). The last, partial wave then takes
-    at least as long as one piece per multiprocessor, even with fewer pieces.
+    With up to `slots` pieces, the kernel cuts the pieces until they fill the device, and the factor is 1.
+    With more pieces, the kernel cuts none of them (FlashInfer's plan, arXiv 2501.01005). The last wave may
+    have fewer pieces than the device has multiprocessors. It then takes as long as a wave with one piece per
+    multiprocessor.
     """
     waves, left = np.divmod(items, slots)
     idle = np.where(waves * left == 0.0, 0.0, np.maximum(multiprocessors - left, 0.0))

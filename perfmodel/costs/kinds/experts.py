@@ -13,11 +13,13 @@ from perfmodel.specs.calibrations.engine_constants import ExpertKernel
 
 
 class ExpertsOp(GemmOp):
-    """Routed experts of all MoE layers.
+    """The routed experts of all MoE layers.
 
-    layers: number of MoE layers. held_bytes: weights of all experts that a device holds, whether a pass
-    uses them or not. architecture: that of the model (``model_type``). routed_bytes: hidden vectors of the
-    tokens, once for each expert of a token. of_prompt: whether the pass reads prompts.
+    - layers: number of MoE layers.
+    - held_bytes: bytes of all expert weights that a device holds, whether a pass uses them or not.
+    - architecture: architecture of the model (``model_type`` of its ``config.json``).
+    - routed_bytes: bytes of the tokens' hidden vectors, counted once for each expert of a token.
+    - of_prompt: whether the pass reads prompts.
     """
 
     added_up: ClassVar[tuple[str, ...]] = (*GemmOp.added_up, "layers", "held_bytes", "routed_bytes")

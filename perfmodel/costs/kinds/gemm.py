@@ -14,17 +14,20 @@ from perfmodel.specs import Format, interpolated
 from perfmodel.specs.calibrations.engine_constants import ONE, Curves
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
-"""Peak -> the format whose kernels stand in for other formats that compute at this peak."""
+"""Compute format -> the weight format whose kernels are used for other weight formats that compute in it."""
 PACKED = "q4_k"
-"""The format of llama.cpp that stands in for its other formats below one byte per weight."""
+"""The format of llama.cpp whose kernels are used for its other formats below one byte per weight."""
 
 
 class GemmOp(RatedOp):
-    """Dense projections of one format.
+    """Dense projections with one weight format.
 
-    rows: tokens of each GEMM, including the padding of a CUDA graph. form: number format of the weights.
-    bytes_per_value: bytes per value of the weights. packed_weights: weight values that must be unpacked.
-    columns: output columns of all GEMMs. quantisations: kernels that quantise their inputs.
+    - rows: number of tokens of each GEMM, including the padding of a CUDA graph.
+    - form: number format of the weights.
+    - bytes_per_value: bytes per value of the weights.
+    - packed_weights: number of weights that must be unpacked before use.
+    - columns: number of output columns of all GEMMs.
+    - quantisations: number of kernels that quantise the inputs of GEMMs.
     """
 
     kind: ClassVar[Kind] = "linear"
@@ -48,9 +51,10 @@ class GemmOp(RatedOp):
         rows: Floats = 1.0,
         **more: Any,
     ) -> Self:
-        """An op on weights of a format (the few biases among its bytes count as packed weights).
+        """An operation on weights of the format `form`. The bytes of biases, which are few, count as packed
+        weights.
 
-        more: additional fields of a subclass.
+        - more: additional fields of a subclass.
         """
         return cls(
             name,
@@ -126,15 +130,15 @@ class GemmOp(RatedOp):
 
 
 class StackedGemmsOp(GemmOp):
-    """Several `GemmOp` of one format, along a leading axis; their values are added."""
+    """Several `GemmOp` of one format, stacked along a leading axis. Their values are added."""
 
     def sum_of(self, values: Floats) -> Floats:
         return np.add.reduce(values, axis=0) if isinstance(values, np.ndarray) else values
 
 
 def curve_of(curves: Collection[str], op: GemmOp) -> str:
-    """Name of the curve (or kernel) of a linear op: that of its format, of the usual format with its size or
-    peak, or of bf16.
+    """Name of the curve (or kernel) for the operation's weight format. If there is none, it is the curve of a
+    usual format with the same compute format or size, and otherwise the curve of bf16.
     """
     name = op.form if op.form in curves else op.form.partition("-g")[0]
     usual = USUAL_FORM.get(op.compute, "bf16")

@@ -1,4 +1,4 @@
-"""Launches by the host. The device works at the same time."""
+"""Kernel launches by the host, which run while the device works."""
 
 from typing import ClassVar
 
@@ -12,10 +12,12 @@ from perfmodel.specs import attention_of
 
 
 class HostLaunchesOp(Op):
-    """The launches of attention by the host, one for each layer.
+    """The host's launches of attention kernels, one for each layer.
 
-    query: tokens per sequence of the pass. narrow: whether the cache has values below 16 bits. head: kind of
-    the attention heads. varying: whether the sequences have different numbers of query tokens.
+    - query: tokens per sequence in the pass.
+    - narrow: whether the cache has values below 16 bits.
+    - head: kind of the attention heads.
+    - varying: whether the sequences have different numbers of query tokens.
     """
 
     kind: ClassVar[Kind] = "host"
@@ -26,16 +28,17 @@ class HostLaunchesOp(Op):
     varying: bool = False
 
     def split(self, group: DeviceGroup) -> Split:
-        """The operation takes no time by itself. A pass takes longer only if the host needs more time than
-        the device (`Machine.predicted_s`).
+        """The terms of the operation, which take no time by themselves. A pass takes longer only if the host
+        needs more time than the device (`Machine.predicted_s`).
         """
         return (("host", 0.0),), None
 
     def host_s(self, group: DeviceGroup) -> Floats:
-        """Time of the host for a pass with these launches: 0 if the pass runs as a full CUDA graph.
+        """Seconds that the host needs for a pass with these launches. 0 if the pass runs as a full CUDA
+        graph.
 
-        The host launches attention in every pass of some versions, in passes of a draft, and in
-        verifications for which no graph was captured.
+        In some engine versions the host launches attention in every pass. In others it launches attention in
+        passes of a draft, or in verifications for which no graph was captured.
         """
         c = group.calibration
         engine = attention_of(c.stack)

@@ -17,7 +17,10 @@ MEASURED_HOST_LINK = 32e9
 
 
 class MessageOp(Op):
-    """An operation that sends data between devices. devices: number of devices that exchange a message."""
+    """A message between devices.
+
+    - devices: number of devices that exchange a message.
+    """
 
     cuts_graphs: ClassVar[bool] = True
 
@@ -28,10 +31,10 @@ class MessageOp(Op):
 
 
 class AllReduceOp(MessageOp):
-    """All-reduces, or an all-to-all that moves as many bytes.
+    """All-reduces, or all-to-all messages that move as many bytes.
 
-    message_bytes: payload of each message. norms: number of norms over the heads of all devices, whose
-    sums the messages add up.
+    - message_bytes: payload of each message.
+    - norms: number of norms over the heads of all devices. The messages add up the sums of these norms.
     """
 
     kind: ClassVar[Kind] = "allreduce"
@@ -45,7 +48,7 @@ class AllReduceOp(MessageOp):
         return (("comm", sent_s), ("fixed", self.norms * group.calibration.wide_norm_s.value)), None
 
     def lower_s(self, group: DeviceGroup) -> Floats:
-        """Physical lower bound: the payload crosses the link once."""
+        """Physical lower bound of the time in seconds: the payload crosses the link once."""
         return self.kernels * group.link_s(self.devices, self.message_bytes)
 
     @property
@@ -86,7 +89,7 @@ class AllReduceOp(MessageOp):
 
 
 class StageSendOp(AllReduceOp):
-    """Messages to the next pipeline stage, each from one device to another."""
+    """Messages to the next pipeline stage. Each message goes from one device to one other device."""
 
     def _message_s(self, group: DeviceGroup) -> Floats:
         link_s = group.link_s(self.devices, self.message_bytes)
@@ -96,16 +99,18 @@ class StageSendOp(AllReduceOp):
 
 
 class LogitsGatherOp(AllReduceOp):
-    """All-gather of a sharded LM head's logits. It takes half the time of an all-reduce, which consists of
-    a reduce-scatter and an all-gather.
+    """The all-gather of the logits of a sharded LM head. It takes half the time of an all-reduce, because an
+    all-reduce consists of a reduce-scatter and an all-gather.
 
-    message_bytes: logits of the whole vocabulary.
+    - message_bytes: bytes of the logits of the whole vocabulary.
     """
 
     cuts_graphs: ClassVar[bool] = False
 
     def lower_s(self, group: DeviceGroup) -> Floats:
-        """Physical lower bound: a device lacks at least half of the logits, and these cross the link once."""
+        """Physical lower bound of the time in seconds: each device lacks at least half of the logits, which
+        cross the link once.
+        """
         return AllReduceOp.lower_s(self, group) / 2.0
 
     def _message_s(self, group: DeviceGroup) -> Floats:
@@ -113,9 +118,11 @@ class LogitsGatherOp(AllReduceOp):
 
 
 class ExchangeOp(MessageOp):
-    """Tokens sent to the ranks of their experts (dispatch), or their results sent back (combine).
+    """Messages that send tokens to the ranks of their experts (dispatch), or that send the results back
+    (combine).
 
-    values: numbers sent for a token. tokens: tokens of a rank.
+    - values: number of values that are sent per token.
+    - tokens: number of tokens of a rank.
     """
 
     kind: ClassVar[Kind] = "exchange"
@@ -132,12 +139,12 @@ class ExchangeOp(MessageOp):
         return (("comm", self.kernels * seconds),), None
 
     def lower_s(self, group: DeviceGroup) -> Floats:
-        """Physical lower bound: the payload crosses the link once."""
+        """Physical lower bound of the time in seconds: the payload crosses the link once."""
         return self.kernels * group.link_s(self.devices, self.sent_bytes)
 
     @property
     def sent_bytes(self) -> Floats:
-        """Payload of a message, with one byte per value; results that are sent back may have more bytes
-        per value.
+        """Payload of a message in bytes, with one byte per value. Results that are sent back may have more
+        bytes per value.
         """
         return self.values * self.tokens

@@ -1,4 +1,4 @@
-"""Operations that run partly on the host, from its own memory."""
+"""Operations that run partly on the host, with weights in the host's memory."""
 
 import numpy as np
 
@@ -12,14 +12,14 @@ from perfmodel.operations import Cost, Floats
 
 
 class ExpertsBesideHost(Immutable):
-    """Routed experts, of which some layers are read from the host's memory. The layers run one after
+    """Routed experts of which some layers are read from the host's memory. The layers run one after
     another.
     """
 
     op: ExpertsOp
 
     def split(self, group: DeviceGroup) -> Split:
-        """As `Op.split`."""
+        """See `Op.split`."""
         alone, overlap = self._on_device(1.0 - group.host_experts).split(group)
         read_s = self.op.cost.weight_bytes / group.host_rate
         slower_s = np.maximum(read_s, seconds_of(self.op.split(group)))
@@ -37,17 +37,18 @@ class ExpertsBesideHost(Immutable):
 
 
 class PartlyOnHost(Immutable):
-    """An operation some of whose layers run on the host. The layers run one after another. A layer on the
-    host takes the time of its bytes at the host's rate, but never less than on the device.
+    """An operation of which some layers run on the host. The layers run one after another. The time of a
+    layer on the host is its bytes divided by the host's rate, but at least its time on the device.
 
-    on_device: the operation on the device; it may be experts that are partly on the host.
+    - on_device: the operation as it runs on the device. It may consist of experts that are partly on the
+      host.
     """
 
     op: Op
     on_device: Op | ExpertsBesideHost
 
     def split(self, group: DeviceGroup) -> Split:
-        """As `Op.split`."""
+        """See `Op.split`."""
         on_host = group.host_layers
         kept = 1.0 - on_host
         alone, overlap = self.on_device.split(group)

@@ -1,4 +1,4 @@
-"""The choice of the cached tokens to which attention attends."""
+"""The calibrated time of selecting the cached tokens to which attention attends."""
 
 from typing import ClassVar
 
@@ -11,11 +11,11 @@ from perfmodel.operations import Floats
 
 
 class SelectionOp(CacheOp):
-    """Scores of keys and the choice of the best tokens.
+    """Kernels that score cached keys and select the tokens with the best scores.
 
-    searches: number of kernels that search for a draft's best tokens. searched: tokens or pages of a
-    sequence that they search, summed over these kernels. work_items: KV heads of all sequences, each
-    searched by one multiprocessor.
+    - searches: number of kernels that search for the best tokens of a draft.
+    - searched: number of tokens or pages of a sequence that these kernels search, summed over the kernels.
+    - work_items: number of KV heads of all sequences. One multiprocessor searches each of them.
     """
 
     added_up: ClassVar[tuple[str, ...]] = ("kernels", "searches", "searched")
@@ -42,9 +42,9 @@ class SelectionOp(CacheOp):
 
 
 class IndexerOp(CacheOp):
-    """The indexer of DeepSeek-V3.2: two kernels per layer, for the scores and for the choice.
+    """The indexer of DeepSeek-V3.2. It has two kernels per layer: one for the scores and one for the choice.
 
-    tokens: query tokens of the pass.
+    - tokens: number of query tokens in the pass.
     """
 
     tokens: Floats = 1.0

@@ -8,9 +8,10 @@ from perfmodel.costs.split import Split
 
 
 class SmallOp(Op):
-    """Kernels that compute little for each value that they move.
+    """Element-wise kernels, which compute little for each value that they move.
 
-    of_experts: whether they route tokens to experts; the constants of expert kernels include their launches.
+    - of_experts: whether the kernels route tokens to experts. The constants of expert kernels already include
+      the launches of such kernels.
     """
 
     kind: ClassVar[Kind] = "small"

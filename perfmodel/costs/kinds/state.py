@@ -8,16 +8,17 @@ from perfmodel.costs.split import Split
 from perfmodel.operations import Floats
 
 PROMPT_KERNELS = 8
-"""Kernels of a recurrent layer that reads a prompt in chunks, per kernel of decoding: those of the gated
-delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
+"""Number of kernels of a recurrent layer that reads a prompt in chunks, divided by its number of kernels in
+decoding. The value is that of the gated delta rule (fla-org/flash-linear-attention,
+fla/ops/gated_delta_rule/chunk.py).
 """
 
 
 class StateOp(CacheOp):
-    """Recurrent layers, which read and write a state of each sequence.
+    """Recurrent layers, which read and write a state for each sequence.
 
-    query: tokens per sequence of the pass. scans: whether the layers are Mamba-2, whose kernels copy the
-    state.
+    - query: tokens per sequence in the pass.
+    - scans: whether the layers are Mamba-2, whose kernels copy the state.
     """
 
     query: Floats = 1.0

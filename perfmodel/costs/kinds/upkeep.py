@@ -1,4 +1,4 @@
-"""Host and bookkeeping time for the cache, in addition to attention. It moves few bytes."""
+"""The time of bookkeeping for the cache, in addition to attention. Bookkeeping moves few bytes."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from perfmodel.operations import Floats
 
 
 class PageTableOp(Op):
-    """A pass over the whole cache builds its page table once."""
+    """The bookkeeping of a pass over the whole cache, which builds its page table once."""
 
     kind: ClassVar[Kind] = "upkeep"
 
@@ -18,9 +18,10 @@ class PageTableOp(Op):
 
 
 class SparseCacheOp(Op):
-    """A draft step that reads only some tokens maintains a small cache per sequence and layer.
+    """The bookkeeping of a draft step that reads only some tokens. It maintains a small cache for each
+    sequence and layer.
 
-    caches: number of these caches.
+    - caches: number of these small caches.
     """
 
     kind: ClassVar[Kind] = "upkeep"

@@ -1,6 +1,7 @@
-"""How a server chooses its draft lengths. Each policy is one file, found by name in this folder.
+"""The policies by which a server chooses its draft length. Each policy is one file of this folder and is
+found by its name.
 
-The name of a policy is that of its file (``auto``, ``table``). A fixed length has its number as its name.
+A policy has the name of its file (``auto``, ``table``). A fixed length has its number as its name.
 """
 
 from functools import cache
@@ -16,7 +17,7 @@ __all__ = ["Choice", "Fixed", "LengthPolicy", "Replica", "in_words", "parse_poli
 
 @cache
 def policies() -> dict[str, type[LengthPolicy]]:
-    """Name -> class of every policy except fixed lengths, sorted by name."""
+    """All policies except fixed lengths, as a dictionary from name to class, sorted by name."""
     names = [name for name in names_in(__path__) if name != "fixed"]
     return {name: class_in(f"{__name__}.{name}", LengthPolicy) for name in names}  # type: ignore[type-abstract]
 
@@ -25,8 +26,8 @@ def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
     """Reads draft lengths (whole numbers from 0) and names of policies, from a list or from text such as
     ``1..4,auto``. Repetitions are dropped.
 
-    Raises InputError, which names `flag`, if the list is empty or has an item that is neither a
-    draft length nor the name of a policy.
+    Raises InputError, which names `flag`, if the list is empty. It also raises if an item is neither a draft
+    length nor the name of a policy.
     """
     found: list[LengthPolicy] = []
     for part in given.split(",") if isinstance(given, str) else items(given):

@@ -1,5 +1,5 @@
-"""The draft lengths of SGLang's adaptive speculation in its steady state, by running requests and accepted
-tokens.
+"""The draft lengths that SGLang's adaptive speculation chooses in its steady state. They depend on the number
+of running requests and on the mean number of accepted tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,11 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 @dataclass(frozen=True, slots=True)
 class BatchTier:
-    """The rule of a server from a number of running requests on.
+    """The rule for the number of draft steps that a server uses if at least `running` requests run.
 
-    candidates: numbers of draft steps, the smallest first. down: added to the threshold of accepted tokens
-    at or below which the server takes the next smaller candidate.
+    - candidates: the allowed numbers of draft steps, the smallest first.
+    - down: an offset in tokens. It is added to the threshold of accepted tokens at or below which the server
+      changes to the next smaller candidate.
     """
 
     running: int
@@ -27,7 +28,7 @@ TIERS = (
     BatchTier(32, (0, 1)),
     BatchTier(64, (0,)),
 )
-"""The rules by running requests, the fewest first."""
+"""The rules by number of running requests, the smallest number first."""
 STARTING_STEPS = 3
 """Number of steps of a server at its start."""
 TO_THRESHOLD = 0.5
@@ -35,10 +36,10 @@ TO_THRESHOLD = 0.5
 
 
 class Adaptive(LengthPolicy):
-    """One number of draft steps for each range of running requests. It follows from the mean number of
-    accepted tokens.
+    """One number of draft steps for each range of running requests. The mean number of accepted tokens
+    determines this number.
 
-    Changes back and forth between two candidates, and the start of a server, are not modelled.
+    Two things are not modelled: repeated changes between two candidates, and the start of a server.
     """
 
     help = "the length that SGLang's adaptive speculation chooses"
@@ -46,7 +47,7 @@ class Adaptive(LengthPolicy):
     source = "defaults of adaptive_spec_params.py in SGLang 0.5.23"
 
     def lengths(self, longest: int) -> Sequence[int]:
-        """All candidates that are not longer than the longest draft."""
+        """All candidates that are not above the largest allowed number of draft steps, `longest`."""
         return sorted({steps for tier in TIERS for steps in tier.candidates if steps <= longest})
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
@@ -63,9 +64,10 @@ class Adaptive(LengthPolicy):
 
 
 def settles(tier: BatchTier, accepted: Mapping[int, float]) -> int:
-    """The number of steps at which a server settles in a tier.
+    """The number of draft steps that a server finally uses in a tier.
 
-    accepted: candidate -> mean number of accepted tokens; a candidate that is missing here is not used.
+    - accepted: mean number of accepted tokens of each candidate. Candidates that are missing here are not
+      used.
     """
     candidates = [steps for steps in tier.candidates if steps in accepted]
     start = candidates.index(STARTING_STEPS) if STARTING_STEPS in candidates else len(candidates) // 2

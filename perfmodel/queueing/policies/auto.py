@@ -12,8 +12,8 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.length_to_run import length_to_run
 
 NEVER_S = 1e9
-"""Stands for the seconds of an answer from a saturated server. It is larger than any real time, and a
-higher capacity reduces it.
+"""Time in seconds that represents an answer from a saturated server. It is larger than any real time. The
+saturation rate is subtracted from it, so a server with a higher capacity is preferred.
 """
 
 
@@ -25,11 +25,11 @@ class Auto(LengthPolicy):
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """One choice for each draft length above 0 that has the lowest mean TPOT at some loads. TPOT is
-        computed at the mean batch. If the context is longer than those at which the acceptance was
-        measured, a shorter length that is about as fast is taken (`length_to_run`).
+        computed at the mean batch. If the acceptance was measured only at shorter contexts, a shorter draft
+        that is about as fast is chosen (`length_to_run`).
 
         In a closed loop, the time for which a client waits for a seat counts too. If no length can serve a
-        rate, the length with the highest saturation rate is taken.
+        rate, the length with the highest saturation rate is chosen.
         """
         loads = replica.loads
         if replica.load.rate is None:  # about as many think at every length
@@ -46,7 +46,10 @@ class Auto(LengthPolicy):
 
 
 def _to_run(replica: Replica, times_s: Array) -> Ints:
-    """The index of the length at each load. times_s: times of the lengths from 0, by load."""
+    """The index of the length at each load.
+
+    - times_s: times of the lengths from 0, by load.
+    """
     fastest = np.argmin(times_s, 0)
     if len(times_s) == 1:
         return fastest

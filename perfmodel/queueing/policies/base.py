@@ -1,4 +1,4 @@
-"""Base class of the draft-length policies, and the replica for which they choose a length."""
+"""The base class of draft-length policies, and the server replica for which they choose a length."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,15 +16,16 @@ from perfmodel.queueing.switching import switched
 from perfmodel.speculation.scenario import Scenario
 
 FULL = 0.95
-"""A table for higher loads is made at this share of the saturation rate."""
+"""Largest load for which a table is made, as a share of the saturation rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
     """One replica of a server, and the loads at which it is examined.
 
-    load: rates of an open loop, or clients of a closed loop, as an array with one axis. passes: draft length
-    -> passes; 0 (the baseline) is always included. spread: standard deviation of acceptance between requests.
+    - load: request rates of an open loop, or numbers of clients of a closed loop, as a one-dimensional array.
+    - passes: the pass times of each draft length. Length 0 (the baseline) is always included.
+    - spread: standard deviation of the acceptance between requests.
     """
 
     scenario: Scenario
@@ -35,19 +36,20 @@ class Replica:
 
     @property
     def lengths(self) -> Lengths:
-        """The lengths of a request."""
+        """The prompt and output lengths of the requests."""
         return self.load.lengths
 
     @property
     def loads(self) -> Array:
-        """Rates in requests/s, or numbers of clients."""
+        """The loads of the replica: request rates in requests/s, or numbers of clients."""
         return np.atleast_1d(self.load.clients if self.load.rate is None else self.load.rate)  # type: ignore[arg-type]
 
     def sustained(self, drafted: Iterable[int]) -> float:
         """The request rate for which a table of these draft lengths is made, in requests/s.
 
-        It is the largest rate of the question, but at most the share `FULL` of the lowest saturation rate
-        of these lengths. With clients it is always that share. It is 0 if one of the lengths has no seat.
+        It is the largest rate of the question, but at most `FULL` times the lowest saturation rate of these
+        lengths. In a closed loop it is always this limit. It is 0 if not one request fits at one of the
+        lengths.
         """
         rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits).requests_per_s for k in drafted)
         if self.load.rate is None:
@@ -55,10 +57,12 @@ class Replica:
         return min(rate, float(self.loads.max()))
 
     def switching(self, policy: "LengthPolicy", table: Sequence[int], rate: float) -> "Choice":
-        """The choice of a policy that drafts `table[n - 1]` tokens while n requests run, for n up to the
+        """The choice of a policy that drafts `table[n - 1]` tokens while n requests run. n goes up to the
         number of seats.
 
-        rate: see `sustained`. An empty table (not one request fits) gives the baseline.
+        - rate: request rate in requests/s for which the table is made (see `sustained`).
+
+        An empty table means that not one request fits. The choice is then the baseline.
         """
         if not table:
             return Choice(policy, policy.name, self.passes[0], self.everywhere, (0,))
@@ -74,11 +78,12 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A draft length that a policy chooses, and the loads at which it applies.
+    """A draft length that a policy chooses, and the loads to which it applies.
 
-    gamma: drafted tokens, or the policy's name if the length changes during a run. steps: the pass times.
-    at: indices of the loads at which the server runs these passes. table: the length at each running batch
-    from 1, if it depends on the batch.
+    - gamma: number of drafted tokens, or the policy's name if the length changes during a run.
+    - steps: the pass times with this length.
+    - at: indices of the loads at which the server runs these passes.
+    - table: the draft length at each running batch from 1. None if the length does not depend on the batch.
     """
 
     policy: "LengthPolicy"
@@ -90,8 +95,8 @@ class Choice:
 
 @dataclass_transform(frozen_default=True)
 class LengthPolicy(ABC):
-    """Decides how many tokens a server drafts. A new policy is a new file in this folder with one subclass,
-    which becomes a frozen dataclass.
+    """A policy decides how many tokens a server drafts. To add a policy, add a file with one subclass to this
+    folder. The subclass becomes a frozen dataclass.
     """
 
     help: ClassVar[str]
@@ -106,17 +111,18 @@ class LengthPolicy(ABC):
 
     @property
     def tokens(self) -> int | None:
-        """The number of drafted tokens if it is the same at every load; otherwise None."""
+        """The number of drafted tokens if it is the same at every load, otherwise None."""
         return None
 
     @property
     def name(self) -> str:
-        """Name of the file, which is also its name on the command line."""
+        """The name of the policy on the command line. It equals the name of the policy's file."""
         return type(self).__module__.rpartition(".")[2]
 
     def lengths(self, longest: int) -> Collection[int]:
-        """The draft lengths whose pass times `choices` needs. longest: the longest length that a search
-        may try.
+        """The draft lengths whose pass times `choices` needs.
+
+        - longest: the longest draft length that may be used.
         """
         if self.tokens is None:
             return range(longest + 1)
@@ -124,13 +130,14 @@ class LengthPolicy(ABC):
 
     @abstractmethod
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """The passes that the server runs: one choice for all loads, or several choices, each for some of
-        the loads.
+        """The draft lengths that the server uses: one choice for all loads, or several choices that each
+        apply to some of the loads.
         """
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The pass times of a choice in a replay. replica: has the lengths of the replayed requests, and
-        their rate as its only load.
+        """The pass times of a choice in a replay.
+
+        - replica: a replica with the lengths of the replayed requests. Its only load is their rate.
         """
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]

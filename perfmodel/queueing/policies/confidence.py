@@ -1,6 +1,4 @@
-"""Verifies only the drafted tokens of a batch that are most likely to be accepted, as long as verifying
-them pays.
-"""
+"""A policy that verifies only those drafted tokens of a batch that are most likely to be accepted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,10 +19,10 @@ PARTS = 4
 
 
 class Confidence(LengthPolicy):
-    """Every request drafts the same number of tokens. At each batch, as many of these tokens are verified
-    as give the most expected tokens per second.
+    """Every request drafts the same number of tokens. At each batch, the number of verified tokens maximises
+    the expected tokens per second.
 
-    Assumed: the confidence of a draft is the acceptance of its request. The acceptance varies between
+    The confidence of a draft is assumed to equal the acceptance of its request. The acceptance varies between
     requests with the standard deviation ``--acceptance-std``.
     """
 
@@ -33,13 +31,13 @@ class Confidence(LengthPolicy):
     source = "vllm#47808; dspark_sps.py of SGLang 0.5.23"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """The number of drafted tokens with the lowest TPOT, as a geometric mean over all loads."""
+        """One choice: the number of drafted tokens with the lowest TPOT (geometric mean over all loads)."""
         if not (made := list(self._candidates(replica))):
             return [replica.switching(self, [], 0.0)]
         return [min(made, key=lambda c: np.log(mean_tpot_s(c.steps, replica.load, replica.limits)).sum())]
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The same rule, with the lengths of the replayed requests."""
+        """The pass times by the same rule, for the lengths of the replayed requests."""
         return self.choices(replica)[0].steps
 
     def _candidates(self, replica: Replica) -> Iterator[Choice]:
@@ -62,11 +60,12 @@ class Confidence(LengthPolicy):
 
 
 def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
-    """Tokens per iteration for each number of verified tokens per request, if the drafted tokens that are
-    most likely to be accepted are verified.
+    """Tokens per iteration for each number of verified tokens per request. Those drafted tokens are verified
+    that are most likely to be accepted.
 
-    spread: standard deviation of the acceptance between requests. The draft is assumed to know the
-    acceptance of each request.
+    - spread: standard deviation of the acceptance between requests.
+
+    The draft is assumed to know the acceptance of each request.
     """
     alpha = float(alpha_from_tokens_per_iteration(steps.tokens_per_iteration, float(steps.gamma)))
     rates = alpha if steps.survival is None else conditional_from_survival(steps.survival)

@@ -1,4 +1,4 @@
-"""One draft length for every batch."""
+"""A policy that always uses the same draft length."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 
 class Fixed(LengthPolicy):
-    """`gamma` tokens in every iteration; 0 is the baseline."""
+    """Drafts `gamma` tokens in every iteration. 0 is the baseline."""
 
     help = "a number is used throughout"
     source = "num_speculative_tokens of vLLM, speculative-num-draft-tokens of SGLang"
@@ -19,5 +19,5 @@ class Fixed(LengthPolicy):
         return self.gamma
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """The length at every load."""
+        """One choice: the fixed length at every load."""
         return [Choice(self, self.gamma, replica.passes[self.gamma], replica.everywhere)]

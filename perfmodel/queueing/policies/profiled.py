@@ -1,4 +1,4 @@
-"""A draft length for each running batch, from a profile at one context."""
+"""A policy that chooses a draft length for each running batch from a benchmark at one prompt length."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,11 +9,11 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.pricing import step_times
 
 PROFILED_AT = 8192
-"""Assumed: prompt tokens of the requests in the profile."""
+"""Prompt tokens of the requests in the benchmark. The value is assumed."""
 
 
 class Profiled(LengthPolicy):
-    """At each batch, the draft length with the most tokens per second at the prompt length of the profile.
+    """At each batch, the draft length with the most tokens per second at the prompt length of the benchmark.
     The time that a change of length costs is ignored.
     """
 

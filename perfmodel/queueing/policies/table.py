@@ -1,11 +1,11 @@
-"""A draft length for each running batch, chosen by policy iteration on the birth-death chain. A change of
-length costs time.
+"""A policy that chooses a draft length for each running batch by policy iteration on the birth-death chain.
+It includes the time that a change of length costs.
 
-d(n) is the cost of running n requests instead of n - 1, in request-seconds. At a given rate it follows
-from the mean batch of the chain (Howard 1960). A draft length gains the requests/s that leave at n, times
-d(n), weighted by the share of time at n. If the lengths at n - 1 and n differ, every transition between
-these batches costs all n requests one pass. Each round improves the whole table at once: it minimises the
-cost of transitions minus the gains (Viterbi).
+d(n) is the cost of running n requests instead of n - 1, in request-seconds. At a given request rate, it
+follows from the mean batch of the chain (Howard 1960). The gain of a draft length at batch n is the product
+of three numbers: the requests/s that leave, d(n), and the share of time at n. If the lengths at n - 1 and n
+differ, every transition between these batches costs all n requests one pass. Each round improves the whole
+table at once: it minimises the cost of transitions minus the gains, with the Viterbi algorithm.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,18 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import decode_times, leaving, shares_and_values, switched
 
 PASSES_OF_A_CHANGE = 1.0
-"""Assumed: a change loses one pass, because another graph runs and the draft has to catch up with its
-cache.
+"""Number of passes that a change of length costs. The value is assumed: another CUDA graph has to run, and
+the draft has to fill its cache for the tokens that it skipped.
 """
 TABLE_ROUNDS = 8
 """Largest number of rounds in which the lengths of a table are improved."""
 
 
 class LengthTable(NamedTuple):
-    """A server whose draft length depends on the running batch. steps: its passes. gammas: drafted tokens at
-    each batch from 1.
+    """The pass times of a server whose draft length depends on the running batch.
+
+    - steps: the pass times of the server.
+    - gammas: number of drafted tokens at each running batch from 1.
     """
 
     steps: StepTimes
@@ -38,21 +40,27 @@ class LengthTable(NamedTuple):
 
 
 class Table(LengthPolicy):
-    """A length for each running batch that minimises the time per token, including the cost of changes."""
+    """A draft length for each running batch. Together these lengths minimise the time per token, including
+    the cost of changes.
+    """
 
     help = "a length by running batch"
     noun = "the table"
     source = "num_speculative_tokens_per_batch_size of vLLM"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table, made for the largest rate of the question that every length can serve."""
+        """One table of draft lengths, made for the largest rate of the question that every length can
+        serve.
+        """
         if not (rate := replica.sustained(replica.passes)):
             return [replica.switching(self, [], rate)]
         steps, lengths = by_batch(list(replica.passes.values()), replica.lengths, rate)
         return [Choice(self, self.name, steps, replica.everywhere, tuple(lengths.tolist()))]
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """A new table over the draft lengths of the choice, made for the replayed requests and their rate."""
+        """The pass times of a new table over the draft lengths of the choice. It is made for the replayed
+        requests and their rate.
+        """
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]
         priced = [replica.passes[gamma] for gamma in sorted({t.gamma for t in choice.steps.table})]
@@ -60,12 +68,11 @@ class Table(LengthPolicy):
 
 
 def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
-    """The choice at each step for which the sum of costs and tolls is smallest. If two sequences of
-    choices cost the same, the sequence without a change is taken, then the sequence with the smaller
-    choice.
+    """The sequence of choices, one per step, with the smallest sum of costs and tolls. If two sequences cost
+    the same, the sequence without a change is taken, then the sequence with the smaller choice.
 
-    cost: cost of each choice, over ``[step, choice]``. toll: cost of a change at the start of a step, as
-    one number or one per step.
+    - cost: cost of each choice, over ``[step, choice]``.
+    - toll: cost of a change of choice at the start of a step, as one number or as one number per step.
     """
     steps, choices = cost.shape
     tolls = np.broadcast_to(toll, steps)
@@ -86,7 +93,7 @@ def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
 def by_batch(times: Sequence[StepTimes], lengths: Lengths, rate: float) -> LengthTable:
     """The best table of draft lengths at a request rate.
 
-    rate: requests/s, below the saturation rate of every length.
+    - rate: requests/s, below the saturation rate of every length.
     """
     seats = min(t.seats for t in times)
     n = np.arange(1.0, seats + 1)

@@ -1,4 +1,4 @@
-"""Drafts only while few requests run, always with the same length."""
+"""A policy that drafts only while few requests run, always with the same length."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 class Tail(LengthPolicy):
     """The server drafts while its running batch is at most a certain size. At each batch up to this size,
-    the draft must be faster than the baseline.
+    decoding with the draft is faster than the baseline.
 
-    The chosen length has the largest sum of the logarithms of its speedups over these batches.
+    The policy chooses the draft length whose speedups over these batches have the largest sum of logarithms.
     """
 
     help = "one length while few requests run"

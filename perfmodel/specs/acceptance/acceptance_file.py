@@ -1,4 +1,4 @@
-"""A user's acceptance file: the typed form of ``--acceptance FILE``."""
+"""Reads a user's acceptance file (``--acceptance FILE``) into typed records."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,8 +20,10 @@ Tokens = Annotated[float, Meta(gt=0, le=FINITE)]
 
 
 class StandardError(Frozen):
-    """Standard errors of an acceptance that was measured on several documents, each of which is one
-    cluster. positions: null for a position that was never reached.
+    """Standard errors of an acceptance that was measured on several documents. Each document is one cluster.
+
+    - positions: standard error of the conditional acceptance at each position. null for a position that was
+      never reached.
     """
 
     documents: Annotated[int, Meta(ge=2)]
@@ -30,8 +32,8 @@ class StandardError(Frozen):
 
 
 class ConfidenceBin(Frozen):
-    """Drafts of similar confidence: their share of all drafts, and their conditional acceptance by
-    position.
+    """A group of drafts with similar confidence: their share of all drafts, and their conditional acceptance
+    at each position.
     """
 
     share: Tokens
@@ -41,9 +43,9 @@ class ConfidenceBin(Frozen):
 class AcceptanceEntry(Frozen):
     """One row of an acceptance file.
 
-    context_range_tokens: range of the contexts on which the server counted acceptance; without it, the row
-    applies only at `context_tokens`. confidence: drafts of one length, grouped by the confidence that the
-    head reported.
+    - context_range_tokens: range of the contexts at which the server counted acceptance. Without it, the row
+      applies only at `context_tokens`.
+    - confidence: drafts of one length, grouped by the confidence that the draft head reported.
     """
 
     target: Annotated[str, Meta(min_length=1)]
@@ -72,8 +74,8 @@ class AcceptanceEntry(Frozen):
 
 
 class AcceptanceFile(Frozen):
-    """Acceptance rows with one source. `histogram` counts iterations by accepted draft tokens (0 ...
-    gamma).
+    """The contents of an acceptance file: rows from one source. The `histogram` of a row counts iterations by
+    the number of accepted draft tokens (0 ... gamma).
     """
 
     schema_version: Literal[1]
@@ -82,7 +84,9 @@ class AcceptanceFile(Frozen):
 
 
 def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
-    """The rows of a user's JSON or YAML file. Raises InputError naming file and key."""
+    """The rows of a user's JSON or YAML file. Raises InputError, which names the file and the key, if the
+    file is wrong.
+    """
     path = Path(where)
     with about_file(path):
         return _rows(path)

@@ -1,8 +1,8 @@
-"""Published acceptance by target, draft and task. It is the default if the user gives no acceptance.
+"""The library of published acceptance, by target, draft and task. It is used if the user gives no acceptance.
 
-``results/published/acceptance.csv`` summarises published results: one row for each target, head, task and
-thinking mode, with the mean over its data sets. Prompts had a few hundred to a few thousand tokens. If a
-question names no head, the first head for its target and kind of draft is used.
+``results/published/acceptance.csv`` summarises published results. It has one row for each target, head, task
+and thinking mode, with the mean over data sets. Prompts had a few hundred to a few thousand tokens. If a
+question names no head, the first head in the file for its target and kind of draft is used.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ OTHER_TASK = "mixed"
 USUAL = (DEFAULT_TASK, OTHER_TASK)
 """Tasks that are looked up if a question names none, in this order."""
 LEAST_KNOWN = 3
-"""An acceptance of shorter drafts is extrapolated to this draft length."""
+"""If acceptance was published only for shorter drafts, it is extrapolated to this draft length."""
 SHORT = "at short contexts"
 """The mark of a source with short prompts."""
 SHORT_TOKENS = 4096.0
@@ -29,12 +29,12 @@ SHORT_TOKENS = 4096.0
 
 
 class LibraryEntry(Immutable):
-    """The rows of one head that are used for a question: the rows of its task, otherwise those of mixed
-    text, otherwise all rows of the head.
+    """The rows of one head that are used for a question. They are the rows of the question's task. If there
+    are none, they are the rows of mixed text, and otherwise all rows of the head.
 
-    longer: a row with longer drafts, which is used beyond the longest draft length of `rows`. Its accepted
-    tokens (tokens per iteration minus 1) are scaled to agree with `rows` at that length, if it has that
-    length.
+    - longer: a row with longer drafts, which is used beyond the longest draft length of `rows`. If it also
+      has that length, its accepted tokens (tokens per iteration minus 1) are scaled to agree with `rows`
+      there.
     """
 
     rows: tuple[LibraryRow, ...]
@@ -43,13 +43,13 @@ class LibraryEntry(Immutable):
 
     @property
     def head(self) -> str:
-        """Hugging Face id of the head; empty if it comes with the target or has no name."""
+        """Hugging Face id of the head. Empty if the head is part of the target or has no name."""
         return self.rows[0].head
 
     @property
     def printed(self) -> dict[int, float]:
-        """Mean of the rows at each draft length that all rows have. If there is no such length, the
-        lengths of the row with the most lengths are used.
+        """Mean tokens per iteration of the rows at each draft length that all rows have. If there is no such
+        length, the lengths of the row with the most lengths are used.
         """
         each = [row.tokens for row in self.rows]
         longest = max(each, key=lambda row: len(row))
@@ -69,12 +69,14 @@ class LibraryEntry(Immutable):
 
     @property
     def survival(self) -> tuple[float, ...]:
-        """Survival by position if every row has it, else empty."""
+        """Mean probability over the rows that at least 1, 2, ... drafted tokens are accepted. Empty if a row
+        does not have it.
+        """
         return tuple(map(mean, zip(*(row.survival for row in self.rows), strict=False)))
 
     @property
     def source(self) -> str:
-        """The head, the text and the places of publication, as words for a sentence."""
+        """The head, the text and the places of publication, in words for an answer."""
         texts = dict.fromkeys(row.text for row in self.rows)
         places = dict.fromkeys(place for row in self.rows for place in row.source.split("; "))
         head = f"{self.head}, " if self.head else ""
@@ -86,10 +88,10 @@ class LibraryEntry(Immutable):
 
 
 class AcceptanceLibrary:
-    """Rows of published results. Of several heads for one target and kind of draft, the preferred head
-    comes first.
+    """A collection of published results. If there are several heads for one target and kind of draft, the
+    preferred head comes first.
 
-    enough_ratios: see `TypicalAcceptance`.
+    - enough_ratios: see `TypicalAcceptance`.
     """
 
     def __init__(self, rows: Sequence[LibraryRow], enough_ratios: int = ENOUGH_RATIOS) -> None:
@@ -97,19 +99,22 @@ class AcceptanceLibrary:
         self.typical = TypicalAcceptance(self.rows, enough_ratios)
 
     def drafts_of(self, target: str) -> tuple[str, ...]:
-        """The drafts with results for a target. target: a name that `short_name` returns."""
+        """The drafts that have results on a target.
+
+        - target: a name that `short_name` returns.
+        """
         names = (target, undated(target))
         return tuple(dict.fromkeys(row.draft for row in self.rows if row.target in names))
 
     def find(
         self, target: str, draft: str, task: str | None = None, head: str | None = None
     ) -> LibraryEntry | None:
-        """Results of a draft on a target; None without any.
+        """The results of a draft on a target. None if there are none.
 
-        target, draft: names that `short_name` returns; the draft may also be a kind of draft. task: None
-        means the tasks in `USUAL`. The spread is that between the data sets of `task`, or that between
-        tasks if there are no results for it. head: repository of the head that the user named. The results
-        of this head are used, if there are any.
+        - target, draft: names that `short_name` returns. The draft may also be a kind of draft.
+        - task: kind of text. None means the tasks in `USUAL`. The spread of the result is the one between the
+          data sets of `task`. If the task is None or has no results, it is the spread between tasks.
+        - head: repository of the head that the user named. If this head has results, they are used.
         """
         known = self._of_draft(target, draft, head)
         if not known:
@@ -161,7 +166,7 @@ class AcceptanceLibrary:
 
 @cache
 def acceptance_library() -> AcceptanceLibrary:
-    """The bundled library."""
+    """The library of the bundled file."""
     path = data_folder("results") / "published" / "acceptance.csv"
     return AcceptanceLibrary(read_rows(path, LibraryRow))
 
@@ -196,7 +201,7 @@ def _architecture(target: str) -> str:
 
 
 def head_kind(repository: str) -> str | None:
-    """Kind of draft of a published head, by its Hugging Face id; None for any other name."""
+    """The kind of draft of a published head with this Hugging Face id. None for any other name."""
     return _head_kinds().get(repository.strip().lower()) if "/" in repository else None
 
 

@@ -1,7 +1,7 @@
-"""Measured acceptance rates, published or from a user's file, looked up by target, draft, KV method and
-budget.
+"""Measured acceptance rates, which were published or come from a user's file. They are looked up by target,
+draft, KV method and KV budget.
 
-This module has only data. `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
+This module only looks up rows. `perfmodel.speculation.acceptance` computes tokens per iteration from a row.
 """
 
 import itertools
@@ -14,28 +14,32 @@ from perfmodel.errors import InputError, about_file, shortened
 from perfmodel.reading import data_folder, read_rows
 
 CONTEXT_DRIFT = 0.11
-"""Change of ln(tokens per iteration) for a doubling of the context. Squares of changes add up.
+"""Typical change of ln(tokens per iteration) when the context doubles. For several doublings, the squares of
+the changes add up.
 
-The value comes from the four steps between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and
-3 (tokens per iteration in engine_speculation.csv: 1.72, 1.92, 1.81 and 2.30, 2.86, 2.52). How 0.11 was
-computed is not recorded. Their mean absolute change for a doubling is 0.11; the root mean square of steps
-over roots of doublings is 0.12. With EAGLE-3, Kimi-K2.5 went from 2.21 tokens per iteration at 1K to 1.82
-at 132K (public_runs.csv, local-inference-lab/rtx6kpro). This is a change of 0.19 in the logarithm; the
-constant gives 0.29.
+The value comes from the four steps between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and 3
+(tokens per iteration in engine_speculation.csv: 1.72, 1.92, 1.81 and 2.30, 2.86, 2.52). How 0.11 was computed
+is not recorded. The mean absolute change per doubling is 0.11. The root mean square of the steps, each
+divided by the square root of its number of doublings, is 0.12. With EAGLE-3, Kimi-K2.5 went from 2.21 tokens
+per iteration at 1K to 1.82 at 132K (public_runs.csv, local-inference-lab/rtx6kpro). This is a change of 0.19
+in the logarithm; the constant gives 0.29.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceRow:
-    """One measured acceptance: a constant conditional `alpha`, or conditional acceptance by `positions` (a_1
-    ... a_gamma).
+    """One measured acceptance. It is a constant conditional acceptance `alpha`, or the conditional acceptance
+    at each position (`positions`, a_1 ... a_gamma).
 
     Exactly one of `alpha` and `positions` is set. `kv_budget_tokens` is None if the draft reads the whole
-    cache. counted_at: range of the contexts on which a server counted acceptance; None means
-    `context_tokens` alone. spread: standard deviation of ln(tokens per iteration) at a context outside
-    this range. measured_context: the longest measured context in tokens, if the row is used beyond it.
-    bins: shares of drafts by confidence, with their conditional acceptance by position;
-    `positions` is their mean.
+    cache.
+
+    - counted_at: range of the contexts at which a server counted acceptance. None means only
+      `context_tokens`.
+    - spread: standard deviation of ln(tokens per iteration) at a context outside this range.
+    - measured_context: the longest measured context in tokens, if the row is used at a longer context.
+    - bins: groups of drafts by confidence. Each has its share of drafts and its conditional acceptance at
+      each position. `positions` is the acceptance of all groups together.
     """
 
     source: str
@@ -53,7 +57,7 @@ class AcceptanceRow:
 
     @property
     def subject(self) -> tuple[str, str, str, int | None]:
-        """The fields that must match exactly: target, draft, method, budget."""
+        """The fields that must match a question exactly: target, draft, KV method and KV budget."""
         return self.target, self.draft, self.draft_kv, self.kv_budget_tokens
 
 
@@ -64,10 +68,11 @@ def published_rows() -> tuple[AcceptanceRow, ...]:
 
 
 def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:
-    """Conditional acceptance a_1 ... a_gamma from gamma + 1 counts of iterations that accepted 0 ... gamma
-    tokens.
+    """Conditional acceptance a_1 ... a_gamma from a histogram: gamma + 1 counts of the iterations that
+    accepted 0 ... gamma tokens.
 
-    Positions that were never reached get 0. Raises InputError for fewer than 2 counts, or if all are 0.
+    A position that was never reached gets 0. Raises InputError if there are fewer than 2 counts, if a count
+    is negative, or if all counts are 0.
     """
     if len(counts) < 2 or not all(math.isfinite(c) and c >= 0 for c in counts) or sum(counts) <= 0:
         raise InputError("histogram: must be 2 or more counts, none negative and not all 0")
@@ -75,12 +80,16 @@ def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:
 
 
 def positions_from_survival(reached: Sequence[float]) -> tuple[float, ...]:
-    """Conditional acceptance from the numbers of drafts that reached 0, 1, ... accepted tokens."""
+    """Conditional acceptance at each position, from the numbers of drafts with at least 0, 1, ... accepted
+    tokens.
+    """
     return tuple(after / before if before else 0.0 for before, after in itertools.pairwise(reached))
 
 
 def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, ...]:
-    """Conditional acceptance of all drafts together; 0 at positions that are never reached."""
+    """Conditional acceptance of all groups of drafts together, at each position. 0 at positions that are
+    never reached.
+    """
     reached = [
         [share, *(share * math.prod(rates[:j]) for j in range(1, len(rates) + 1))] for share, rates in bins
     ]
@@ -88,10 +97,14 @@ def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[fl
 
 
 class UnknownAcceptance(InputError):
-    """Raised if there is no measurement of exactly this draft, or none at this context.
+    """The error if the acceptance of exactly this draft was not measured, or not at this context.
 
-    flag: the argument to change. why: the missing measurement. remedy: the arguments that replace it.
-    known: the existing measurements. All four are parts of the message.
+    All fields are parts of the message.
+
+    - flag: the argument to change.
+    - why: a description of the missing measurement.
+    - remedy: the arguments that can be given instead.
+    - known: the existing measurements.
     """
 
     def __init__(self, flag: str, why: str, remedy: str, known: str = "") -> None:
@@ -113,14 +126,20 @@ def find_acceptance(
     named: str = "",
     doublings: float = 0.0,
 ) -> AcceptanceRow:
-    """The row measured on exactly this target, draft, method and budget, at this context.
+    """The acceptance that was measured for exactly this target, draft, KV method and KV budget, at this
+    context.
 
-    Between two measured contexts the conditional rates are interpolated linearly in log(context), which
-    `source` mentions. Counters of a server apply at all contexts on which it counted, and at other
-    contexts with a spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. named: the name of
-    the target in messages, if it is an alias. doublings: the row at the longest measured context also
-    applies, with a spread, at contexts up to this many doublings longer. Raises UnknownAcceptance if
-    nothing matches, and at other contexts outside those of rows without counters.
+    Between two measured contexts, the conditional acceptance is interpolated linearly in log(context). The
+    field `source` of the result mentions this. Counters of a server apply at all contexts at which it
+    counted. At other contexts they apply with a spread (`CONTEXT_DRIFT`). By default, `rows` are the
+    published rows.
+
+    - named: the name of the target for messages, if the user gave an alias.
+    - doublings: a number of doublings. The row at the longest measured context also applies, with a spread,
+      at contexts that are longer by at most this many doublings.
+
+    Raises UnknownAcceptance if no row matches, or if the context is outside the measured contexts and no rule
+    above applies.
     """
     subject = (target, draft, kv_name, kv_budget)
     if rows is None:
@@ -138,7 +157,10 @@ def _of_subject(
     named: str,
     doublings: float,
 ) -> AcceptanceRow:
-    """`find_acceptance` among rows. beyond: the flag to change at a context that was not measured."""
+    """`find_acceptance` among rows.
+
+    - beyond: the flag to change at a context that was not measured.
+    """
     target, draft, kv_name, kv_budget = subject
     measured = sorted((row for row in known if row.subject == subject), key=lambda row: row.context_tokens)
     remedy = f"give --draft {draft} with --alpha, --tokens-per-iteration or --acceptance FILE"
@@ -189,8 +211,8 @@ def _beyond(row: AcceptanceRow, served: tuple[float, float], context: float) -> 
 
 
 def context_spread(doublings: float) -> float:
-    """The standard deviation of ln(tokens per iteration) at a context this many doublings away from a
-    measured one.
+    """The standard deviation of ln(tokens per iteration) at a context that is this many doublings away from a
+    measured context.
     """
     return CONTEXT_DRIFT * math.sqrt(doublings)
 

@@ -1,4 +1,4 @@
-"""One row of the published acceptance: the mean results of a head on a target and a task."""
+"""One row of the library of published acceptance: the mean results of a head on a target and a task."""
 
 import os
 import re
@@ -17,12 +17,15 @@ _RELEASE_MONTH = re.compile(r"-\d{4}$")
 
 @dataclass(frozen=True, slots=True)
 class LibraryRow:
-    """Published results of one head on one task.
+    """The published results of one head on one task. `drafted`, `tokens_per_iteration` and `positions` are
+    numbers separated by slashes.
 
-    drafted: draft lengths. tokens_per_iteration: at each length, including the bonus token. positions:
-    survival at 1, 2, ... if published, else empty. All three are numbers separated by slashes. spread:
-    standard deviation over data sets of the logarithm of tokens per iteration; None for a single data set.
-    figures: number of summarised results.
+    - drafted: the draft lengths.
+    - tokens_per_iteration: tokens per iteration at each draft length, including the bonus token.
+    - positions: the probability that at least 1, 2, ... drafted tokens are accepted. Empty if it was not
+      published.
+    - spread: standard deviation of ln(tokens per iteration) between data sets. None for a single data set.
+    - figures: number of summarised results.
     """
 
     target: str
@@ -41,17 +44,17 @@ class LibraryRow:
 
     @property
     def tokens(self) -> dict[int, float]:
-        """Draft length -> tokens per iteration."""
+        """The tokens per iteration by draft length."""
         return dict(zip(map(int, self.drafted.split("/")), _numbers(self.tokens_per_iteration), strict=True))
 
     @property
     def survival(self) -> tuple[float, ...]:
-        """Survival by position, from 1."""
+        """The probability that at least 1, 2, ... drafted tokens are accepted."""
         return _numbers(self.positions)
 
     @property
     def text(self) -> str:
-        """The text of the results, such as ``chat, thinking on``."""
+        """The kind of text of the results, such as ``chat, thinking on``."""
         return f"{self.task}, thinking {self.thinking}" if self.thinking else self.task
 
 
@@ -61,7 +64,7 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 
 def short_name(name: str) -> str:
-    """The library's key of a model: its Hugging Face id in lower case, without owner, maker and tuning
+    """The name of a model in the library: its Hugging Face id in lower case, without owner, maker and tuning
     suffix.
 
     ``meta-llama/Llama-3.3-70B-Instruct`` becomes ``llama-3.3-70b``. Raises InputError for an unknown name.
@@ -84,7 +87,7 @@ def _repository(name: str) -> str:
 
 
 def undated(target: str) -> str:
-    """The key without a release month: ``deepseek-r1`` for ``deepseek-r1-0528``. The library has only the
-    plain name.
+    """The name without a release month, such as ``deepseek-r1`` for ``deepseek-r1-0528``. The library may
+    have only this plain name.
     """
     return _RELEASE_MONTH.sub("", target)

@@ -1,4 +1,6 @@
-"""Typical values of published acceptance: its decay by position, and its spread between texts."""
+"""Typical values of published acceptance: its decay from position to position, and its spread between
+texts.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,15 +12,15 @@ import numpy as np
 from perfmodel.specs.acceptance.library_row import LibraryRow
 
 ENOUGH_RATIOS = 8
-"""A kind of draft has its own median if at least this many ratios were published."""
+"""Number of published ratios from which a kind of draft has its own median."""
 DECAYING_POSITIONS = 3
-"""A decay is measured over this many first positions."""
+"""Number of first positions over which a decay is measured."""
 LEAST_TASKS = 3
-"""The spread between the tasks of a head counts if there are at least this many."""
+"""Smallest number of tasks of a head for which the spread between its tasks is used."""
 
 
 class TypicalAcceptance:
-    """Medians over published results."""
+    """Medians over the published results of acceptance."""
 
     def __init__(self, rows: Sequence[LibraryRow], enough_ratios: int = ENOUGH_RATIOS) -> None:
         self._rows = rows
@@ -26,9 +28,10 @@ class TypicalAcceptance:
         self._decays = dict[str, float]()
 
     def decay(self, draft: str = "") -> float:
-        """Median ratio of the conditional acceptance at position 2 or 3 to that at the position before.
+        """Median ratio of the conditional acceptance at a position (2 or 3) to the conditional acceptance at
+        the position before.
 
-        The median is of one kind of draft, or of all heads if too few results of that kind exist.
+        The median is over one kind of draft. It is over all heads if too few results of that kind exist.
         """
         if draft not in self._decays:
             rows = [row for row in self._rows if row.draft == draft or not draft]
@@ -38,19 +41,21 @@ class TypicalAcceptance:
         return self._decays[draft]
 
     def first_rates(self, draft: str) -> list[float]:
-        """Acceptance of the first token in every result of a kind of draft that states it, sorted."""
+        """The acceptance of the first drafted token in all results of a kind of draft that state it,
+        sorted.
+        """
         rates = [_first_rate(row) for row in self._rows if row.draft == draft]
         return sorted(filter(None, rates))
 
     @cached_property
     def spread_of_data_sets(self) -> float:
-        """Median spread between the data sets of a task."""
+        """Median over published rows of the spread between the data sets of a task."""
         return median([row.spread for row in self._rows if row.spread])
 
     @cached_property
     def spread_of_tasks(self) -> float:
-        """Standard deviation of ln(tokens per iteration) between tasks, at the longest draft: the median
-        over heads.
+        """Median over heads of the standard deviation of ln(tokens per iteration) between tasks, at the
+        longest draft.
         """
         heads: dict[tuple[str, str, str], dict[str, float]] = {}
         for row in self._rows:
@@ -59,8 +64,8 @@ class TypicalAcceptance:
         return median([deviation([*tasks.values()]) for tasks in heads.values() if len(tasks) >= LEAST_TASKS])
 
     def between_tasks(self, rows: Iterable[LibraryRow], length: int) -> float:
-        """Standard deviation of ln(tokens per iteration) between the tasks of one head, at one draft
-        length. `spread_of_tasks` counts like one additional task.
+        """Standard deviation of ln(tokens per iteration) between the tasks of one head, at one draft length.
+        `spread_of_tasks` has the weight of one additional task.
         """
         by_task = {row.task: math.log(row.tokens[length]) for row in rows if length in row.tokens}
         logs = list(by_task.values())
@@ -93,8 +98,8 @@ def _first_rate(row: LibraryRow) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two middle values. The functions of `statistics` and numpy are
-    not used, because they load many other modules.
+    """The median. The functions of `statistics` and numpy are not used, because they load many other
+    modules.
     """
     ordered = sorted(values)
     middle = len(ordered) // 2
@@ -107,5 +112,5 @@ def mean(values: Sequence[float]) -> float:
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Standard deviation of a sample."""
+    """The standard deviation of a sample (with n - 1)."""
     return float(np.std(values, ddof=1))

@@ -1,4 +1,5 @@
-"""Finds the fault in a mapping that msgspec refused: the key, the allowed values, and the given value.
+"""Finds the fault in a mapping that msgspec refused. The fault has a key, the allowed values, and the given
+value.
 
 msgspec's path does not contain the keys of dictionaries, and its message does not contain the allowed
 words. This module therefore converts each part of the mapping separately, and looks for the first
@@ -33,7 +34,7 @@ _WORDS = {
 
 
 def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
-    """The keys that lead to the first fault of a refused value, and what is allowed there.
+    """The path of keys to the first fault in a refused value, and a message with the allowed values.
 
     Unknown keys are reported before missing keys, because an unknown key is often a misspelling of a
     missing one.
@@ -61,7 +62,7 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
 
 
 def required(spec: Any) -> tuple[str, ...]:
-    """The keys that a mapping must have to be read as `spec`; none if `spec` is not a structure."""
+    """The keys that a mapping must have to be read as `spec`. Empty if `spec` is not a structure."""
     if not (isinstance(spec, type) and issubclass(spec, Struct)):
         return ()
     return tuple(key for key in annotations(spec) if key not in defaults(spec))

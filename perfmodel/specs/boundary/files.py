@@ -1,7 +1,7 @@
 """Reads and checks YAML and JSON files.
 
-An argument with a path separator or a file suffix is a path. Any other name is that of a bundled file, or
-an alias of it.
+An argument with a path separator or a file suffix is a path. Any other argument is the name or an alias of a
+bundled file.
 """
 
 import json
@@ -29,27 +29,29 @@ Spec = TypeVar("Spec")
 
 
 def data_directory(folder: str) -> Path:
-    """Path of one folder of bundled files: ``gpus``, ``calibrations`` or ``models``."""
+    """The path of one folder of bundled files, such as ``gpus``, ``calibrations`` or ``models``."""
     return data_folder("models") if folder == "models" else data_folder("hardware") / folder
 
 
 @cache
 def bundled_names(folder: str) -> tuple[str, ...]:
-    """Names of all bundled files of a folder, sorted."""
+    """The names of all bundled files of a folder, sorted."""
     return tuple(sorted([name[:-5] for name in os.listdir(data_directory(folder)) if name.endswith(".yaml")]))
 
 
 def load_bundled(spec: type[Spec], folder: str, name: str) -> Spec:
-    """A bundled file by its exact name."""
+    """Reads a bundled file by its exact name."""
     path = data_directory(folder) / f"{name}.yaml"
     return parse(spec, read_mapping(path), str(path))
 
 
 def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
-    """Reads one YAML or JSON file that must hold a mapping. infinity: whether JSON may contain
-    ``Infinity``, which Python writes for this number.
+    """Reads one YAML or JSON file, which must contain a mapping.
 
-    Raises InputError naming the file if it is missing, too large, not text, malformed or not a mapping.
+    - infinity: whether JSON may contain ``Infinity``, as Python writes it.
+
+    Raises InputError, which names the file, if it is missing, too large, not text, malformed or not a
+    mapping.
     """
     with about_file(path):
         text = read_text(path, MAX_FILE_BYTES)
@@ -59,7 +61,7 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
 def mapping_of(
     text: str, language: Literal["JSON", "YAML"] = "YAML", infinity: bool = False
 ) -> dict[str, Any]:
-    """The mapping that a text holds; see `read_mapping`. Raises InputError if it is malformed or not a
+    """The mapping in a text (see `read_mapping`). Raises InputError if the text is malformed or not a
     mapping.
     """
     try:
@@ -114,9 +116,9 @@ def _line_of(text: str, pattern: str) -> str:
 
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
-    """Checks a mapping. The first fault becomes one line with the file, the key, the allowed values and
-    the given value. If the mapping has none of the required keys, it is a file of another kind, and
-    nothing of it is quoted.
+    """Checks a mapping and converts it to a record. For the first fault, it raises InputError with the file,
+    the key, the allowed values and the given value. If the mapping has none of the required keys, it is a
+    file of another kind. The message then quotes nothing of it.
     """
     try:
         return convert(data, spec, str_keys=True)
@@ -133,8 +135,8 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
 
 
 def newest(path: Path, pattern: str) -> Path:
-    """The newest file in a folder whose name matches a pattern; names begin with the time. A path that is
-    not a folder is returned unchanged.
+    """The newest file in a folder whose name matches a pattern. Names must begin with the time. A path that
+    is not a folder is returned unchanged.
     """
     if is_folder(path):
         return max(path.glob(pattern), default=path)
@@ -142,12 +144,12 @@ def newest(path: Path, pattern: str) -> Path:
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether the user means a file rather than a bundled name."""
+    """Whether a name looks like the path of a file, and not like a bundled name."""
     return "/" in name or "\\" in name or name.endswith(SUFFIXES)
 
 
 def spelling(name: str) -> str:
-    """The form in which a name is looked up: lower case, words joined by ``-``."""
+    """The form in which a name is looked up: lower case, with words joined by ``-``."""
     return "-".join(name.replace("_", " ").lower().split())
 
 
@@ -157,11 +159,13 @@ def alias_table(
     names_of: Callable[[dict[str, Any]], Iterable[str]],
     words: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Spelling of an alias -> the bundled name that lists it.
+    """A table from the spelling of an alias to the bundled name that lists it.
 
-    keys: the keys whose lines hold names. Only those lines are parsed, because parsing all files would
-    take longer than an answer. words: files whose lines do not contain all of these are left out. The
-    files come with the package, so their location is not checked.
+    - keys: the keys whose lines contain names. Only these lines are parsed, because parsing all files would
+      take longer than an answer.
+    - words: words that the lines of a file must contain. Other files are left out.
+
+    The files come with the package, so their location is not checked.
     """
     where = data_directory(folder)
     table = dict[str, str]()
@@ -186,9 +190,10 @@ OWN_FILE = {
 def bundled_name(
     folder: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, str]] = dict
 ) -> str:
-    """Name of a bundled file from its name or an alias. `aliases` builds the table of aliases only if needed.
+    """The name of a bundled file, from its name or an alias. The function `aliases` returns the table of
+    aliases; it is called only if needed.
 
-    Raises InputError with the nearest names.
+    Raises InputError, which lists the most similar names, for an unknown name.
     """
     known = bundled_names(folder)
     key = spelling(name)

@@ -1,5 +1,5 @@
-"""Mappings of files as frozen records: each field has one type, with its limits in the annotation
-(msgspec).
+"""The base class of records that are read from files. Each field has one type, and its annotation states the
+limits (msgspec).
 """
 
 import sys
@@ -11,11 +11,11 @@ from msgspec import NODEFAULT, Meta, Struct, StructMeta, convert, field, to_buil
 from msgspec.structs import fields, force_setattr
 
 Text = Annotated[str, Meta(min_length=3)]
-"""A free text, such as a source."""
+"""A text in any form, such as a source."""
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 FINITE = sys.float_info.max
-"""Upper limit of a number that must be finite. A number with any limit must not be NaN."""
+"""Upper limit of a number that must be finite. A number with any limit cannot be NaN."""
 
 
 class _GivenByName(StructMeta):
@@ -27,35 +27,35 @@ class _GivenByName(StructMeta):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=True):
-    """An immutable record of a mapping in a file. Unknown keys are refused.
+    """The base class of immutable records of a mapping in a file. Unknown keys are refused.
 
-    `__post_init__` of a subclass refuses (ValueError) contradictory fields. Types and limits are checked when
-    a mapping is read (`files.parse`, `of_mapping`), not when code makes one.
+    In a subclass, `__post_init__` raises ValueError for contradictory fields. Types and limits are checked
+    when a mapping is read (`files.parse`, `of_mapping`). They are not checked when code creates a record.
     """
 
     @classmethod
     def of_mapping(cls, data: Any) -> Self:
-        """Checks a mapping that code made; its numbers may be numpy's.
+        """Checks a mapping that code created, and converts it to a record. The numbers may be numpy's.
 
         Raises msgspec.ValidationError, which is a ValueError.
         """
         return convert(builtins(data), cls, str_keys=True)
 
     def replace(self, **values: Any) -> Self:
-        """A copy with some values changed, unchecked."""
+        """A copy with some values changed. The new values are not checked."""
         changed = copy(self)
         for name, value in values.items():
             force_setattr(changed, name, value)
         return changed
 
     def as_mapping(self, exclude_defaults: bool = False, exclude_none: bool = False) -> dict[str, Any]:
-        """A mapping for JSON or YAML, optionally without defaults or without nulls."""
+        """The record as a mapping for JSON or YAML. Default values or nulls can be left out."""
         return dict(_plain(self, exclude_defaults, exclude_none))
 
 
 @cache
 def defaults(struct: type[Struct]) -> dict[str, Any]:
-    """Name of each optional field -> its default."""
+    """The default value of each optional field, by name."""
     optional = [each for each in fields(struct) if not each.required]
     return {
         each.name: each.default if each.default_factory is NODEFAULT else each.default_factory()
@@ -64,7 +64,7 @@ def defaults(struct: type[Struct]) -> dict[str, Any]:
 
 
 def annotations(struct: type[Struct]) -> dict[str, Any]:
-    """Name of each field -> its annotation."""
+    """The annotation of each field, by name."""
     return {each.name: each.type for each in fields(struct)}
 
 
@@ -86,5 +86,5 @@ def _plain(value: Any, exclude_defaults: bool, exclude_none: bool) -> Any:
 
 
 def builtins(value: Any) -> Any:
-    """The value in Python's plain types: mappings, lists, text and numbers."""
+    """Converts a value to Python's plain types: mappings, lists, text and numbers."""
     return to_builtins(value, enc_hook=lambda number: number.item())

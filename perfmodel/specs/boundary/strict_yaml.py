@@ -1,8 +1,8 @@
-"""Reads a subset of YAML: plain keys without repetitions, no aliases, no tags, and limited depth. Scalars
-follow YAML 1.2.
+"""Reads a subset of YAML. Keys are plain and not repeated, aliases and tags are not allowed, and the depth is
+limited. Scalars follow YAML 1.2.
 
-One loop builds the values from libyaml's events, in less than half of the time of PyYAML's nodes and
-constructors. A date remains text, which a typed field reads.
+A single loop builds the values from libyaml's events. It takes less than half of the time that PyYAML's nodes
+and constructors take. A date remains text; a typed field converts it.
 """
 
 import math
@@ -30,10 +30,10 @@ _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 
 
 def read_yaml(text: str) -> Any:
-    """The value of a text, with each string on one line; None for an empty text.
+    """The value of a YAML text. Each string in it is on one line. None for an empty text.
 
-    Raises ValueError for other YAML. The error gives the line but quotes nothing, because the text may
-    come from a file of another kind.
+    Raises ValueError for YAML outside this subset. The message gives the line but quotes nothing, because the
+    text may come from a file of another kind.
     """
     try:
         loader = _LOADER(text)

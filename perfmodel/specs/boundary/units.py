@@ -1,6 +1,6 @@
-"""Quantities of files: a number with a unit and a source, and its allowed range.
+"""Quantities in files. A quantity has a number, a unit and a source; its allowed range is checked.
 
-GB is 10^9 bytes and GiB is 2^30, here and everywhere else.
+GB is 10^9 bytes and GiB is 2^30 bytes, here and everywhere else.
 """
 
 from typing import Annotated, Literal
@@ -46,7 +46,7 @@ FACTORS: dict[Unit, float] = {
     "us": 1e-6,
     "count": 1.0,
 }
-"""Unit -> the same in SI units: bytes, bytes/s, FLOP/s, Hz, W, s."""
+"""Unit -> its factor to bytes, bytes/s, FLOP/s, Hz, W or s."""
 
 BYTES = ("B", "MB", "MiB", "GB", "GiB")
 BYTES_PER_S = ("GB/s", "TB/s")
@@ -54,7 +54,9 @@ FLOPS = ("GFLOP/s", "TFLOP/s", "TOP/s")
 
 
 class Quantity(Frozen):
-    """One number with its unit and its source. `evidence` marks figures that no vendor page prints."""
+    """One number with its unit and its source. `evidence` says whether a vendor published the number, or
+    where it comes from otherwise.
+    """
 
     value: Annotated[float, Meta(ge=1e-6, le=1e18)]
     unit: Unit
@@ -68,9 +70,10 @@ class Quantity(Frozen):
 
 
 class Bounds(Immutable):
-    """The allowed units of a quantity, and its range in SI units over all plausible devices.
+    """The allowed units of a quantity, and its range in SI units. The range covers all plausible devices.
 
-    words: the range in words, for refusals. whole: whether only whole numbers are allowed.
+    - words: the range in words, for error messages.
+    - whole: whether only whole numbers are allowed.
     """
 
     units: tuple[str, ...]
@@ -80,7 +83,9 @@ class Bounds(Immutable):
     whole: bool = False
 
     def check(self, name: str, quantity: Quantity | None) -> None:
-        """Refuse (ValueError, naming the field `name`) another unit, or a value outside the range."""
+        """Raises ValueError, which names the field `name`, for another unit or for a value outside the
+        range.
+        """
         if quantity is None:
             return
         if quantity.unit not in self.units:

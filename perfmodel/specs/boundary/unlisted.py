@@ -1,5 +1,5 @@
-"""Names that people use but that no file lists, each with the nearest question that can be answered. They
-come from ``hardware/unlisted.yaml``.
+"""Names that people use but that are not modelled. Each comes with the most similar question that can be
+answered. They are read from ``hardware/unlisted.yaml``.
 """
 
 import re
@@ -16,8 +16,10 @@ Beginnings = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
 class Unlisted(Frozen):
-    """names: beginnings of names, in lower-case letters and digits. instead: the nearest question, in
-    words.
+    """A group of names that are not modelled.
+
+    - names: beginnings of the names, in lower-case letters and digits.
+    - instead: the most similar question that can be answered, in words.
     """
 
     names: Beginnings
@@ -30,7 +32,7 @@ class Unlisted(Frozen):
 
 
 class UnlistedNames(Frozen):
-    """The file: names of engines, of devices, of models and of weight formats."""
+    """The contents of the file: names of engines, devices, models and weight formats."""
 
     engines: tuple[Unlisted, ...] = ()
     devices: tuple[Unlisted, ...] = ()
@@ -45,7 +47,7 @@ def unlisted_names() -> UnlistedNames:
 
 
 def refuse_unlisted(flag: str, name: str, known: tuple[Unlisted, ...]) -> None:
-    """Raises InputError with the nearest question if `name` begins with one of the `known` names."""
+    """Raises InputError, which names a similar question, if `name` begins with one of the `known` names."""
     for each in known:
         if each.has(name):
             raise InputError(f"{flag}: {shortened(name)!r} is not modelled: {each.instead}")

@@ -1,1 +1,1 @@
-"""Calibrations: fitted constants, and the choice of a calibration for a question."""
+"""Calibrations: their fitted constants, and the choice of a calibration for a question."""

@@ -1,4 +1,6 @@
-"""Finds the calibration for a question: that of an engine on the device, or on the most similar device."""
+"""Finds the calibration for a question. It belongs to an engine on the device, or on the most similar
+device.
+"""
 
 import math
 from functools import cache
@@ -19,8 +21,10 @@ from perfmodel.specs.engines.stacks import lender_of, stack_files
 
 @cache
 def devices_of(engine: str, version: str = "") -> dict[str, str]:
-    """Device -> name of its bundled calibration of an engine. The files are called ``<device>.<engine>``,
-    unless the engine's file names another word. version: empty for the newest.
+    """The names of the bundled calibrations of an engine, by device. The files are called
+    ``<device>.<engine>``, unless the engine's file names another word instead of the engine.
+
+    - version: version of the engine. Empty means the newest version.
     """
     stack = stack_files()[engine]
     word = stack.calibrations if isinstance(stack, ResearchStack) else stack.calibration_word(version)
@@ -37,13 +41,18 @@ def calibration_of(
     gguf: bool = False,
     mlx: bool = False,
 ) -> Calibration:
-    """The calibration of a question: the named one, or that of an engine on the device.
+    """The calibration for a question. It is the named calibration, or the calibration of an engine on the
+    device.
 
-    If neither `calibration` nor `engine` is given, a CPU gets the calibration that its device file names.
-    Another device gets the calibration that its file names by path, or else the calibration of
-    `usual_engine`. gguf: whether the weights are a GGUF file, which only `LLAMACPP` runs. mlx: whether the
-    weights are a checkpoint of MLX. Raises InputError for an unknown engine, an engine without a
-    calibration of such a device, or an engine other than that of the named calibration.
+    If neither `calibration` nor `engine` is given, a CPU gets the calibration that its device file names. Any
+    other device gets the calibration whose path its device file gives. If the file gives no path, the device
+    gets the calibration of the engine that `usual_engine` returns.
+
+    - gguf: whether the weights are a GGUF file, which only `LLAMACPP` runs.
+    - mlx: whether the weights are an MLX checkpoint.
+
+    Raises InputError in three cases: the engine is unknown, it has no calibration for this kind of device, or
+    the named calibration belongs to another engine.
     """
     if calibration is not None:
         return _named(calibration, engine, gpu)
@@ -95,9 +104,10 @@ def _same_kind(one: GPUSpec, other: GPUSpec) -> bool:
 
 
 class Distance(NamedTuple):
-    """How different the kernels of two devices are. Distances are compared by their fields, in order.
+    """A measure of how different the kernels of two devices are. Distances are compared field by field, in
+    order.
 
-    bandwidth: |ln| of the ratio of the memory bandwidths.
+    - bandwidth: absolute value of ln(ratio of the memory bandwidths).
     """
 
     other_architecture: bool
@@ -106,7 +116,7 @@ class Distance(NamedTuple):
 
 
 def distance(one: GPUSpec, other: GPUSpec) -> Distance:
-    """The distance of two devices. Architectures are the same if their first words are the same."""
+    """The distance between two devices. Two architectures are the same if their first words are the same."""
     return Distance(
         other_architecture=one.architecture.split()[0] != other.architecture.split()[0],
         other_vendor=one.vendor != other.vendor,
@@ -115,8 +125,9 @@ def distance(one: GPUSpec, other: GPUSpec) -> Distance:
 
 
 def load_device(name: str) -> GPUSpec:
-    """A device by name, alias or path of a YAML file. Its `calibration` is the one for questions that name
-    neither an engine nor a calibration. Raises InputError for an unknown name.
+    """Loads a device by its name, its alias or the path of its YAML file. Its field `calibration` is the
+    calibration for questions that name neither an engine nor a calibration. Raises InputError for an unknown
+    name.
     """
     gpu = load_gpu(name)
     if looks_like_path(gpu.calibration):
@@ -125,8 +136,8 @@ def load_device(name: str) -> GPUSpec:
 
 
 def on_board(calibration: Calibration, gpu: GPUSpec) -> Calibration:
-    """The calibration with the known corrections for a board or for another architecture, if it is that of
-    a serving engine.
+    """The calibration with the known corrections for a board or for another architecture. Only calibrations
+    of serving engines are corrected.
     """
     source = engines()
     lender = calibration.constants_of or calibration.stack

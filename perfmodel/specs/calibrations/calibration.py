@@ -1,5 +1,5 @@
-"""A calibration: the constants of one device and software stack, each declared once, with source and standard
-error.
+"""A calibration: the constants of one device and software stack. Each constant is declared once here. Its
+value in a file has a source and a standard error.
 """
 
 import datetime
@@ -32,23 +32,29 @@ from perfmodel.specs.engines.engines import engines, release
 
 
 class Calibration(EngineConstants):
-    """How far a device and its software stack are from the ideal roofline, read from
-    ``hardware/calibrations/<gpu>.<stack>.yaml``.
+    """The constants that describe how a device with its software stack differs from the ideal roofline. It is
+    read from ``hardware/calibrations/<gpu>.<stack>.yaml``.
 
-    `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants that others
-    measured), ``kernels`` (kernel tables of this device, and the constants of an engine that was measured
-    on others) or ``fitted``. A calibration that is used for another device is *transferred*; this word is
-    in the answer, not in the file.
+    `kind` has one of four values. ``ideal``: all efficiencies are 1, and there are no fixed costs.
+    ``literature``: the constants were measured by others. ``kernels``: kernel tables of this device, with the
+    constants of an engine that was measured on other devices. ``fitted``: the constants were fitted to
+    measurements of this engine on this device. If a calibration is used for another device, the answer calls
+    it *transferred*; the file does not.
 
-    observed_error: error of predictions for rows that were left out of the fit (`literature`: for any
-    rows). transfer_error: error for a device other than the calibration's. step_error: `observed_error`
-    for steps of one kind, if the kinds differ. version: version of a serving engine. constants_of: the
-    engine whose constants another one borrows; empty for an engine with its own. errors: errors of an
-    engine's predictions, by the part of the measurements that was left out of the fit. measured: ranges of
-    the measurements of a user's own engine. versions, drafts, longest_tokens, widest_tokens, unseen_draft,
-    unseen_context, unseen_width: see `engines.FittedEngine` and `engines.Engines`. measured_models,
-    speculating_models: models whose steps, or whose iterations, were measured with this engine on this
-    device.
+    - observed_error: error of predictions for rows that were left out of the fit. For `literature`, it is the
+      error for any rows.
+    - transfer_error: error of predictions for another device than that of the calibration.
+    - step_error: `observed_error` by kind of baseline step, if the kinds differ.
+    - version: version of the serving engine.
+    - constants_of: the engine whose constants this engine borrows. Empty for an engine with its own
+      constants.
+    - errors: errors of the engine's predictions, by the part of the measurements that was left out of the
+      fit.
+    - measured: ranges of the measurements, if the user measured an engine.
+    - versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
+      `engines.FittedEngine` and `engines.Engines`.
+    - measured_models, speculating_models: models whose baseline steps, or whose speculative iterations, were
+      measured with this engine on this device.
     """
 
     name: str
@@ -244,7 +250,7 @@ class Calibration(EngineConstants):
         return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, ONE, None)}
 
     def relation(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Relation:
-        """The relation of the measured rows to a model on a device (`fit_errors.Relation`)."""
+        """How closely the measured rows are related to a model on a device (`fit_errors.Relation`)."""
         if self.constants_of and self.gpu is not None:
             return _of_another_device(self.gpu, gpu)
         is_step = quantity == "target_s"
@@ -263,11 +269,13 @@ class Calibration(EngineConstants):
         return release(self.version)[:2] in {release(version)[:2] for version in self.versions}
 
     def unseen_log_error(self, context: Floats, tokens: Floats) -> Floats:
-        """Additional error of the ratio of an iteration to a step, for a context or a number of verified
-        tokens outside the fitted rows.
+        """Additional error of the time of an iteration divided by the time of a step. It applies if the
+        context or the number of verified tokens is above that of all fitted rows.
 
-        The result is the standard deviation of the ratio's logarithm, and broadcasts over both arguments.
-        tokens: tokens of all sequences that a pass verifies.
+        The result is the standard deviation of the logarithm of this ratio. It broadcasts over both
+        arguments.
+
+        - tokens: number of tokens that a pass verifies, over all sequences.
         """
         if self.unseen_context is None or self.unseen_width is None:
             return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))
@@ -276,9 +284,11 @@ class Calibration(EngineConstants):
         return np.hypot(longer * self.unseen_context.deviation, wider * self.unseen_width.deviation)
 
     def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
-        """The expected error for a model on a device; None if no error was ever observed (ideal).
+        """The expected error of a prediction for a model on a device. None if no error was observed, as for
+        an ideal calibration.
 
-        At known acceptance, the error of an engine's speedup is that of its ratio of an iteration to a step.
+        If the acceptance is known, the error of an engine's speedup is the error of the iteration time
+        divided by the step time.
         """
         if self.errors:
             figure: Quantity = "ratio" if quantity == "speedup" else quantity

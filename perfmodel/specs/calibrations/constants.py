@@ -1,10 +1,11 @@
-"""A calibration constant: its value with error and source, and the declaration of its meaning.
+"""Calibration constants: the value of a constant with its error and source, and the declaration of its
+meaning.
 
-The annotation of a field in `perfmodel.specs.calibrations.calibration.Calibration` declares a constant
-with `Declared`. An optional constant has a default, such as `ABSENT`. Validation, the bounds of fits, the
-fixed costs of `sensitivity`, the stack factors and the table in docs/calibrations.md follow from the
-declaration. Only the formula that uses it (costs/kinds/, or costs/roofline.py for a whole pass) names it
-again.
+A field of `perfmodel.specs.calibrations.calibration.Calibration` declares a constant with `Declared` in its
+annotation. An optional constant has a default, such as `ABSENT`. Validation, the bounds of fits, the fixed
+costs of `sensitivity`, the stack factors and the table in docs/calibrations.md follow from the declaration.
+The only other place that names the constant is the formula that uses it: in costs/kinds/, or in
+costs/roofline.py for a constant of a whole pass.
 """
 
 import math
@@ -48,14 +49,14 @@ _IDEAL: dict[Unit, float] = {
 
 
 class Constant(Frozen):
-    """One number: its value, its standard error if it was fitted, and its source."""
+    """The value of a calibration constant, with its source. A fitted value also has a standard error."""
 
     value: float
     stderr: Annotated[float, Meta(ge=0, le=FINITE)] | None = None
     source: Text
 
     def numbers(self) -> Iterator[float]:
-        """Every number that must lie within the constant's bounds."""
+        """All numbers that must be within the bounds of the constant."""
         yield self.value
 
 
@@ -68,7 +69,7 @@ Knots = tuple[tuple[float, float], ...]
 
 
 def check_curves(curves: Mapping[Any, Knots]) -> None:
-    """Raises ValueError for knots whose first numbers do not rise, and for numbers that are not above 0."""
+    """Raises ValueError if the first numbers of the knots do not rise, or if a number is not above 0."""
     for name, knots in curves.items():
         places = [place for place, _ in knots]
         rising = len(knots) >= 2 and places == sorted(set(places))
@@ -79,7 +80,9 @@ def check_curves(curves: Mapping[Any, Knots]) -> None:
 
 
 def interpolated(knots: Knots, at: Floats) -> Floats:
-    """The curve's value: linear in the logarithms of both axes between knots, constant outside them."""
+    """The value of a curve at a place. Between knots it is linear in the logarithms of both axes. Outside the
+    knots it is constant.
+    """
     places, values = _logarithms(knots)
     value: Floats = np.exp(np.interp(np.log(at), places, values))
     return value
@@ -95,10 +98,10 @@ MAX_DEVICES = 65536
 
 
 class AllReduce(Frozen):
-    """Times of an all-reduce on servers with one kind of link: for each number of devices, a curve of
-    (message bytes, seconds).
+    """The times of an all-reduce on servers with one kind of link. For each number of devices, there is a
+    curve of (message bytes, seconds).
 
-    box_log_rms: standard deviation of the logarithm of the time between servers of this kind.
+    - box_log_rms: standard deviation of ln(time) between servers of this kind.
     """
 
     knots: dict[int, Knots]
@@ -112,14 +115,14 @@ class AllReduce(Frozen):
             raise ValueError(f"knots must be given for 2 to {MAX_DEVICES} devices")
 
     def numbers(self) -> Iterator[float]:
-        """Every number that must lie within the constant's bounds."""
+        """All numbers that must be within the bounds of the constant."""
         return (seconds for knots in self.knots.values() for _, seconds in knots)
 
     def seconds(self, devices: int, message_bytes: Floats, faster: float = 1.0) -> Floats:
-        """Time of one all-reduce; beyond the last knot it grows in proportion to the message.
+        """Seconds of one all-reduce. Beyond the last knot, the time grows in proportion to the message size.
 
-        faster: rate of the links divided by that of the measured servers. It does not change the time of
-        the shortest message.
+        - faster: rate of the links, divided by the rate of the measured servers' links. It does not change
+          the time of the shortest message.
         """
         knots = self.knots[devices]
         measured = interpolated(knots, message_bytes) * np.maximum(message_bytes / knots[-1][0], 1.0)
@@ -128,8 +131,9 @@ class AllReduce(Frozen):
 
 
 class Scope(Immutable):
-    """The search of a fit for a constant: it begins at `start` and stays between `low` and `high`. scale:
-    the unit in which steps of the search are of order 1.
+    """The range of a constant in a fit. The search begins at `start` and stays between `low` and `high`.
+
+    - scale: the typical size of a search step.
     """
 
     start: float
@@ -139,12 +143,14 @@ class Scope(Immutable):
 
 
 class Declared(Immutable):
-    """The declaration of one constant.
+    """The declaration of one constant. Curves and tables with a method ``numbers()`` are declared in the same
+    way.
 
-    work: the work that causes the cost. term: the term to which its time is added (None: it determines the
-    overlap of terms). unit: also sets the possible values (`_BOUNDS`). meaning: one line for the
-    documentation. search: the search of a fit; None for a constant that no recipe of validate/fit fits. A
-    curve or a table with a method ``numbers()`` is declared in the same way.
+    - work: the work that causes the cost.
+    - term: the term to which the time is added. None if the constant determines how terms overlap.
+    - unit: the unit of the constant, which also determines its possible values (`_BOUNDS`).
+    - meaning: one line that describes the constant in the documentation.
+    - search: the range of the constant in a fit. None for a constant that no recipe of validate/fit fits.
     """
 
     work: Work
@@ -165,16 +171,16 @@ class Declared(Immutable):
 
     @property
     def widest(self) -> float:
-        """Distance between the highest and the lowest possible value. A standard error larger than this
-        would mean that nothing is known.
+        """The highest minus the lowest possible value. A larger standard error would mean that nothing is
+        known about the constant.
         """
         low, high, _ = _BOUNDS[self.unit]
         return high - low
 
     def check(self, name: str, given: Any) -> None:
-        """Refuse (ValueError) numbers that are impossible for the unit, and NaN.
+        """Raises ValueError for NaN, and for numbers that are impossible for the unit.
 
-        A standard error is at most `widest`.
+        It also raises if the standard error is above `widest`.
         """
         low, high, words = _BOUNDS[self.unit]
         if isinstance(given, Constant) and given.stderr is not None and not 0 <= given.stderr <= self.widest:

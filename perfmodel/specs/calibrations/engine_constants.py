@@ -1,5 +1,5 @@
-"""Constants that serving engines need in addition to those of a research stack. A calibration that does
-not state them has no such costs.
+"""The constants that serving engines need in addition to the constants of a research stack. A calibration
+that does not state a constant does not have its cost.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ ONE = Constant(value=1.0, source="not part of this calibration")
 
 
 class Curves(Frozen):
-    """A curve for each number format, by `formats.Format.name`."""
+    """One curve for each number format. The keys are values of `formats.Format.name`."""
 
     knots: dict[str, Knots]
     source: Text
@@ -31,11 +31,11 @@ class Curves(Frozen):
 
 
 class ExpertKernel(Frozen):
-    """Constants of the routed experts of one layer in one format: a fixed time, and shares of the
-    bandwidth and of the format's peak.
+    """The constants of the routed experts of one layer with one weight format: a fixed time, and the reached
+    shares of the bandwidth and of the format's peak.
 
-    routed_passes: how many times the kernels read or write the 16-bit hidden vectors of all tokens, once for
-    each expert of a token.
+    - routed_passes: number of times that the kernels read or write the 16-bit hidden vectors of the tokens. A
+      vector counts once for each expert of its token.
     """
 
     fixed_s: Annotated[float, Meta(ge=0, le=10)]
@@ -46,10 +46,11 @@ class ExpertKernel(Frozen):
 
 
 class ExpertKernels(Frozen):
-    """`ExpertKernel` by weight format. Their times of loading and computing add up, because few tokens per
-    expert do not fill a tile.
+    """The constants of expert kernels by weight format. The times of loading and computing add up, because
+    the few tokens of an expert do not fill a tile.
 
-    prompts: the same kernels in passes over prompts, with more tokens; by default those of `kernels`.
+    - prompts: constants of the same kernels in passes over prompts, which have more tokens. By default they
+      are those in `kernels`.
     """
 
     kernels: dict[str, ExpertKernel]
@@ -70,7 +71,7 @@ class ExpertKernels(Frozen):
 
 
 class EngineConstants(Frozen):
-    """Constants of `Calibration` for serving engines (vLLM, TensorRT-LLM, SGLang)."""
+    """The constants of `Calibration` for serving engines (vLLM, TensorRT-LLM, SGLang)."""
 
     gemm_efficiency: Annotated[
         Curves | None,

@@ -1,4 +1,6 @@
-"""The words of ``--engine``: how a question may spell them, the default, and the word of a calibration."""
+"""The values of ``--engine``: their allowed spellings, the default, and the value that belongs to a
+calibration. Each value is the *word* of an engine.
+"""
 
 import re
 from typing import Any
@@ -15,7 +17,7 @@ from perfmodel.specs.engines.stacks import programs, serving_engines, stack_titl
 ENGINES = stack_titles()
 """Word of `--engine` -> its title."""
 DEFAULT_ENGINE = "vllm"
-"""The engine of a question that names none."""
+"""The engine for a question that names no engine."""
 LLAMACPP = "llamacpp"
 """The engine for GGUF files, and for devices of the vendors in `LLAMACPP_VENDORS`."""
 MLX = "mlx"
@@ -25,8 +27,9 @@ LLAMACPP_VENDORS = ("Apple",)
 
 
 def parse_engine(given: Any, flag: str = "--engine") -> str:
-    """Reads ``vllm``, or with the version of a serving engine ``vllm@0.20.1``, ``llamacpp@b10451``. The
-    title of an engine, or the name of a program that runs it, may replace its word. Raises InputError.
+    """Reads a value of ``--engine``: ``vllm``, or with the version of a serving engine ``vllm@0.20.1`` or
+    ``llamacpp@b10451``. The title of an engine, or the name of a program that runs it, may be used instead of
+    its word. Raises InputError for an unknown engine or version.
     """
     named, at, version = parse_text(given, flag).partition(DRIFT)
     word = _word(named, flag)
@@ -65,7 +68,10 @@ def _check_version(word: str, version: str, flag: str) -> None:
 
 
 def usual_engine(gpu: GPUSpec, gguf: bool, mlx: bool) -> str:
-    """The engine of a question that names none. gguf, mlx: see `calibration_of`."""
+    """The engine for a question that names no engine.
+
+    - gguf, mlx: see `calibration_of`.
+    """
     if mlx and gpu.vendor in LLAMACPP_VENDORS:
         return MLX
     alone = gguf or gpu.vendor in LLAMACPP_VENDORS or bool(gpu.in_turn)
@@ -73,8 +79,9 @@ def usual_engine(gpu: GPUSpec, gguf: bool, mlx: bool) -> str:
 
 
 def engine_of(calibration: Calibration) -> str | None:
-    """Word of the engine of a calibration; None if it belongs to no engine (literature, ideal). The stack
-    of a calibration starts with the word or the title of its engine (``llama.cpp-b10624``).
+    """The word of the engine to which a calibration belongs. None if it belongs to no engine, as for
+    literature and ideal calibrations. The stack of a calibration starts with the word or the title of its
+    engine (``llama.cpp-b10624``).
     """
     first = re.split("[- ]", calibration.stack)[0]
     by_title = {title.lower(): word for word, title in ENGINES.items()}
@@ -84,7 +91,7 @@ def engine_of(calibration: Calibration) -> str | None:
 
 
 def serving_engine_of(calibration: Calibration) -> ServingEngine | None:
-    """The facts of the serving engine of a calibration; None if it is that of a research stack or of no
-    engine.
+    """The facts about the serving engine of a calibration. None if the calibration belongs to a research
+    stack or to no engine.
     """
     return serving_engines().get(engine_of(calibration) or "")

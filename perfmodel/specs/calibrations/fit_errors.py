@@ -1,5 +1,5 @@
-"""The correlation of a fit's constants, and the errors of predictions for rows that were left out of the
-fit.
+"""The correlation between the constants of a fit, and the errors of predictions for rows that were left out
+of the fit.
 """
 
 from functools import cache
@@ -20,20 +20,24 @@ COVERAGE = 0.90
 Z = 1.6448536269514722
 """Two-sided normal quantile of COVERAGE."""
 Quantity = Literal["target_s", "draft_s", "verify_s", "overhead_s", "ratio", "speedup"]
-"""The quantity of an error; ratio: an iteration over a baseline step."""
+"""The predicted quantity to which an error belongs. ``ratio`` is the time of an iteration divided by the time
+of a baseline step.
+"""
 Relation = Literal["seen", "version", "model", "gpu", "transferred", "maker"]
-"""The held-out part: another degree or draft length of a model that was measured on this engine and
-device; another version of the engine; another model; all rows of the device; the device's kernels too (for
-a ratio: all rows of the engine); or all devices of its maker.
+"""The part of the measurements that was left out of the fit. ``seen``: another degree or draft length of a
+model that was measured on this engine and device. ``version``: another version of the engine. ``model``:
+another model. ``gpu``: all rows of the device. ``transferred``: all rows of the device and its kernels (for a
+ratio, all rows of the engine). ``maker``: all devices of the vendor.
 """
 
 
 class StatedFit(Frozen):
-    """The correlation of a calibration's fitted constants.
+    """The correlation between the fitted constants of a calibration.
 
-    parameters: names of the fitted constants. correlation: lower triangle of the correlation matrix of
-    their estimates, with the diagonal, row by row. The covariance follows from it and the `stderr` of each
-    constant.
+    - parameters: names of the fitted constants.
+    - correlation: lower triangle of the correlation matrix of the estimates, row by row, with the diagonal.
+
+    The covariance matrix follows from this matrix and from the `stderr` of each constant.
     """
 
     parameters: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -56,7 +60,7 @@ class StatedFit(Frozen):
 
 @cache
 def square(rows: tuple[tuple[float, ...], ...]) -> Array:
-    """The symmetric matrix from a lower triangle, which is given row by row."""
+    """The symmetric matrix that belongs to a lower triangle. The triangle is given row by row."""
     lower = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         lower[i, : i + 1] = row
@@ -64,9 +68,12 @@ def square(rows: tuple[tuple[float, ...], ...]) -> Array:
 
 
 class MeasuredRange(Frozen):
-    """The ranges of the measurements of a user's own engine. batch, context, gamma: (least, most).
+    """The ranges of the measurements of a user's own engine.
 
-    A question outside these ranges, or about another model or draft, gets a warning and a wider interval.
+    - batch, context, gamma: the smallest and the largest measured value.
+
+    The answer to a question outside these ranges, or about another model or draft, has a warning and a wider
+    interval.
     """
 
     model: str
@@ -78,10 +85,12 @@ class MeasuredRange(Frozen):
 
 
 class Scatter(Frozen):
-    """An observed error. log_rms: root mean square of ln(predicted / measured) over the rows.
+    """The observed error of predictions.
 
-    log_within: half-width of an interval that contained 90 % of these logarithms; by default that of a
-    normal distribution. rows: number of measurements.
+    - log_rms: root mean square of ln(predicted / measured) over the rows.
+    - log_within: half-width of an interval that contained 90 % of these logarithms. By default it is the
+      half-width for a normal distribution.
+    - rows: number of measurements.
     """
 
     log_rms: LogError
@@ -91,7 +100,7 @@ class Scatter(Frozen):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the normal distribution with an equally wide 90 % interval."""
+        """Standard deviation of the normal distribution whose 90 % interval has the same width."""
         return self.log_rms if self.log_within is None else self.log_within / Z
 
 
@@ -106,7 +115,7 @@ contexts are a kind of their own, because such models read few weights.
 
 
 def step_kind(experts: bool, batch: float, context: float) -> StepKind:
-    """The kind of a baseline step, by which its error is stated."""
+    """The kind of a baseline step. Errors are stated for each kind."""
     if batch > FEW_SEQUENCES:
         return "experts_batched" if experts else "dense_batched"
     if experts:

@@ -1,4 +1,4 @@
-"""Reads calibrations from files, each with the constants of its engine."""
+"""Reads calibrations from files, and adds the constants of their engines."""
 
 import math
 from functools import cache
@@ -20,12 +20,14 @@ OF_ALL_ENGINES = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context",
 
 
 def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
-    """Adds the constants of its engine to a calibration of kind ``kernels``. If its engine borrows
-    constants, those of the lending engine are added. Other calibrations are returned unchanged.
+    """Adds the constants of the engine to a calibration of kind ``kernels``. If the engine borrows constants
+    from another engine, the constants of that engine are added. Calibrations of other kinds are returned
+    unchanged.
 
-    version: version of the engine; by default the newest fitted one. An engine that borrows constants
-    takes those of the lender's newest version. Raises InputError for a serving engine that has no
-    constants and borrows none.
+    - version: version of the engine; by default the newest fitted version. An engine that borrows constants
+      gets those of the other engine's newest version.
+
+    Raises InputError for a serving engine that neither has nor borrows constants.
     """
     if kernels.kind != "kernels" or kernels.gpu is None:
         return kernels
@@ -71,16 +73,14 @@ def _multiplied(constant: Constant, factor: Stated) -> Constant:
 
 @cache
 def read_kernels(name: str) -> Calibration:
-    """A bundled calibration by its exact name, as its file states it: kernels without their engine's
-    constants.
-    """
+    """Reads a bundled calibration by its exact name, without the constants of its engine."""
     return files.load_bundled(Calibration, "calibrations", name)
 
 
 @cache
 def over_host() -> AllReduce:
-    """The table of all-reduces over PCIe, from the only device without a link for which tables are
-    bundled.
+    """The table of all-reduce times over PCIe. It comes from the only device without a device link for which
+    such a table is bundled.
     """
     curves = (read_kernels(name).allreduce for name in files.bundled_names("calibrations"))
     return next(curve for curve in curves if curve is not None and curve.link == "host")
@@ -88,10 +88,10 @@ def over_host() -> AllReduce:
 
 @cache
 def load_bundled(name: str, version: str | None = None, engine: str | None = None) -> Calibration:
-    """A bundled calibration by its exact name.
+    """Loads a bundled calibration by its exact name, with the constants of its engine.
 
-    version: version of its engine; by default the newest fitted one. engine: the serving engine that is
-    predicted with these kernels; by default that of the file.
+    - version: version of the engine; by default the newest fitted version.
+    - engine: the serving engine that is predicted with these kernels; by default the engine of the file.
     """
     kernels = read_kernels(name)
     if engine is not None and kernels.kind == "kernels":
@@ -100,10 +100,10 @@ def load_bundled(name: str, version: str | None = None, engine: str | None = Non
 
 
 def load_calibration(name: str, flag: str = "--calibration", version: str | None = None) -> Calibration:
-    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; for a folder its
-    newest file.
+    """Loads a calibration by its bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or by path. For
+    the path of a folder, the newest file in it is loaded.
 
-    version: version of the engine of a bundled calibration; by default the newest fitted one.
+    - version: version of the engine of a bundled calibration; by default the newest fitted version.
     """
     name = parse_text(name, flag)
     if files.looks_like_path(name):

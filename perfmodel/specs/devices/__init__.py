@@ -1,1 +1,1 @@
-"""Devices: the vendor's figures for each device."""
+"""Devices: the data-sheet figures of each device, its links and its power."""

@@ -1,4 +1,6 @@
-"""The figures of a device (from its vendor, or measured on a CPU host): peaks, memory, links."""
+"""The figures of a device: its peaks, memory and links. They come from its vendor, or from measurements of a
+CPU host.
+"""
 
 from collections.abc import Iterable
 from typing import Annotated, Literal
@@ -31,8 +33,10 @@ RANGES = {
 
 
 class Link(Frozen):
-    """A link between devices, in one direction. devices: number of devices that it joins (2 for a bridge);
-    None if it joins all devices of a server.
+    """A link between devices, with its bandwidth in one direction.
+
+    - devices: number of devices that the link joins (2 for a bridge). None if it joins all devices of a
+      server.
     """
 
     name: str
@@ -44,15 +48,15 @@ class Link(Frozen):
 
 
 class WorkingSetShare(Frozen):
-    """The share of a shared memory that the GPU may use, for memories of `from_gib` or more."""
+    """The share of a shared memory that the GPU may use if the memory has at least `from_gib` GiB."""
 
     from_gib: Annotated[float, Meta(ge=0, le=1e6)]
     share: Share
 
 
 class WorkingSet(Frozen):
-    """Share of a shared memory that the system lets the GPU use by default, by the size of the memory. The
-    sizes (`from_gib`) rise, and the first is 0.
+    """The share of a shared memory that the operating system lets the GPU use by default, by the size of the
+    memory. The sizes (`from_gib`) rise, and the first size is 0.
     """
 
     shares: Annotated[tuple[WorkingSetShare, ...], Meta(min_length=1)]
@@ -64,7 +68,7 @@ class WorkingSet(Frozen):
             raise ValueError("shares must rise in from_gib, from 0 on")
 
     def share(self, size_bytes: float) -> float:
-        """The share that the GPU may use of a memory of this size."""
+        """The share of a memory of this size that the GPU may use."""
         return [each.share for each in self.shares if each.from_gib * units.FACTORS["GiB"] <= size_bytes][-1]
 
 
@@ -73,16 +77,20 @@ STATED_BY_QUESTION = "as given:"
 
 
 class GPUSpec(Frozen):
-    """Vendor facts of one device, read from ``hardware/gpus/<name>.yaml`` or a user's file.
+    """The vendor's figures for one device, read from ``hardware/gpus/<name>.yaml`` or from a user's file.
 
-    Peaks are dense and count a multiply-add as two FLOPs. A precision that is not listed has no peak. Only
-    a CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
-    missing number is refused. peer_access: true if devices without a link access each other's memory over
-    PCIe; otherwise messages go through host memory. reported_memory: the total memory that CUDA or HIP
-    reports; engines divide this total. memory_type: type of the board's memory. With GDDR, the kernels of
-    another device are corrected; a device with LPDDR is sold with several sizes. box_devices: largest
-    number of devices in one machine. working_set: None if the GPU can use all its memory. in_turn: the
-    devices, if several run in turn.
+    Peaks are for dense matrices and count a multiply-add as two FLOPs. A precision that is not listed has no
+    peak. Only the file of a CPU host may leave out memory and peaks, because they depend on the machine. A
+    question that needs a missing number is refused.
+
+    - peer_access: whether devices without a link access each other's memory over PCIe. If not, messages go
+      through host memory.
+    - reported_memory: the total memory that CUDA or HIP reports. Engines use a share of this total.
+    - memory_type: type of the memory. For GDDR, constants of kernels from another device are corrected.
+      Devices with LPDDR are sold with several memory sizes.
+    - box_devices: largest number of devices in one machine.
+    - working_set: the share of the memory that the GPU may use. None if it may use all of it.
+    - in_turn: names of the devices, if this record represents several devices that run one after another.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -119,7 +127,7 @@ class GPUSpec(Frozen):
             raise ValueError(f"memory and at least one peak must be given for kind {self.kind}")
 
     def peak_flops(self, precision: str, flag: str = "--weights") -> float:
-        """Dense peak in FLOP/s. Raises InputError if the device has no peak for the precision."""
+        """The dense peak in FLOP/s for a precision. Raises InputError if the device has no such peak."""
         for name, peak in self.peak.items():
             if name == precision:
                 return peak.si
@@ -129,17 +137,19 @@ class GPUSpec(Frozen):
         raise InputError(f"{flag}: {self.name} has no published {precision} peak; {known}")
 
     def check_peaks(self, computes: Iterable[str], hardware: str, flag: str = "--weights") -> None:
-        """Raise InputError for a format without a peak on this device. hardware: the device as the
-        question names it, for the error message.
+        """Raises InputError if one of the compute formats has no peak on this device.
+
+        - hardware: the name of the device in the question, for the error message.
         """
         for compute in computes:
             self.peak_flops(compute, f"{flag}: {hardware}" if files.looks_like_path(hardware) else flag)
 
     def limited(self, limit_w: Floats | None, seconds: Floats, moved: Floats, flops: Floats) -> LimitedPasses:
-        """Seconds and joules of an iteration under a power limit (`PowerDraw.limited`); None means the
-        device's own limit. The device must have a `power_draw`.
+        """Seconds and joules of an iteration under a power limit (`PowerDraw.limited`). A limit of None means
+        the device's own limit. The device must have a `power_draw`.
 
-        seconds: time of the iteration without a limit. moved, flops: its bytes and FLOPs.
+        - seconds: time of the iteration without a power limit.
+        - moved, flops: bytes and FLOPs of the iteration.
         """
         power = self.power_draw
         assert power is not None
@@ -153,8 +163,8 @@ class GPUSpec(Frozen):
 
     @property
     def stated_memory(self) -> Quantity:
-        """Memory capacity as the data sheet states it: in GB (10^9 bytes), or in GiB if the chips hold
-        that much. Raises InputError if it is missing.
+        """The memory capacity as the data sheet states it. The unit is GB (10^9 bytes), or GiB if the memory
+        chips have that size. Raises InputError if it is missing.
         """
         if not self.memory:
             raise InputError(f"--hardware: {self.name} has no memory size; put it in a file of your own")
@@ -162,7 +172,7 @@ class GPUSpec(Frozen):
 
     @property
     def label(self) -> str:
-        """The name, followed by the memory if the question states it."""
+        """The name of the device. If the question states the memory size, the size is added."""
         from_question = self.memory is not None and self.memory.source.startswith(STATED_BY_QUESTION)
         if from_question:
             return f"{self.name}:{self.stated_memory.value:g}gb"
@@ -170,8 +180,8 @@ class GPUSpec(Frozen):
 
     @property
     def memory_bytes(self) -> float:
-        """The memory that the GPU may use, in bytes: the total that it reports, otherwise the share of
-        `stated_memory` that the system allows.
+        """The memory that the GPU may use, in bytes. It is the total that the GPU reports. If this is
+        unknown, it is the share of `stated_memory` that the operating system allows.
         """
         if self.reported_memory is not None:
             return self.reported_memory.si
@@ -179,22 +189,23 @@ class GPUSpec(Frozen):
         return size if self.working_set is None else size * self.working_set.share(size)
 
     def link_rate(self, devices: int) -> float | None:
-        """One-direction bandwidth in bytes per second between this number of devices: that of the device
-        link, else of the host link, else None. A bridge reaches only the devices that it joins.
+        """The bandwidth in one direction between this number of devices, in bytes per second. It is that of
+        the device link, or else that of the host link. None if there is no link. A bridge reaches only the
+        devices that it joins.
         """
         link = self.host_link if self.over_host(devices) else self.link
         return link.per_direction.si if link else None
 
     def over_host(self, devices: int) -> bool:
-        """True if this number of devices communicates over PCIe: the link is missing, or it joins fewer
-        devices.
+        """Whether this number of devices communicates over PCIe, because there is no device link or because
+        it joins fewer devices.
         """
         return self.link is None or (self.link.devices is not None and devices > self.link.devices)
 
 
 def modelled_power_limit(gpu: GPUSpec, limit_w: float | None) -> float | None:
-    """The limit, or None for a device whose power was not measured. Raises InputError for a limit outside
-    the measured range.
+    """The power limit in watts, if the power of the device was measured; otherwise None. Raises InputError
+    for a limit outside the measured range.
     """
     known = gpu.power_draw
     if limit_w is None or known is None:

@@ -1,8 +1,8 @@
-"""Different devices of one server that share the layers and run in turn, like llama.cpp's -sm layer: written
-``rtx-3090+rtx-4090``.
+"""Different devices of one server that share the layers and run one after another, like ``-sm layer`` of
+llama.cpp. Such a server is written ``rtx-3090+rtx-4090``.
 
-Each holds layers in proportion to its memory. With shares s of the layers, the rate of all devices
-together is 1 / sum(s / rate), because one device computes at a time.
+Each device holds layers in proportion to its memory. If s is the share of the layers on each device, the rate
+of all devices together is 1 / sum(s / rate), because only one device computes at a time.
 """
 
 import re
@@ -16,11 +16,11 @@ SIGN = "+"
 
 
 def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
-    """One device that stands for all: it has the memory of all devices, and the rates that they reach one
-    after another.
+    """One device that represents all of them. It has the memory of all devices, and the rates that they reach
+    when they run one after another.
 
-    Its other figures are those of the device with the largest part. Raises InputError for devices of
-    several makers, and for a device without a memory size.
+    All other figures are those of the device with the largest memory. Raises InputError for devices of
+    several vendors, and for a device without a memory size.
     """
     makers = sorted({part.vendor for part in parts})
     if len(makers) > 1:
@@ -34,7 +34,7 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
         return quantity.replace(value=value, unit=unit, source=source, evidence="derived")
 
     def rate(rates: Sequence[Quantity]) -> Quantity:
-        """The rate of all devices in turn, in the unit of the first device."""
+        """The rate of all devices that run one after another, in the unit of the first device."""
         whole = 1.0 / sum(share / each.si for share, each in zip(shares, rates, strict=True))
         first = rates[0]
         return derived(first, whole / (first.si / first.value), first.unit)
@@ -56,11 +56,11 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
 
 
 def parts_of(name: str, load: Callable[[str, str], GPUSpec], flag: str) -> list[GPUSpec]:
-    """The devices of a name with `SIGN` between them; empty for other names, such as ``ryzen ai max+
+    """The devices of a name that joins them with `SIGN`. Empty for other names, such as ``ryzen ai max+
     395``.
 
-    A part that is no device by itself, such as the ``395 (Strix Halo)`` of that name, belongs to the part
-    before it.
+    A part that is not a device by itself belongs to the part before it, such as ``395 (Strix Halo)`` in this
+    name.
     """
     words = [word.strip() for word in name.split(SIGN)]
     if len(words) < 2 or any(re.match(r"\d+ (radeon|\()", word, re.IGNORECASE) for word in words[1:]):

@@ -1,4 +1,4 @@
-"""Tiers that keep caches outside the devices, from ``hardware/kv_tiers.yaml``."""
+"""Memory tiers that hold KV caches outside the devices, from ``hardware/kv_tiers.yaml``."""
 
 from functools import cache
 
@@ -9,8 +9,10 @@ from perfmodel.specs.devices.gpu import GPUSpec
 
 
 class Tier(Frozen):
-    """A memory outside the devices that can hold KV caches. rate: the rate at which one device reads from
-    it. needs: beginnings of the names of the devices that have this tier; empty if all devices have it.
+    """A memory outside the devices that can hold KV caches.
+
+    - rate: the rate at which one device reads from the tier.
+    - needs: beginnings of the names of the devices that have this tier. Empty if all devices have it.
     """
 
     rate: Quantity
@@ -22,7 +24,7 @@ class Tier(Frozen):
 
 
 class Tiers(Frozen):
-    """The contents of the file."""
+    """The contents of ``hardware/kv_tiers.yaml``."""
 
     host: Tier
     c2c: Tier
@@ -31,5 +33,5 @@ class Tiers(Frozen):
 
 @cache
 def kv_tiers() -> Tiers:
-    """The contents of the bundled file."""
+    """The contents of the bundled file ``hardware/kv_tiers.yaml``."""
     return files.load_bundled(Tiers, "", "kv_tiers")

@@ -1,5 +1,5 @@
-"""Links between nodes of eight devices, from ``hardware/links/<name>.yaml``: measured times of collectives
-by library.
+"""The links between nodes, from ``hardware/links/<name>.yaml``. A link has times of collective operations,
+measured for each library.
 """
 
 from functools import cache
@@ -24,21 +24,24 @@ Knots = Annotated[tuple[tuple[float, Microseconds], ...], Meta(min_length=1)]
 
 
 class ByRanks(Frozen):
-    """Microseconds of one direction of an exchange. us: number of ranks -> pairs of tokens per rank and
-    microseconds.
+    """The times of one direction of an exchange, in microseconds.
+
+    - us: for each number of ranks, pairs of tokens per rank and microseconds.
     """
 
     us: dict[int, Knots]
 
 
 class Exchange(Frozen):
-    """Dispatch of tokens to the ranks of their experts, and the combination of the results.
+    """The dispatch of tokens to the ranks of their experts, and the combination of the results.
 
-    hidden, experts_per_token: sizes of the measured model. payloads: compute format -> size of a
-    dispatched token divided by that of the measurement. within_box: engines that, with data-parallel
-    attention, also dispatch within one node. words: engine -> its word for the library in the flag that
-    chooses one. assumed_below: below this number of tokens of a rank, the times are only a bound. log_rms:
-    standard deviation of the logarithm of a time.
+    - hidden, experts_per_token: hidden size and experts per token of the measured model.
+    - payloads: for each compute format, the size of a dispatched token divided by its size in the
+      measurement.
+    - within_box: engines that also dispatch tokens within one node, if attention is data-parallel.
+    - words: for each engine, the name of the library in the engine's flag.
+    - assumed_below: number of tokens per rank below which the times are only a bound.
+    - log_rms: standard deviation of ln(time).
     """
 
     library: Text
@@ -55,9 +58,9 @@ class Exchange(Frozen):
 
 
 class Messages(Frozen):
-    """Times of an all-reduce, or of a message from one device to another, by size.
+    """The times of an all-reduce, or of a message from one device to another, by message size.
 
-    measured_devices: the largest group that was measured.
+    - measured_devices: number of devices of the largest measured group.
     """
 
     us: Knots
@@ -68,8 +71,11 @@ class Messages(Frozen):
 
 
 class PoolTransfer(Frozen):
-    """Caches sent from a prefill to a decode instance. rate: rate of the NIC of one device. share: share
-    of this rate that a transfer reaches. floor_ms: time of the shortest transfer.
+    """The transfer of KV caches from a prefill instance to a decode instance.
+
+    - rate: rate of the network card of one device.
+    - share: share of this rate that a transfer reaches.
+    - floor_ms: time of the shortest transfer, in milliseconds.
     """
 
     rate: Quantity
@@ -79,10 +85,13 @@ class PoolTransfer(Frozen):
 
 
 class LinkSpec(Frozen):
-    """One link. devices: names of the devices whose nodes it joins. vendors: vendors whose devices it
-    joins, if no devices are named.
+    """One kind of link between nodes.
 
-    Questions that need a missing table are refused. Each link states how it carries caches between pools.
+    - devices: names of the devices whose nodes the link joins.
+    - vendors: vendors of the devices that the link joins, if no devices are named.
+
+    Questions that need a missing table are refused. Every link states how fast it transfers caches between
+    pools.
     """
 
     name: str
@@ -97,7 +106,7 @@ class LinkSpec(Frozen):
     notes: str = ""
 
     def joins(self, gpu: GPUSpec) -> bool:
-        """Whether the link joins nodes with this device."""
+        """Whether the link joins nodes that have this device."""
         return gpu.name in self.devices or gpu.vendor in self.vendors
 
 
@@ -115,7 +124,7 @@ def all_links() -> tuple[LinkSpec, ...]:
 
 
 def devices_of_node(gpu: GPUSpec) -> int | None:
-    """Number of devices of a node; None if there is no table of links between nodes."""
+    """Number of devices per node. None if there is no table of links between nodes with this device."""
     link = _link_of(gpu)
     return None if link is None else int(link.node_devices.value)
 
@@ -126,7 +135,7 @@ def _link_of(gpu: GPUSpec) -> LinkSpec | None:
 
 
 def link_of(gpu: GPUSpec, flag: str = "--nodes") -> LinkSpec:
-    """The link between nodes with this device. Raises InputError if there is no table of such a link."""
+    """The link between nodes with this device. Raises InputError if there is no table for such a link."""
     link = _link_of(gpu)
     if link is not None:
         return link

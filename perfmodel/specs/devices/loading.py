@@ -1,4 +1,6 @@
-"""Finds a device: bundled by name or alias, from a file, or with another memory or PCIe link than listed."""
+"""Finds a device by its bundled name, by an alias, or from a file. The name may also state another memory
+size or PCIe link.
+"""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +19,9 @@ PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
 
 
 def other_names(data: Mapping[str, Any]) -> list[str]:
-    """Title and aliases of a bundled device from its file, also with the vendor's name in front."""
+    """The title and aliases of a bundled device from its file. Aliases are also listed with the vendor's name
+    in front.
+    """
     listed = data.get("aliases", ())
     return [data["title"], *listed, *[f"{data['vendor']} {alias}" for alias in (data["name"], *listed)]]
 
@@ -28,7 +32,7 @@ NAMING = ("name", "title", "vendor", "aliases")
 
 @cache
 def aliases() -> dict[str, str]:
-    """Spelling of another name -> the bundled device that has it."""
+    """A table from the spelling of an alias to the bundled device that has this alias."""
     return files.alias_table("gpus", NAMING, other_names)
 
 
@@ -40,17 +44,17 @@ def _alias(key: str) -> str | None:
 
 @cache
 def load_bundled(name: str) -> GPUSpec:
-    """A bundled device by its exact name."""
+    """Reads a bundled device by its exact name."""
     return files.load_bundled(GPUSpec, "gpus", name)
 
 
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
-    """A device by bundled name, alias (the name that ``nvidia-smi`` prints is one) or path; for a folder its
-    newest file.
+    """Loads a device by its bundled name, an alias or a path. The name that ``nvidia-smi`` prints is an
+    alias. For the path of a folder, the newest file in it is loaded.
 
-    ``l40s:pcie5`` is the device in a server of that PCIe generation (`_in_box`). ``m3-ultra:96gb`` is a
-    device with that much memory (`_with_memory`). ``rtx-3090+rtx-4090`` is both devices, which run one
-    after the other (`in_turn`). Raises InputError with the nearest names.
+    ``l40s:pcie5`` means the device in a server with this PCIe generation. ``m3-ultra:96gb`` means the device
+    with this memory size. ``rtx-3090+rtx-4090`` means both devices, which run one after the other
+    (`in_turn`). For an unknown name, raises InputError, which lists the most similar names.
     """
     text = re.sub("(?i) w/ ", " ", parse_text(name, flag))
     if "+" in text and files.spelling(text.strip()) not in aliases():
@@ -88,8 +92,8 @@ def _in_box(board: str, generation: str, flag: str) -> GPUSpec:
 def _with_memory(gpu: GPUSpec, size: str, asked: str) -> GPUSpec:
     """The listed device with this much memory (``m4-max:36gb`` has fewer cores), else this device with it.
 
-    size: size in the unit of the device's memory, GB or GiB. asked: the flag and its value, which become
-    the source.
+    - size: size in the unit of the device's memory, GB or GiB.
+    - asked: the flag and its value, which become the source.
     """
     sibling = re.sub(r"-\d+gb$", f"-{size}gb", gpu.name)
     if sibling in files.bundled_names("gpus"):

@@ -1,5 +1,5 @@
-"""Device names as owners and tools write them: ``Radeon RX 7900 XTX 24GB``, ``H100 80GB SXM5``, a line of
-``lspci``.
+"""Recognises device names as owners and tools write them: ``Radeon RX 7900 XTX 24GB``, ``H100 80GB SXM5``, or
+a line of ``lspci``.
 """
 
 import re
@@ -28,15 +28,20 @@ def pasted_name(
     spellings: Sequence[tuple[str, str]],
     load: Callable[[str], Any],
 ) -> str | None:
-    """The bundled device that a name means; None if it does not mean exactly one. At least one spelling of
-    the device must have all its words in the name, in any order. All other words of the name must occur in
-    other spellings of the device.
+    """The bundled device that a name means. None if it does not mean exactly one device. At least one
+    spelling of the device must have all its words in the name, in any order. All other words of the name must
+    occur in other spellings of the device.
 
-    One of the words may state the memory. For a machine with LPDDR, which is sold in several sizes,
-    ``DEVICE:96gb`` is then returned. find: returns the bundled name of a device from a name and its flag;
-    it is called if the name states several devices. spellings: names with their devices. load: returns the
-    `GPUSpec` of a name. Raises InputError for several devices, with the flag that asks for them, and for a
-    board with a memory in which it is not sold.
+    One of the words may state the memory size. A machine with LPDDR is sold with several sizes. For such a
+    machine, ``DEVICE:96gb`` is returned.
+
+    - find: a function that returns the bundled name of a device from a name and its flag. It is called if the
+      name states several devices.
+    - spellings: names with their devices.
+    - load: a function that returns the `GPUSpec` of a name.
+
+    Raises InputError for a name of several devices; the message has the flag to use instead. It also raises
+    for a board with a memory size in which it is not sold.
     """
     plain_name = _without_count(name, flag, find)
     meant = _devices_of(_words(plain_name), spellings)

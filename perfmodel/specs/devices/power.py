@@ -1,4 +1,4 @@
-"""The power that a device draws, and an iteration under a power limit."""
+"""The power that a device draws, and the time and energy of an iteration under a power limit."""
 
 from typing import Annotated, NamedTuple
 
@@ -12,7 +12,7 @@ Watts = Annotated[float, Meta(gt=0, le=1e6)]
 
 
 class LimitedPasses(NamedTuple):
-    """Time and energy of passes under a power limit: seconds, and joules of one device."""
+    """The time and the energy of passes under a power limit, in seconds and in joules per device."""
 
     seconds: Floats
     joules: Floats
@@ -25,10 +25,13 @@ NEWTON_STEPS = 10
 class PowerDraw(Frozen):
     """The power that a device draws, fitted to runs of one model at batch 1 and several power limits.
 
-    limit_w: the power limit in the device's other measurements. lowest_limit_w: the lowest limit that was
-    measured. static_w: power that does not depend on the clock. joules_per_byte, joules_per_flop: energy
-    at the clock of `limit_w`, which falls with the square of the clock. memory_share: share of the memory
-    bandwidth at which bytes are loaded at any clock; the rest of an iteration slows with the clock.
+    - limit_w: the power limit during the other measurements of the device.
+    - lowest_limit_w: the lowest limit that was measured.
+    - static_w: power that does not depend on the clock.
+    - joules_per_byte, joules_per_flop: energy at the clock that the device has under `limit_w`. The energy is
+      proportional to the square of the clock.
+    - memory_share: share of the memory bandwidth that loading reaches at any clock. The rest of an iteration
+      slows down with the clock.
     """
 
     limit_w: Watts
@@ -47,15 +50,19 @@ class PowerDraw(Frozen):
     def limited(
         self, limit_w: Floats | None, seconds: Floats, free_s: Floats, moved: Floats, flops: Floats
     ) -> LimitedPasses:
-        """Seconds and joules of an iteration under a power limit; None means `limit_w` of the measurements.
+        """Seconds and joules of an iteration under a power limit. A limit of None means the `limit_w` of the
+        measurements.
 
-        seconds: its time without a limit. free_s: the part of it that does not depend on the clock. moved,
-        flops: bytes and FLOPs of the iteration. All broadcast together.
+        - seconds: time of the iteration without a power limit.
+        - free_s: the part of this time that does not depend on the clock.
+        - moved, flops: bytes and FLOPs of the iteration.
 
-        The clock x is 1 at `limit_w` and lower at lower limits. At clock x the power is static_w + j x^2 /
-        (f + r / x). Of the iteration at x = 1, j is the energy beyond the static power, f the seconds that
-        do not depend on the clock, and r the seconds that do. Newton's method finds the x at which this
-        power equals the limit.
+        All arguments broadcast together.
+
+        The clock x is 1 at `limit_w` and lower at lower limits. At clock x, the power is static_w + j x^2 /
+        (f + r / x). The symbols describe the iteration at x = 1: j is its energy beyond the static power, f
+        are its seconds that do not depend on the clock, and r are its seconds that do. Newton's method finds
+        the x at which the power equals the limit.
         """
         limit = self.limit_w if limit_w is None else limit_w
         joules = self.joules_per_byte * moved + self.joules_per_flop * flops

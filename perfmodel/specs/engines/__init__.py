@@ -1,1 +1,1 @@
-"""Serving engines: what they run, and their costs outside kernels."""
+"""Serving engines: the features that they support, and their costs outside kernels."""

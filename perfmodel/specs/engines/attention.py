@@ -1,10 +1,10 @@
-"""Which attention kernels an engine chooses, how they split the cache and are launched: ``attention`` in
-``hardware/engines/<word>.yaml``.
+"""The attention kernels that an engine chooses, the way they split the cache, and the way they are launched.
+They are read from ``attention`` in ``hardware/engines/<word>.yaml``.
 
-Some kernels cut the cache of a sequence into pieces only for one query token. A verification then runs on
-no more multiprocessors than it has sequences times KV heads. This is one cause of the KV re-read
-(docs/glossary.md). Some passes do not run as a full CUDA graph: the host launches the attention of every
-layer.
+Some kernels cut the cache of a sequence into pieces only if there is one query token. A verification with
+such a kernel uses at most as many multiprocessors as it has sequences times KV heads. This is one cause of
+the KV re-read (docs/glossary.md). Some passes do not run as a full CUDA graph. In these passes, the host
+launches the attention of every layer.
 """
 
 from typing import Annotated
@@ -19,20 +19,25 @@ Pieces = Annotated[int, Meta(ge=1, le=1024)]
 
 
 class Backend(Frozen):
-    """One attention backend.
+    """The facts about one attention backend.
 
-    one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
-    token and for several; None if there are as many as fill the device. latent_rereads: whether each query
-    token reads a latent cache again. latent_only: whether it reads only latent caches. portable: whether
-    it runs on every NVIDIA GPU. no_sinks_on: architectures, by their first words, on which it does not run
-    heads with attention sinks. graphs_one: whether full CUDA graphs hold passes of one query token only.
-    tile_rows: rows of one tile (query heads of a KV head, times query tokens), for heads of up to 128
-    values. Each further tile reads the cache again; None if no tile does. padded_rows: rows that one
-    program multiplies for a query head, even if it has fewer query tokens; None if rows are not padded, or
-    if programs load for longer than they compute. padded_peak_on: the share of the 16-bit peak that these
-    programs reach, by the first words of an architecture; 1 elsewhere. word: its name in the engine's own
-    --attention-backend; None if it has no name there. environment: the variable of the server's
-    environment without which the engine does not choose it, with its value; empty if none is needed.
+    - one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
+      token and for several query tokens. None if there are enough pieces to fill the device.
+    - latent_rereads: whether each query token reads a latent cache again.
+    - latent_only: whether the backend reads only latent caches (MLA).
+    - portable: whether the backend runs on every NVIDIA GPU.
+    - no_sinks_on: first words of the architectures on which the backend does not run heads with attention
+      sinks.
+    - graphs_one: whether full CUDA graphs are captured only for passes with one query token per sequence.
+    - tile_rows: number of rows of one tile, for heads of up to 128 values. The rows are the query heads of a
+      KV head times the query tokens. Each further tile reads the cache again. None if no tile does.
+    - padded_rows: number of rows that one program multiplies for a query head, even if there are fewer query
+      tokens. None if rows are not padded, or if programs load for longer than they compute.
+    - padded_peak_on: the share of the 16-bit peak that these programs reach, by the first words of an
+      architecture. It is 1 on other architectures.
+    - word: name of the backend in the engine's own flag --attention-backend. None if it has no name there.
+    - environment: environment variable of the server, with its value, without which the engine does not
+      choose the backend. Empty if none is needed.
     """
 
     one: Pieces | None = None
@@ -50,13 +55,13 @@ class Backend(Frozen):
     source: Text
 
     def runs(self, architecture: str, head: Head) -> bool:
-        """Whether it runs such heads on an architecture."""
+        """Whether the backend runs this kind of heads on an architecture."""
         if head == "sinks" and architecture.startswith(self.no_sinks_on):
             return False
         return head == "latent" or not self.latent_only
 
     def padded_peak_share(self, architecture: str) -> float:
-        """Share of the 16-bit peak that programs of padded rows reach on an architecture."""
+        """The share of the 16-bit peak that programs with padded rows reach on an architecture."""
         for words, share in self.padded_peak_on.items():
             if architecture.startswith(words):
                 return share
@@ -64,13 +69,13 @@ class Backend(Frozen):
 
 
 class Span(Frozen):
-    """A range of an engine's versions: from `since`, up to but without `before`."""
+    """A range of an engine's versions: from `since` up to `before`, which is excluded."""
 
     since: str = ""
     before: str = ""
 
     def holds(self, version: str) -> bool:
-        """Whether a version is in the range. A version without a number is the newest."""
+        """Whether a version is in the range. A version without a number means the newest version."""
         at = release(version)
         if not at:
             return not self.before
@@ -79,10 +84,11 @@ class Span(Frozen):
 
 
 class DefaultBackend(Span):
-    """The backend that an engine chooses on devices whose architecture starts with this word.
+    """The backend that an engine chooses by default on devices whose architecture starts with `architecture`.
 
-    head: the choice applies only to such heads; by default to all heads without a latent cache. narrow: it
-    applies only to a cache with values below 16 bits.
+    - head: the kind of heads to which the choice applies. By default it applies to all heads without a latent
+      cache.
+    - narrow: whether the choice applies only to a cache with values below 16 bits.
     """
 
     architecture: str
@@ -91,7 +97,9 @@ class DefaultBackend(Span):
     backend: str
 
     def fits(self, architecture: str, head: Head, narrow: bool, version: str) -> bool:
-        """Whether this choice applies to such heads and such a cache on this architecture in this version."""
+        """Whether the choice applies to this kind of heads and of cache, on this architecture and in this
+        version.
+        """
         if self.head is None:
             of_head = head != "latent"
         else:
@@ -105,11 +113,12 @@ class DefaultBackend(Span):
 
 
 class EngineAttention(Frozen):
-    """The attention backends of one engine, and its default choices among them. The first matching entry
-    of `defaults` counts.
+    """The attention backends of one engine, and its default choices among them. The first matching entry of
+    `defaults` is used.
 
-    host_launches: versions in which the host launches attention in every pass. piecewise_drafts: whether
-    neither a draft's pass nor a verification of varying length runs as a full CUDA graph.
+    - host_launches: versions in which the host launches attention in every pass.
+    - piecewise_drafts: whether passes of a draft, and verifications of varying length, run without a full
+      CUDA graph.
     """
 
     backends: dict[str, Backend]
@@ -124,13 +133,13 @@ class EngineAttention(Frozen):
                 raise ValueError(f"defaults: {chosen.backend} must be one of backends")
 
     def default(self, architecture: str, head: Head, narrow: bool, version: str) -> str | None:
-        """The engine's default choice; None for devices for which it is unknown."""
+        """The engine's default choice. None for devices for which it is unknown."""
         fits = (d for d in self.defaults if d.fits(architecture, head, narrow, version))
         return next((d.backend for d in fits), None)
 
     def named(self, requested: str) -> list[str]:
-        """The backends of a name, or of the engine's own word for them (``ROCM_AITER_FA``), which several may
-        share.
+        """The backends with this name. The name may also be the engine's own word (``ROCM_AITER_FA``), which
+        several backends may share.
         """
         if requested in self.backends:
             return [requested]
@@ -139,9 +148,9 @@ class EngineAttention(Frozen):
         return [name for name, own_word in worded if own_word.upper() == word]
 
     def choices(self, architecture: str, vendor: str, head: Head, version: str = "") -> list[str]:
-        """The backends that a user may choose on such a device for such heads. If several backends share
-        one word of the engine, only one of them is listed, because the engine decides between them. A
-        backend without a word of the engine cannot be chosen by a user: only the engine's defaults use it.
+        """The backends that a user may choose on this kind of device for this kind of heads. If several
+        backends share one of the engine's words, only one of them is listed, because the engine decides
+        between them. A backend without such a word is listed only if it is the engine's default.
         """
         by_itself = {self.default(architecture, head, narrow, version) for narrow in (False, True)}
         known = [d for d in self.defaults if architecture.startswith(d.architecture)]

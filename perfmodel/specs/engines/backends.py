@@ -1,4 +1,6 @@
-"""Which attention backend an engine runs: the one that a question names, or the engine's own choice."""
+"""Finds the attention backend that an engine runs. It is the backend that the question names, or the engine's
+own choice.
+"""
 
 from functools import cache
 
@@ -11,9 +13,10 @@ from perfmodel.specs.engines.stacks import serving_engines, stack_files
 
 @cache
 def engine_attention() -> dict[str, EngineAttention]:
-    """Word of ``--engine`` -> its backends. Stacks with unknown backends are left out.
+    """The attention backends of each engine, by its word in ``--engine``. Stacks with unknown backends are
+    left out.
 
-    An engine that states no backends has those of the engine whose constants it borrows.
+    An engine whose file lists no backends has the backends of the engine whose constants it borrows.
     """
     stated = {word: stack.attention or _lent(stack) for word, stack in stack_files().items()}
     return {word: attention for word, attention in stated.items() if attention is not None}
@@ -26,7 +29,9 @@ def _lent(stack: ServingEngine | ResearchStack) -> EngineAttention | None:
 
 @cache
 def attention_of(stack: str) -> EngineAttention | None:
-    """The backends of a calibration's stack: a word of ``--engine``, or a text that begins with one."""
+    """The attention backends of a calibration's stack. The stack is a word of ``--engine``, or a text that
+    begins with such a word.
+    """
     known = engine_attention()
     return known.get(stack) or known.get(stack.partition(" ")[0])
 
@@ -41,10 +46,12 @@ def backend_name(
     narrow: bool = False,
     version: str = "",
 ) -> str | None:
-    """Name of the attention backend: the requested one, else the engine's own choice; None if unknown.
+    """Name of the attention backend. It is the requested backend, or else the engine's own choice. None if it
+    is unknown.
 
-    engine: a word of ``--engine``, or the stack of a calibration. narrow: whether the cache has values
-    below 16 bits. version: version of the engine; by default the newest.
+    - engine: a word of ``--engine``, or the stack of a calibration.
+    - narrow: whether the cache has values below 16 bits.
+    - version: version of the engine; by default the newest version.
 
     Raises InputError for a backend that the engine does not have.
     """

@@ -1,11 +1,11 @@
-"""Costs of serving engines outside their kernels, from ``hardware/fitted/engines.yaml``.
+"""The costs of serving engines outside their kernels, from ``hardware/fitted/engines.yaml``.
 
-A calibration of kind ``kernels`` has the public kernel tables of one device under one engine. The engine's
-own constants are declared once for all devices: for all engines, for a GPU architecture, for an engine,
-and for an engine on an architecture. A later scope in this list takes precedence. Corrections for a single
-board are listed by its name, next to the architectures. Each entry states a constant of the calibration,
-or multiplies the value from the kernels. A change between versions of an engine is a factor, which applies
-from one version on.
+A calibration of kind ``kernels`` has the public kernel tables of one device with one engine. The constants of
+engines do not depend on the device. They are stated for four scopes: for all engines, for a GPU architecture,
+for an engine, and for an engine on an architecture. A later scope in this list takes precedence. Corrections
+for a single board are listed by its name, next to the architectures. Each entry states a constant of the
+calibration, or multiplies the value from the kernel file. A change between versions of an engine is a factor
+that applies from a version on.
 """
 
 import datetime
@@ -42,7 +42,10 @@ Number = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
 class Stated(Frozen):
-    """One fitted number. times: whether it multiplies the value from the kernel file."""
+    """One fitted number of an engine.
+
+    - times: whether the number multiplies the value from the kernel file.
+    """
 
     value: Number
     stderr: Number
@@ -50,7 +53,7 @@ class Stated(Frozen):
     source: Text
 
     def on(self, base: Constant) -> Constant:
-        """The constant that results if this entry is applied to `base`."""
+        """The constant that results from applying this entry to the constant `base`."""
         scale = base.value if self.times else 1.0
         return Constant(value=scale * self.value, stderr=scale * self.stderr, source=self.source)
 
@@ -59,14 +62,16 @@ Constants = dict[str, Stated]
 
 
 class FittedEngine(Frozen):
-    """The fitted constants of one engine. measured, speculating: device -> models whose steps, or whose
-    iterations, were fitted.
+    """The fitted constants of one engine.
 
-    versions: versions of the rows, the newest last. drifts: version -> factors on constants from that
-    version on, until a later version states the same constant; ``VERSION/ARCHITECTURE`` holds for that
-    architecture only. drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the
-    most tokens verified at once among the iterations. errors: errors of predictions, by the part of the
-    measurements that was left out of the fit.
+    - measured, speculating: for each device, the models whose baseline steps, or whose speculative
+      iterations, were fitted.
+    - versions: engine versions of the fitted rows, the newest last.
+    - drifts: factors on constants, by the version from which they apply. A later version may replace the
+      factor of a constant. A key ``VERSION/ARCHITECTURE`` applies only to this architecture.
+    - drafts, longest_tokens, widest_tokens: properties of the fitted iterations: the kinds of draft, the
+      longest context, and the largest number of tokens that one pass verified.
+    - errors: errors of predictions, by the part of the measurements that was left out of the fit.
     """
 
     versions: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -82,14 +87,17 @@ class FittedEngine(Frozen):
 
 
 class Engines(Frozen):
-    """``hardware/fitted/engines.yaml``. The parameters of `fit` are the constants of iterations, named by
-    their places in the file, such as ``all.drafted_token_s``.
+    """The contents of ``hardware/fitted/engines.yaml``. The parameters of `fit` are the constants of
+    iterations. They are named by their places in the file, such as ``all.drafted_token_s``.
 
-    acceptance: error of tokens per iteration at draft lengths that were left out of the fit, per unit of
-    ln((gamma + 1) / (measured gamma + 1)). unseen_draft: error of the ratio of an iteration to a step if
-    all rows of the kind of draft are left out. unseen_context: the same if long contexts are left out, per
-    unit of ln(context / longest fitted context). unseen_width: the same if verifications of many tokens
-    are left out, per unit of ln(verified tokens / most fitted).
+    - acceptance: error of tokens per iteration at draft lengths that were not measured, per unit of ln((gamma
+      + 1) / (measured gamma + 1)).
+    - unseen_draft: error of iteration time divided by step time, if all rows of the kind of draft are left
+      out of the fit.
+    - unseen_context: the same error if long contexts are left out, per unit of ln(context / longest fitted
+      context).
+    - unseen_width: the same error if verifications of many tokens are left out, per unit of ln(verified
+      tokens / most fitted tokens).
     """
 
     fitted_on: tuple[str, ...]
@@ -105,7 +113,7 @@ class Engines(Frozen):
     fit: StatedFit
 
     def places(self) -> dict[str, Stated]:
-        """Every constant by its place in the file."""
+        """All constants by their places in the file."""
         return {
             f"{scope}.{name}": s
             for scope, constants in self._scopes().items()
@@ -121,10 +129,10 @@ class Engines(Frozen):
         return scopes
 
     def drifted(self, engine: str, version: str, architecture: str = "") -> dict[str, Stated]:
-        """Name of each constant that changed between an engine's versions -> its factor in this version.
+        """The constants that changed between an engine's versions, with their factors in this version.
 
-        architecture: only drifts that are stated for it (``VERSION/ARCHITECTURE``) are used; by default,
-        only drifts that are stated for a version alone.
+        - architecture: if given, only factors for this architecture (``VERSION/ARCHITECTURE``) are returned.
+          By default, only factors for all architectures are returned.
         """
         stated: dict[str, Stated] = {}
         for since, constants in sorted(
@@ -135,9 +143,10 @@ class Engines(Frozen):
         return stated
 
     def of_device(self, engine: str, version: str, other: tuple[str, ...], board: str) -> list[Constants]:
-        """Corrections of an engine's constants, in the order in which they apply: for the scopes `other`,
-        such as an architecture other than that of the kernels; for a board; and for drifts that are stated
-        for one of these scopes only. An entry with `times` multiplies the constant.
+        """Corrections of an engine's constants, in the order in which they apply. First come those for the
+        scopes `other`, such as an architecture that differs from that of the kernels. Then come those for the
+        board, and then changes between versions that apply only to one of these scopes. An entry with `times`
+        multiplies the constant.
         """
         layers = (
             constants.get(s, {})
@@ -147,7 +156,7 @@ class Engines(Frozen):
         return [*layers, *(self.drifted(engine, version, own) for own in other)]
 
     def chosen(self, engine: str, architecture: str) -> dict[str, str]:
-        """Name of each constant that this engine has on this architecture -> its place in the file."""
+        """The constants that this engine has on this architecture, with their places in the file."""
         order = ("all", architecture, engine, f"{engine}.{architecture}")
         scopes = self._scopes()
         return {name: f"{scope}.{name}" for scope in order for name in scopes.get(scope, ())}
@@ -155,23 +164,23 @@ class Engines(Frozen):
 
 @cache
 def engines() -> Engines:
-    """The contents of the bundled file."""
+    """The contents of the bundled file ``hardware/fitted/engines.yaml``."""
     return files.load_bundled(Engines, FOLDER, FILE.removesuffix(".yaml"))
 
 
 def architecture_of(gpu: str | GPUSpec) -> str:
-    """First word of a device's architecture, in lower case; `SM120` for Blackwell's workstation and desktop
-    boards, whose kernels are not those of its data-centre devices.
+    """The first word of a device's architecture, in lower case. For workstation and desktop boards of
+    Blackwell it is `SM120`, because their kernels differ from those of Blackwell's data-centre devices.
     """
     architecture = (load_gpu(gpu) if isinstance(gpu, str) else gpu).architecture
     return SM120 if architecture.startswith(WORKSTATION) else architecture.split()[0].lower()
 
 
 def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
-    """Scopes of a device whose kernels were measured on another one: its architecture if it differs, and
-    ``gddr`` for a board with such memory.
+    """The scopes of corrections for a device whose kernels were measured on another device. They are its
+    architecture, if it differs, and ``gddr`` for a board with GDDR memory.
 
-    GDDR boards reach a larger share of their bandwidth and have higher clocks.
+    Boards with GDDR reach a larger share of their bandwidth, and have higher clocks.
     """
     own = architecture_of(gpu)
     scopes = () if own == architecture_of(kernels_gpu) else (own,)
@@ -182,8 +191,8 @@ def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
 
 @cache
 def release(version: str) -> tuple[int, ...]:
-    """Sort key of a version: 1.2.0rc0 before 1.2.0rc6 before 1.2.0, b9999 before b10000. Empty for other
-    text.
+    """A sort key for versions: 1.2.0rc0 comes before 1.2.0rc6, and this before 1.2.0; b9999 comes before
+    b10000. Empty for other text.
     """
     if build := BUILD.fullmatch(version):
         return (int(build[1]),)
@@ -194,7 +203,9 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def since(table: dict[str, Fact], version: str) -> Fact:
-    """The entry of a table by version that applies to a release; an empty version is the newest."""
+    """The entry that applies to a version, from a table by first version. An empty version means the
+    newest.
+    """
     known = sorted(table, key=release)
     if not version:
         return table[known[-1]]
@@ -202,8 +213,8 @@ def since(table: dict[str, Fact], version: str) -> Fact:
 
 
 def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:
-    """The part of a fit about the constants at these places, with the names of the constants as
-    parameters.
+    """The part of a fit that belongs to the constants at the given places. Its parameters are the names of
+    these constants.
     """
     members = [
         (i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place

@@ -1,4 +1,4 @@
-"""The memory of a device that serving engines use themselves, from ``hardware/memory/<engine>.yaml``."""
+"""The device memory that serving engines use themselves, from ``hardware/memory/<engine>.yaml``."""
 
 from functools import cache
 from typing import Annotated
@@ -13,8 +13,9 @@ FOLDER = "memory"
 
 
 class BatchedTokens(Frozen):
-    """Default token budget of a pass, by the reported memory of the device. never_large: word in the names of
-    devices that always get `usual`.
+    """The default token budget of a pass, by the reported memory of the device.
+
+    - never_large: a word in the names of devices that always get the budget `usual`.
     """
 
     usual: Positive
@@ -28,14 +29,17 @@ class BatchedTokens(Frozen):
 
 
 class Activation(Frozen):
-    """Peak memory of activations in vLLM's profile run.
+    """The peak memory of activations in vLLM's profiling run.
 
-    inner, hidden: number of 2-byte values per token, divided by the intermediate size and by the hidden
-    size. logit_bytes: bytes of the sampler for each sequence and vocabulary entry. flashinfer_logit_bytes:
-    the same for FlashInfer's sampler on NVIDIA devices. chunked_above: the pass is as long as the longest
-    sequence, up to this length; beyond it, on NVIDIA devices, it has `chunked_tokens`. None: the pass has
-    as many tokens as the token budget. windows: whether sliding layers keep only their window.
-    outside_gib: memory outside PyTorch.
+    - inner, hidden: number of 2-byte values per token, as a multiple of the intermediate size and of the
+      hidden size.
+    - logit_bytes: bytes that the sampler needs per sequence and vocabulary entry.
+    - flashinfer_logit_bytes: the same for FlashInfer's sampler on NVIDIA devices.
+    - chunked_above: up to this length, the pass has as many tokens as the longest sequence. Above it, the
+      pass has `chunked_tokens` tokens on NVIDIA devices. None means that the pass has as many tokens as the
+      token budget.
+    - windows: whether sliding-window layers store only their window.
+    - outside_gib: memory outside PyTorch, in GiB.
     """
 
     inner: Size
@@ -49,8 +53,8 @@ class Activation(Frozen):
 
 
 class Outside(Frozen):
-    """Additional memory outside PyTorch: for several devices, for `many_devices` with device links, for
-    MLA, and if the host uses the same memory.
+    """Additional memory outside PyTorch, in GiB. It is needed for several devices, for at least
+    `many_devices` devices with device links, for MLA, and if the host uses the same memory.
     """
 
     devices_gib: Size
@@ -62,8 +66,8 @@ class Outside(Frozen):
 
 
 class Vision(Frozen):
-    """The vision tower of models of these types: its weights, and its activations in passes from a number of
-    tokens on.
+    """The memory of the vision tower for models of these types: its weights, and its activations in passes
+    with at least `from_tokens` tokens.
     """
 
     model_types: tuple[str, ...]
@@ -74,8 +78,10 @@ class Vision(Frozen):
 
 
 class Graphs(Frozen):
-    """Memory of CUDA graphs, by the kind of layers in the model. since: first version that subtracts it.
-    draft_factor: factor on it with a draft.
+    """The memory of CUDA graphs in GiB, by the kind of layers in the model.
+
+    - since: first version of vLLM that subtracts this memory.
+    - draft_factor: factor on this memory if there is a draft.
     """
 
     since: str
@@ -88,8 +94,8 @@ class Graphs(Frozen):
 
 
 class PaddedExperts(Frozen):
-    """Experts of one format, whose hidden (`outer`) and intermediate (`inner`) sizes are rounded up to these
-    multiples.
+    """Experts of one weight format whose sizes are rounded up. The hidden size becomes a multiple of `outer`,
+    the intermediate size a multiple of `inner`.
     """
 
     format: str
@@ -99,16 +105,19 @@ class PaddedExperts(Frozen):
 
 
 class ChunkedAttention(Frozen):
-    """Models whose layers of chunked attention keep all tokens."""
+    """Models whose chunked-attention layers store all tokens in the cache."""
 
     model_types: tuple[str, ...]
     source: Text
 
 
 class VLLMMemory(Frozen):
-    """``hardware/memory/vllm.yaml``. Tables are by version. state_copies: number of recurrent states per
-    sequence without a draft. uneven_windows_since: first version whose sliding layers keep only their
-    window even if their heads have another size than those of other layers.
+    """The contents of ``hardware/memory/vllm.yaml``. The keys of tables are the first versions to which their
+    values apply.
+
+    - state_copies: number of recurrent states per sequence if there is no draft.
+    - uneven_windows_since: first version whose sliding-window layers store only their window even if their
+      heads have another size than the heads of other layers.
     """
 
     source: Text
@@ -126,8 +135,9 @@ class VLLMMemory(Frozen):
 
 
 class SizeDefaults(Frozen):
-    """Defaults of SGLang on devices with less than `below_gib` of memory. graph_batch_many: replaces
-    graph_batch on many devices.
+    """Default settings of SGLang on devices with less than `below_gib` GiB of memory.
+
+    - graph_batch_many: the value that replaces graph_batch if there are many devices.
     """
 
     below_gib: Size
@@ -137,10 +147,14 @@ class SizeDefaults(Frozen):
 
 
 class SGLangMemory(Frozen):
-    """``hardware/memory/sglang.yaml``. state_share: memory of recurrent states divided by that of KV
-    caches. state_slots: first version -> states of a running request, including those of its prefixes and
-    of a pass in preparation. sliding_share: tokens in the pool of sliding layers divided by those in the
-    pool of other layers. vision_factor: factor on the default share for models with a vision tower.
+    """The contents of ``hardware/memory/sglang.yaml``.
+
+    - state_share: memory of recurrent states, divided by the memory of KV caches.
+    - state_slots: number of states of a running request, by first version. It includes the states of the
+      request's prefixes and of a pass in preparation.
+    - sliding_share: number of tokens in the pool of sliding-window layers, divided by that in the pool of
+      other layers.
+    - vision_factor: factor on the default share of memory, for models with a vision tower.
     """
 
     source: Text
@@ -168,8 +182,8 @@ class SGLangMemory(Frozen):
 
 
 class LlamaCppMemory(Frozen):
-    """``hardware/memory/llamacpp.yaml``: the compute buffer (the logits of a micro-batch, and the rest),
-    and the memory that remains free.
+    """The contents of ``hardware/memory/llamacpp.yaml``: the size of the compute buffer (the logits of a
+    micro-batch, and the rest), and the memory that llama.cpp leaves free.
     """
 
     source: Text
@@ -182,17 +196,17 @@ class LlamaCppMemory(Frozen):
 
 @cache
 def vllm_memory() -> VLLMMemory:
-    """The memory that vLLM uses."""
+    """The bundled facts about vLLM's use of memory."""
     return files.load_bundled(VLLMMemory, FOLDER, "vllm")
 
 
 @cache
 def sglang_memory() -> SGLangMemory:
-    """The memory that SGLang uses."""
+    """The bundled facts about SGLang's use of memory."""
     return files.load_bundled(SGLangMemory, FOLDER, "sglang")
 
 
 @cache
 def llamacpp_memory() -> LlamaCppMemory:
-    """The memory that llama.cpp uses."""
+    """The bundled facts about llama.cpp's use of memory."""
     return files.load_bundled(LlamaCppMemory, FOLDER, "llamacpp")

@@ -1,8 +1,8 @@
-"""Which passes over prompts an engine runs as CUDA graphs: ``prompt_graphs`` in
+"""The passes over prompts that an engine runs as CUDA graphs. They are read from ``prompt_graphs`` in
 ``hardware/engines/<word>.yaml``.
 
-Such a graph is cut at attention, recurrent layers and messages. The host then launches only these and the
-pieces between them, instead of every kernel.
+Such a graph is cut at attention, recurrent layers and messages. The host launches only these operations and
+the pieces between them, instead of every kernel.
 """
 
 from typing import Annotated
@@ -17,10 +17,13 @@ from perfmodel.specs.models.model import ModelSpec
 
 
 class WithoutPromptGraphs(Span):
-    """Servers without these graphs in a range of versions; an omitted field sets no condition.
+    """A condition under which servers do not have these graphs, for a range of versions. A field that is left
+    out sets no condition.
 
-    architectures: model types (``model_type``). latent: only models with MLA. device: class of the device
-    (`architecture_of`). drafts: only servers that draft.
+    - architectures: model types (``model_type``) to which the condition applies.
+    - latent: whether the condition applies only to models with MLA.
+    - device: class of the devices to which the condition applies (`architecture_of`).
+    - drafts: whether the condition applies only to servers that draft.
     """
 
     architectures: tuple[str, ...] = ()
@@ -29,7 +32,7 @@ class WithoutPromptGraphs(Span):
     drafts: bool = False
 
     def fits(self, model: ModelSpec, gpu: GPUSpec, version: str, drafts: bool) -> bool:
-        """Whether a server with these properties has no such graphs."""
+        """Whether the condition applies to a server with these properties."""
         return (
             self.holds(version)
             and (not self.architectures or model.model_type in self.architectures)
@@ -40,8 +43,9 @@ class WithoutPromptGraphs(Span):
 
 
 class PromptGraphs(Span):
-    """The versions and makers of devices with these graphs, and the exceptions. latent_tokens: largest
-    number of tokens of such a pass for a model with MLA.
+    """The engine versions and device vendors that have these graphs, with the exceptions.
+
+    - latent_tokens: largest number of tokens of such a pass, for a model with MLA.
     """
 
     makers: tuple[str, ...]
@@ -50,7 +54,7 @@ class PromptGraphs(Span):
     source: Text
 
     def most_tokens(self, model: ModelSpec, gpu: GPUSpec, version: str, drafts: bool) -> float:
-        """Largest number of tokens of a pass over prompts that runs as a graph; 0 if none does."""
+        """Largest number of tokens of a pass over prompts that runs as a graph. 0 if no such pass does."""
         if not self.holds(version) or gpu.vendor not in self.makers:
             return 0.0
         if any(case.fits(model, gpu, version, drafts) for case in self.without):

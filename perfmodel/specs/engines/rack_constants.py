@@ -1,4 +1,4 @@
-"""Fitted constants of engines on several nodes, from ``hardware/fitted/racks.yaml``."""
+"""The fitted constants of engines on several nodes, from ``hardware/fitted/racks.yaml``."""
 
 import datetime
 from functools import cache
@@ -19,9 +19,12 @@ class Factor(Frozen):
 
 
 class Imbalance(Frozen):
-    """balanced: tokens of the rank with the most, divided by the mean over ranks, if experts are placed by
-    load. spread: relative standard deviation of tokens between experts; the imbalance of experts that are
-    placed in order follows from it.
+    """The imbalance of tokens between ranks.
+
+    - balanced: number of tokens of the rank with the most tokens, divided by the mean over ranks, if experts
+      are placed by load.
+    - spread: standard deviation of the number of tokens per expert, divided by its mean. The imbalance of
+      experts that are placed in order follows from it.
     """
 
     balanced: Annotated[float, Meta(ge=1, le=16)]
@@ -30,9 +33,13 @@ class Imbalance(Frozen):
 
 
 class RackConstants(Frozen):
-    """The contents of the file. waiting: see `Fabric`. overlap: engine -> share of the shorter of
-    computing and communicating that two micro-batches hide. step_log_rms, speedup_log_rms: errors for
-    measurements whose source was left out of the fit.
+    """The contents of ``hardware/fitted/racks.yaml``.
+
+    - waiting: see `Fabric`.
+    - overlap: for each engine, the share that two micro-batches hide of computing or communicating, whichever
+      is shorter.
+    - step_log_rms, speedup_log_rms: root mean square of ln(predicted / measured) for measurements whose
+      source was left out of the fit.
     """
 
     fitted_on: tuple[str, ...]
@@ -46,5 +53,5 @@ class RackConstants(Frozen):
 
 @cache
 def rack_constants() -> RackConstants:
-    """The contents of the bundled file."""
+    """The contents of the bundled file ``hardware/fitted/racks.yaml``."""
     return files.load_bundled(RackConstants, "fitted", "racks")

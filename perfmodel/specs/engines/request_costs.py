@@ -16,13 +16,15 @@ from perfmodel.specs.calibrations.fit_errors import Scatter
 class EngineRequests(Frozen):
     """Request costs of one engine; by default none.
 
-    request_s: time until a request is scheduled. prompt_token_s: time per prompt token. prompt_factor:
-    time of the routed experts of a prompt, divided by that of their kernels measured alone.
-    prompt_kernel_s: additional time per kernel of a pass that reads prompts, because kernels are launched
-    one by one and not as a graph. passes_ahead: number of passes that the device already has before the
-    one that takes a new request (0 with a draft that has its own model). reserved_bytes: memory for
-    activations and graphs that weights and caches cannot use. prompts_alone: whether prompts have passes
-    of their own, as by default in SGLang.
+    - request_s: time until a request is scheduled.
+    - prompt_token_s: time per prompt token.
+    - prompt_factor: time of the routed experts of a prompt, divided by that of their kernels measured alone.
+    - prompt_kernel_s: additional time per kernel of a pass that reads prompts, because kernels are launched
+      one by one and not as a graph.
+    - passes_ahead: number of passes that the device already has before the one that takes a new request (0
+      with a draft that has its own model).
+    - reserved_bytes: memory for activations and graphs that weights and caches cannot use.
+    - prompts_alone: whether prompts have passes of their own, as by default in SGLang.
     """
 
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
@@ -42,11 +44,13 @@ class Spread(Frozen):
 
 
 class Requests(Frozen):
-    """``hardware/fitted/requests.yaml``. common: costs of an engine without fitted runs; the fitted costs
-    of all engines are shrunk towards it. engines: the costs by the engine's name, or by its name and the
-    architecture of its devices. errors: errors of a mean TPOT, by engine and over all runs (`tpot`).
-    ttft_errors: errors of a mean TTFT, by engine and for engines without fitted runs (`all`).
-    acceptance_std: standard deviation of acceptance, by model.
+    """``hardware/fitted/requests.yaml``.
+
+    - common: costs of an engine without fitted runs; the fitted costs of all engines are shrunk towards it.
+    - engines: the costs by the engine's name, or by its name and the architecture of its devices.
+    - errors: errors of a mean TPOT, by engine and over all runs (`tpot`).
+    - ttft_errors: errors of a mean TTFT, by engine and for engines without fitted runs (`all`).
+    - acceptance_std: standard deviation of acceptance, by model.
     """
 
     fitted_on: tuple[str, ...]

@@ -18,8 +18,9 @@ Factor = Annotated[float, Meta(gt=0, le=64)]
 
 class OwnKernel(Frozen):
     """A kernel of a fork that replaces kernels of another engine (`over`) for `first` to `last` rows, on
-    these architectures, in tiles of `tile` rows. share: its arithmetic per second divided by that of
-    ``qmm``.
+    these architectures, in tiles of `tile` rows.
+
+    - share: its arithmetic per second divided by that of ``qmm``.
     """
 
     over: str
@@ -38,12 +39,14 @@ class OwnKernel(Frozen):
 class RowKernels(Frozen):
     """The kernels of one engine for few rows.
 
-    wide: architectures that have ``qmv_wide`` for weights in groups of integers. linear: words in the
-    titles of devices on which ``qmv_wide`` saves no time. tile_from: architecture, or such a word, ->
-    number of rows from which ``qmm`` runs. tile: rows of its tile. row: measured time of each further row
-    of ``qmv``, relative to the first row. dense_tile: rows of the tile of 16-bit weights, where they have
-    no kernel for few rows: in old releases and on `linear` devices. alone: up to this number of rows, each
-    token reads its own experts.
+    - wide: architectures that have ``qmv_wide`` for weights in groups of integers.
+    - linear: words in the titles of devices on which ``qmv_wide`` saves no time.
+    - tile_from: architecture, or such a word, -> number of rows from which ``qmm`` runs.
+    - tile: rows of its tile.
+    - row: measured time of each further row of ``qmv``, relative to the first row.
+    - dense_tile: rows of the tile of 16-bit weights, where they have no kernel for few rows: in old releases
+      and on `linear` devices.
+    - alone: up to this number of rows, each token reads its own experts.
     """
 
     wide: tuple[str, ...] = ()

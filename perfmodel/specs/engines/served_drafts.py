@@ -11,10 +11,11 @@ from perfmodel.specs.engines.engines import release
 class ServedDraft(Frozen):
     """A kind of draft in one engine: its name there, and the releases that have it.
 
-    windows: KV methods of the draft in addition to the whole cache, from `windows_since` on. trees_since: the
-    first release that verifies trees of it, except for the architectures `trees_without`. without:
-    architectures (``model_type``) for which the engine has no such draft. vocabulary_difference: by how many
-    entries the vocabulary of a draft model may differ from the target's; None if any difference is allowed.
+    - windows: KV methods of the draft in addition to the whole cache, from `windows_since` on.
+    - trees_since: the first release that verifies trees of it, except for the architectures `trees_without`.
+    - without: architectures (``model_type``) for which the engine has no such draft.
+    - vocabulary_difference: by how many entries the vocabulary of a draft model may differ from the target's;
+      None if any difference is allowed.
     """
 
     method: str
@@ -29,7 +30,10 @@ class ServedDraft(Frozen):
 
 
 class DynamicMode(Frozen):
-    """A draft length by batch size. price: share of the single-stream speed that this mode costs."""
+    """A draft length by batch size.
+
+    - price: share of the single-stream speed that this mode costs.
+    """
 
     price: Annotated[float, Meta(ge=0, lt=1)]
     since: str
@@ -37,15 +41,18 @@ class DynamicMode(Frozen):
 
 
 class Defect(Frozen):
-    """A known problem with drafts in one engine. thread: where it was reported. effect: what it does, in
-    words.
+    """A known problem with drafts in one engine.
+
+    - thread: where it was reported.
+    - effect: what it does, in words.
 
     The fields state which drafts, devices (by the first word of their architecture), attention backend,
     targets and contexts it affects. It affects versions from `since` to before `until`. With `assumed`, it
-    affects only questions that name no attention backend. With `uneven`, it affects only verifications
-    whose number of tokens per sequence is not a power of two. An omitted field sets no condition. slows:
-    whether a draft may become slower than the baseline; no verdict then says that the draft certainly
-    pays.
+    affects only questions that name no attention backend. With `uneven`, it affects only verifications whose
+    number of tokens per sequence is not a power of two. An omitted field sets no condition.
+
+    - slows: whether a draft may become slower than the baseline; no verdict then says that the draft
+      certainly pays.
     """
 
     thread: Text

@@ -13,7 +13,7 @@ from perfmodel.specs.engines.engines import release, since
 class LargeSeats(Frozen):
     """The default number of concurrent requests on devices with much memory, from a version on.
 
-    but: word in the names of devices that never get this default.
+    - but: word in the names of devices that never get this default.
     """
 
     seats: Positive
@@ -29,8 +29,10 @@ class LargeSeats(Frozen):
 
 
 class Seats(Frozen):
-    """Default number of concurrent requests of an engine. large: another default for some devices.
-    drafting: the number for all groups of a server that drafts, if it differs.
+    """Default number of concurrent requests of an engine.
+
+    - large: another default for some devices.
+    - drafting: the number for all groups of a server that drafts, if it differs.
     """
 
     usual: Positive
@@ -39,7 +41,10 @@ class Seats(Frozen):
     source: Text
 
     def of(self, version: str, gpu: GPUSpec) -> int:
-        """The number on one device without a draft. version: empty for the newest."""
+        """The number on one device without a draft.
+
+        - version: empty for the newest.
+        """
         if self.large is not None and self.large.apply(version, gpu):
             return self.large.seats
         return self.usual
@@ -48,9 +53,10 @@ class Seats(Frozen):
 class PassOrder(StrEnum):
     """How prompts and decoding requests share the passes of a server.
 
-    mixed: a pass runs all decoding requests and as many prompt tokens as its budget leaves. alternating:
-    prompts have passes of their own, each followed by one that decodes. prompts_first: prompts have passes
-    of their own, and nothing decodes until all prompts that fit are read.
+    - mixed: a pass runs all decoding requests and as many prompt tokens as its budget leaves.
+    - alternating: prompts have passes of their own, each followed by one that decodes.
+    - prompts_first: prompts have passes of their own, and nothing decodes until all prompts that fit are
+      read.
     """
 
     MIXED = "mixed"
@@ -59,7 +65,10 @@ class PassOrder(StrEnum):
 
 
 class Scheduler(Frozen):
-    """An engine's order of passes. passes: first version with a default -> that default."""
+    """An engine's order of passes.
+
+    - passes: first version with a default -> that default.
+    """
 
     passes: dict[str, PassOrder]
     source: Text
@@ -70,8 +79,9 @@ class Scheduler(Frozen):
 
 
 class DraftedSlots(Frozen):
-    """Tokens of cache that a running request holds for each drafted token. tokens: first version with a
-    number -> that number.
+    """Tokens of cache that a running request holds for each drafted token.
+
+    - tokens: first version with a number -> that number.
     """
 
     tokens: dict[str, Annotated[int, Meta(ge=0)]]
@@ -83,9 +93,11 @@ class DraftedSlots(Frozen):
 
 
 class ReservedOutput(Frozen):
-    """Cache memory that an engine keeps free for tokens still to come when it admits a request. share:
-    share of the tokens that running requests still have to produce; the new request's own output counts in
-    full. most: the largest share, with the most conservative setting.
+    """Cache memory that an engine keeps free for tokens still to come when it admits a request.
+
+    - share: share of the tokens that running requests still have to produce; the new request's own output
+      counts in full.
+    - most: the largest share, with the most conservative setting.
     """
 
     share: Share
@@ -98,12 +110,15 @@ class ReservedOutput(Frozen):
 
 
 class PrefixBlocks(Frozen):
-    """Blocks of an engine's prefix cache. block: tokens of one block.
+    """Blocks of an engine's prefix cache.
 
-    drops: whether the last block of each hit is computed again for a draft that starts from the target's
-    hidden states (`Draft.starts_from_features`). keeps: the option that prevents this. raised: whether a
-    model with recurrent layers gets larger blocks, such that the page of an attention layer holds one
-    recurrent state. latent: smallest `block` of such a model if its attention layers are MLA.
+    - block: tokens of one block.
+    - drops: whether the last block of each hit is computed again for a draft that starts from the target's
+      hidden states (`Draft.starts_from_features`).
+    - keeps: the option that prevents this.
+    - raised: whether a model with recurrent layers gets larger blocks, such that the page of an attention
+      layer holds one recurrent state.
+    - latent: smallest `block` of such a model if its attention layers are MLA.
     """
 
     block: Annotated[int, Meta(ge=1)]
@@ -117,10 +132,12 @@ class PrefixBlocks(Frozen):
 class StatePool(Frozen):
     """How the engine keeps the states of recurrent layers.
 
-    format_flag: the server's flag for their format. replay_flag: the flag with which a request keeps
-    records instead of a state for each verified token; empty if there is none. replay_without: kinds of
-    draft that do not run with this flag. unread: whether the engine's rule for the states of drafted
-    tokens is unknown, because its code was not read.
+    - format_flag: the server's flag for their format.
+    - replay_flag: the flag with which a request keeps records instead of a state for each verified token;
+      empty if there is none.
+    - replay_without: kinds of draft that do not run with this flag.
+    - unread: whether the engine's rule for the states of drafted tokens is unknown, because its code was not
+      read.
     """
 
     format_flag: Text

@@ -26,9 +26,11 @@ LAST = 1000
 
 
 class HostPasses(Frozen):
-    """Layers and experts that the host's processor runs. reach: share of the host's bandwidth that it
-    reaches. token_share: time of each further token of a pass over layers, relative to the first token.
-    most_tokens: from this number of tokens on, the weights are moved to the device.
+    """Layers and experts that the host's processor runs.
+
+    - reach: share of the host's bandwidth that it reaches.
+    - token_share: time of each further token of a pass over layers, relative to the first token.
+    - most_tokens: from this number of tokens on, the weights are moved to the device.
     """
 
     reach: Share
@@ -38,15 +40,20 @@ class HostPasses(Frozen):
 
 
 class Stack(Frozen):
-    """The fields of every file. order: position in lists; by default after all stacks that state one."""
+    """The fields of every file.
+
+    - order: position in lists; by default after all stacks that state one.
+    """
 
     title: Text
     order: Positive = LAST
 
 
 class ResearchStack(Stack):
-    """A research stack, which serves no requests. calibrations: the word in the names of its calibrations,
-    if it differs from the stack's. attention: its kernels; None if they are unknown.
+    """A research stack, which serves no requests.
+
+    - calibrations: the word in the names of its calibrations, if it differs from the stack's.
+    - attention: its kernels; None if they are unknown.
     """
 
     research: Literal[True]

@@ -43,10 +43,11 @@ LEAST_EXTRA = 0.1
 class SourceError(Frozen):
     """The error of the predictions of one class.
 
-    log_within: half-width of the interval that contains 90 % of the errors of left-out sources; for
-    speedups, divided by `extra_share`. log_middle: middle of that interval, as ln(measured / predicted).
-    devices, middles: half-width and middle for each class of devices (`device_class`) that has rows; the
-    rows of that class have the largest weight.
+    - log_within: half-width of the interval that contains 90 % of the errors of left-out sources; for
+      speedups, divided by `extra_share`.
+    - log_middle: middle of that interval, as ln(measured / predicted).
+    - devices, middles: half-width and middle for each class of devices (`device_class`) that has rows; the
+      rows of that class have the largest weight.
     """
 
     log_within: LogError
@@ -72,11 +73,13 @@ class SourceError(Frozen):
 
 
 class SourceErrors(Frozen):
-    """The contents of the file. devices: the devices on which steps were measured.
+    """The contents of the file.
 
-    steps, speedups: errors by class (`StepClass`, `SpeedupClass`). The class of an engine with its own
-    errors has the word of the engine as its name. speculating: word of ``--engine`` -> kind of draft ->
-    device classes (`device_class`) with measured speedups.
+    - devices: the devices on which steps were measured.
+    - steps, speedups: errors by class (`StepClass`, `SpeedupClass`). The class of an engine with its own
+      errors has the word of the engine as its name.
+    - speculating: word of ``--engine`` -> kind of draft -> device classes (`device_class`) with measured
+      speedups.
     """
 
     fitted_on: tuple[str, ...]

@@ -14,8 +14,9 @@ from perfmodel.specs.engines.engines import architecture_of
 class TunedExperts(Span):
     """Experts with such kernels by default in a range of versions; an omitted field sets no condition.
 
-    formats: formats of the experts' weights. architectures: model types (``model_type``). device: class of
-    the device (`architecture_of`).
+    - formats: formats of the experts' weights.
+    - architectures: model types (``model_type``).
+    - device: class of the device (`architecture_of`).
     """
 
     formats: tuple[str, ...] = ()

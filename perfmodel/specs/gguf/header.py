@@ -95,7 +95,10 @@ class _Cursor:
         return one_line(self.data[start : start + size].decode("utf-8", "replace"))
 
     def value(self, type_number: int) -> Any:
-        """The value at the cursor. type_number: that of GGUF's specification (ggml, docs/gguf.md)."""
+        """The value at the cursor.
+
+        - type_number: that of GGUF's specification (ggml, docs/gguf.md).
+        """
         if type_number == _STRING:
             return self.text()
         if type_number == _ARRAY:

@@ -47,8 +47,10 @@ def from_gguf(path: Path) -> tuple[ModelSpec, list[str]]:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
-    """The model of a file. changed, size: the file's modification time in ns and its size in bytes, so
-    that a changed file is read again.
+    """The model of a file.
+
+    - changed, size: the file's modification time in ns and its size in bytes, so that a changed file is read
+      again.
 
     Raises InputError if the tensors have another number of parameters than the shape that was read.
     """
@@ -201,7 +203,10 @@ class _Reader:
         return shape
 
     def sliding_layers(self, sliding: list[int], heads: Fields) -> Fields:
-        """Fields of the layers with these numbers, which slide. heads: those of the other layers."""
+        """Fields of the layers with these numbers, which slide.
+
+        - heads: those of the other layers.
+        """
         own = self.heads(sliding[0], True)
         return {
             "sliding_window": self.number("attention.sliding_window"),

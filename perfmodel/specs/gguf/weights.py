@@ -33,8 +33,11 @@ GEMMS = {
 def weights_of(
     path: Path, outer: dict[str, Tensor], layers: Iterable[dict[str, Tensor]], behind: dict[str, Tensor]
 ) -> str:
-    """The shortest `--weights` that gives each GEMM its format in the file. behind: tensors of the layers
-    for multi-token prediction. Raises InputError for a GEMM in a format that ggml does not have.
+    """The shortest `--weights` that gives each GEMM its format in the file.
+
+    - behind: tensors of the layers for multi-token prediction.
+
+    Raises InputError for a GEMM in a format that ggml does not have.
     """
     of = {tensor: gemm for gemm, tensors in GEMMS.items() for tensor in tensors.split()}
     held: dict[str, Counter[str]] = {}

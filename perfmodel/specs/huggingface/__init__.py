@@ -33,9 +33,12 @@ def from_config(
 ) -> ModelSpec:
     """Reads one config.
 
-    `where`: its path, which also names the model. beside: contents of the ``hf_quant_config.json`` in the
-    same folder. family: replaces `model_type` (for the layers of a drafting head). Raises InputError
-    naming file and key.
+    `where`: its path, which also names the model.
+
+    - beside: contents of the ``hf_quant_config.json`` in the same folder.
+    - family: replaces `model_type` (for the layers of a drafting head).
+
+    Raises InputError naming file and key.
     """
     keys = _language_model(data, where) if family is None else Keys(data, where)
     family = family or family_of(keys.data["model_type"])

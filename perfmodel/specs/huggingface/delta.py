@@ -15,7 +15,7 @@ def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _KINDS) -> Fie
     """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others keep a
     state.
 
-    kinds: words for layers; the first one means a layer with a state, the second one attention.
+    - kinds: words for layers; the first one means a layer with a state, the second one attention.
     """
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])

@@ -15,11 +15,14 @@ class RoutedKeys(Frozen):
     """The keys of a file that hold the sizes of its experts; a list with one number per layer must have equal
     numbers.
 
-    experts: number of experts. per_token: number that one token uses. width: width of one expert. shared:
-    number of shared experts, each of `width`; or shared_width: their width. dense_layers: number of layers
-    without experts, or the kind of each layer (`_dense`). latent: width that experts read and write, if
-    the file states it. dense_width: width of a dense layer. bias, expert_bias: whether the router and the
-    experts have biases.
+    - experts: number of experts.
+    - per_token: number that one token uses.
+    - width: width of one expert.
+    - shared: number of shared experts, each of `width`; or shared_width: their width.
+    - dense_layers: number of layers without experts, or the kind of each layer (`_dense`).
+    - latent: width that experts read and write, if the file states it.
+    - dense_width: width of a dense layer.
+    - bias, expert_bias: whether the router and the experts have biases.
     """
 
     experts: str = "num_experts"
@@ -35,7 +38,10 @@ class RoutedKeys(Frozen):
 
 
 def routed(keys: Keys, layers: int, names: RoutedKeys, **sizes: Any) -> Fields:
-    """Reads experts whose sizes are under the keys of `names`. sizes: other fields of `MoE`."""
+    """Reads experts whose sizes are under the keys of `names`.
+
+    - sizes: other fields of `MoE`.
+    """
     count = _shared_number(keys, names.experts)
     width = _shared_number(keys, names.width)
     moe = {
@@ -103,8 +109,9 @@ def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
 
 
 def qwen(keys: Keys, layers: int, normalized: bool = True) -> Fields:
-    """Qwen-MoE. normalized: whether the weights of a token's experts sum to 1, if the file does not state
-    it.
+    """Qwen-MoE.
+
+    - normalized: whether the weights of a token's experts sum to 1, if the file does not state it.
     """
     step = keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS)
     without_experts = set(keys.integers("mlp_only_layers"))
@@ -136,7 +143,10 @@ def qwen_without_dense(keys: Keys, layers: int) -> Fields:
 
 
 def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
-    """DeepSeek-V3: the dense layers come first. bias: whether the router has a bias."""
+    """DeepSeek-V3: the dense layers come first.
+
+    - bias: whether the router has a bias.
+    """
     kinds = _named_kinds(keys, layers)
     named = NEEDED if kinds is None else kinds.count("dense")
     first = keys.integer("first_k_dense_replace", named, low=0, high=layers)

@@ -110,27 +110,33 @@ Rule = Literal[
 ]
 """Which keys count.
 
-attention_bias, attention_bias_of_qkv, mlp_bias, use_bias: the key that counts. The first is for q, k, v and
-o, the second for q, k and v, the last for these and the MLP. unbiased: the key must be false. bias_default:
-an absent key is true. tied: an absent `tie_word_embeddings` is true. head_dim_needed: transformers' default
-is a constant, not hidden_size / num_attention_heads. heads_are_kv_heads: num_key_value_heads may be absent.
+- attention_bias, attention_bias_of_qkv, mlp_bias, use_bias: the key that counts. The first is for q, k, v and
+  o, the second for q, k and v, the last for these and the MLP.
+- unbiased: the key must be false.
+- bias_default: an absent key is true.
+- tied: an absent `tie_word_embeddings` is true.
+- head_dim_needed: transformers' default is a constant, not hidden_size / num_attention_heads.
+- heads_are_kv_heads: num_key_value_heads may be absent.
 """
 
 
 class Family(Frozen):
     """One row. Its name lists every `model_type` that it reads, separated by spaces.
 
-    source: the code that defines the family. names: usual name of a key -> its name in these files, with
-    dots for a key inside a mapping. windows: which layers have a sliding window; without windows and
-    layers, each layer attends to all tokens. layers: readers in code; later ones override earlier ones.
-    experts: keys of routed experts; or experts_by: their reader in code. without_effect: keys that change
-    no byte and no FLOP here.
-
-    fixed: fields of ModelSpec that all models of the family share. flags: field of ModelSpec -> the key
-    that holds it; if the key is absent, the value in `fixed`, else false. if_true: key -> fields that
-    apply if it is true. rms_norm_eps, rope_theta, max_position_embeddings: values of absent keys.
-    mlp_ratio: width of an MLP divided by the hidden width, for a file that does not state the width of the
-    MLP.
+    - source: the code that defines the family.
+    - names: usual name of a key -> its name in these files, with dots for a key inside a mapping.
+    - windows: which layers have a sliding window; without windows and layers, each layer attends to all
+      tokens.
+    - layers: readers in code; later ones override earlier ones.
+    - experts: keys of routed experts; or experts_by: their reader in code.
+    - without_effect: keys that change no byte and no FLOP here.
+    - fixed: fields of ModelSpec that all models of the family share.
+    - flags: field of ModelSpec -> the key that holds it; if the key is absent, the value in `fixed`, else
+      false.
+    - if_true: key -> fields that apply if it is true.
+    - rms_norm_eps, rope_theta, max_position_embeddings: values of absent keys.
+    - mlp_ratio: width of an MLP divided by the hidden width, for a file that does not state the width of the
+      MLP.
     """
 
     source: Text
@@ -206,8 +212,9 @@ WRAPPERS = perfmodel_names("wrapper")
 
 @cache
 def rows(folder: Path | None = None) -> dict[str, tuple[Path, str]]:
-    """`model_type` -> the table that has it, and the text of its row, unparsed. folder: the folder of the
-    tables.
+    """`model_type` -> the table that has it, and the text of its row, unparsed.
+
+    - folder: the folder of the tables.
     """
     tables = sorted((folder or data_folder("models") / "families").glob("*.yaml"))
     return {

@@ -10,7 +10,9 @@ STATE_TYPES = ("linear_attention", "mamba", "conv")
 def gemm_layers(keys: Keys, shape: Fields) -> dict[str, list[int]]:
     """GEMM (as in `formats.PARTS`) -> the numbers of the layers that have it, from 0.
 
-    ``mtp`` stands for the prediction layers, which follow the model's own. shape: the fields of ModelSpec.
+    ``mtp`` stands for the prediction layers, which follow the model's own.
+
+    - shape: the fields of ModelSpec.
     """
     layers = _layers_of_blocks(keys, shape)
     moe = shape.get("moe") or {}

@@ -34,8 +34,11 @@ BLOCK = 16
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A drafting head. kind: its draft kind. model: its layers, with the vocabulary that it drafts. options:
-    fields of that kind, as on a command line.
+    """A drafting head.
+
+    - kind: its draft kind.
+    - model: its layers, with the vocabulary that it drafts.
+    - options: fields of that kind, as on a command line.
     """
 
     kind: str
@@ -47,7 +50,7 @@ def load_head(name: str, target: ModelSpec) -> Head | None:
     """The head in a ``config.json``, or in a folder that holds one; None for a whole model, and without a
     file.
 
-    target: gives the vocabulary and the longest context if the file leaves them out.
+    - target: gives the vocabulary and the longest context if the file leaves them out.
     """
     path = Path(name) / "config.json" if is_folder(name) else Path(name)
     if not is_file(path):

@@ -15,15 +15,15 @@ from perfmodel.specs.models.components import MAX_SIZE
 
 @dataclass(frozen=True)
 class Name:
-    """One row of ``models/names.csv``. spellings: words of Hugging Face files, separated by spaces, each
-    of which means `name`.
+    """One row of ``models/names.csv``.
 
-    kind: what the spellings name. ``key``: keys of a config.json. ``wrapper``: `model_type` of a file with
-    vision or audio; `name` is that of its language model, if this states none. ``default``: sizes that
-    transformers, and published files of that type (Gemma 3, LLaVA), leave out of a nested config.
-    ``module``: modules of a layer in all families; `name` is the GEMM that multiplies with them.
-    ``modelopt``: values of `quant_algo`; `name` is the format. ``torchao``: classes of configurations,
-    without ``Config`` and underscores; `name` is the format.
+    - spellings: words of Hugging Face files, separated by spaces, each of which means `name`.
+    - kind: what the spellings name. ``key``: keys of a config.json. ``wrapper``: `model_type` of a file with
+      vision or audio; `name` is that of its language model, if this states none. ``default``: sizes that
+      transformers, and published files of that type (Gemma 3, LLaVA), leave out of a nested config.
+      ``module``: modules of a layer in all families; `name` is the GEMM that multiplies with them.
+      ``modelopt``: values of `quant_algo`; `name` is the format. ``torchao``: classes of configurations,
+      without ``Config`` and underscores; `name` is the format.
     """
 
     kind: str
@@ -48,10 +48,11 @@ def perfmodel_names(kind: str) -> dict[str, str]:
 class Pattern:
     """A row of ``models/unread.csv``: the effect of keys of one kind.
 
-    pattern: a regular expression for a part of the key. changes_cost: yes for widths and counts of heads,
-    experts, states and caches, which make a layer cost more or less than its family's; no for keys that
-    change no byte and no FLOP, which overrides other rows. seen_in: an example of such a key, and a
-    `model_type` that has it; blank if transformers has no such code.
+    - pattern: a regular expression for a part of the key.
+    - changes_cost: yes for widths and counts of heads, experts, states and caches, which make a layer cost
+      more or less than its family's; no for keys that change no byte and no FLOP, which overrides other rows.
+    - seen_in: an example of such a key, and a `model_type` that has it; blank if transformers has no such
+      code.
     """
 
     pattern: str
@@ -107,8 +108,8 @@ class Keys:
         """Makes the keys of the file available under their usual names (`USUAL`). Error messages have the
         name that the file uses.
 
-        names: usual name -> name in a family's files. Only the name in the family's files is read; dots
-        stand for a key inside a mapping.
+        - names: usual name -> name in a family's files. Only the name in the family's files is read; dots
+          stand for a key inside a mapping.
         """
         self._file_names = dict(names)
         for usual, others in USUAL.items():

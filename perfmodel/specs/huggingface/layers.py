@@ -101,7 +101,10 @@ def looped(keys: Keys, layers: int) -> Fields:
 
 
 def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
-    """A projection to one gate per head, in this many layers. heads: 0 means the number in the file."""
+    """A projection to one gate per head, in this many layers.
+
+    - heads: 0 means the number in the file.
+    """
     return {
         "name": "gate",
         "layers": layers,

@@ -21,9 +21,11 @@ def formats_of(
 ) -> dict[str, str]:
     """`weights` and `kv_dtype` of ModelSpec; empty if the file states none.
 
-    keys: a ``config.json``. sidecar: the ``hf_quant_config.json`` next to it, which takes precedence. layers:
-    GEMM -> layers that have it, with ``mtp`` for the layers after the model's own. Raises InputError for an
-    unknown format.
+    - keys: a ``config.json``.
+    - sidecar: the ``hf_quant_config.json`` next to it, which takes precedence.
+    - layers: GEMM -> layers that have it, with ``mtp`` for the layers after the model's own.
+
+    Raises InputError for an unknown format.
     """
     method = keys.mapping("quantization_config")
     if sidecar and (inner := sidecar.mapping("quantization")):

@@ -21,8 +21,9 @@ def rotary(keys: Keys, family: Family, positions: int) -> Fields:
     """`rope_theta`, `partial_rotary_factor` and `rope_scaling`, from the old layout or from the newer
     `rope_parameters`.
 
-    positions: longest sequence of the model, in tokens. Raises InputError for an unknown type of scaling, and
-    for a type whose rule is incomplete.
+    - positions: longest sequence of the model, in tokens.
+
+    Raises InputError for an unknown type of scaling, and for a type whose rule is incomplete.
     """
     newer = keys.mapping("rope_parameters")
     if newer and "full_attention" in newer.data:
@@ -46,7 +47,10 @@ def rotary(keys: Keys, family: Family, positions: int) -> Fields:
 
 
 def _rule(keys: Keys, scaling: Keys, rope_type: str, positions: int) -> dict[str, Any]:
-    """The fields of `RopeScaling`. scaling: the mapping of the file that states them."""
+    """The fields of `RopeScaling`.
+
+    - scaling: the mapping of the file that states them.
+    """
     is_llama3 = rope_type == "llama3"
     original = keys.integer(ORIGINAL, positions, high=MAX_TOKENS)
     original = scaling.integer(ORIGINAL, NEEDED if is_llama3 else original, high=MAX_TOKENS)

@@ -13,10 +13,13 @@ _MIXED = "MIXED_PRECISION"
 
 @dataclass(frozen=True)
 class Scheme:
-    """The formats of a checkpoint's modules. default: format of a layer's linear modules.
+    """The formats of a checkpoint's modules.
 
-    named: module -> format. kept: matches modules at 16 bits. matched: pattern of modules -> format.
-    lm_head: format of the LM head.
+    - default: format of a layer's linear modules.
+    - named: module -> format.
+    - kept: matches modules at 16 bits.
+    - matched: pattern of modules -> format.
+    - lm_head: format of the LM head.
     """
 
     default: str
@@ -100,7 +103,7 @@ def _bitsandbytes(q: Keys) -> Scheme:
 
 
 def _torchao(q: Keys) -> Scheme:
-    """torchao: the name of its configuration, or a mapping with its fields under ``default``."""
+    """- torchao: the name of its configuration, or a mapping with its fields under ``default``."""
     kind = q.data.get("quant_type")
     fields = q.mapping("quant_type_kwargs")
     if isinstance(kind, dict):

@@ -6,8 +6,9 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
-    """The `mla` mapping, and the width of a query head. ranked: whether the file must state the queries'
-    rank; null means no rank.
+    """The `mla` mapping, and the width of a query head.
+
+    - ranked: whether the file must state the queries' rank; null means no rank.
     """
     sizes = {name: keys.integer(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")}
     sizes["qk_rope_head_dim"] = keys.integer("qk_rope_head_dim", low=0)
@@ -80,8 +81,10 @@ def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
 
 
 def streams(keys: Keys, layers: int, exchanged: bool = True) -> Fields:
-    """Hidden states that are mixed before and after each block (hyper-connections): 4, with 24 weights
-    each, in DeepSeek-V4. exchanged: whether each state also takes a share of every other state.
+    """Hidden states that are mixed before and after each block (hyper-connections): 4, with 24 weights each,
+    in DeepSeek-V4.
+
+    - exchanged: whether each state also takes a share of every other state.
     """
     count = keys.integer("hc_mult", 1)
     hidden = keys.integer("hidden_size")

@@ -9,7 +9,10 @@ from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS
 def state_of(
     kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any
 ) -> Fields:
-    """The `linear_attention` mapping. key, value: number of heads and their width."""
+    """The `linear_attention` mapping.
+
+    - key, value: number of heads and their width.
+    """
     return {
         "kind": kind,
         "layers": layers,

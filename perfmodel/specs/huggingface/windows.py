@@ -41,11 +41,12 @@ WindowRule = Literal[
 class Windows(Frozen):
     """The rule in a row of a family's table for which layers slide.
 
-    all: every layer slides. all_unless_named: every layer, unless `layer_types` names the sliding ones.
-    named: only the layers that `layer_types` names. every_nth_full: all but every `full_every`-th layer
-    (the file may state another period), unless `layer_types` names the sliding ones. The file must state
-    the window (null for none), but it may leave the window out if the rule is `named` or ends in
-    `if_stated`.
+    - all: every layer slides.
+    - all_unless_named: every layer, unless `layer_types` names the sliding ones.
+    - named: only the layers that `layer_types` names.
+    - every_nth_full: all but every `full_every`-th layer (the file may state another period), unless
+      `layer_types` names the sliding ones. The file must state the window (null for none), but it may leave
+      the window out if the rule is `named` or ends in `if_stated`.
     """
 
     rule: WindowRule

@@ -10,7 +10,7 @@ from perfmodel.reading import data_folder, read_rows
 class Checkpoint:
     """A bundled model in other formats, listed in ``models/checkpoints.csv`` by its Hugging Face id.
 
-    source: where its formats are stated: its config.json, its model card or a log of a server that ran it.
+    - source: where its formats are stated: its config.json, its model card or a log of a server that ran it.
     """
 
     checkpoint: str

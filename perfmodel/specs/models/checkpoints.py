@@ -41,7 +41,8 @@ def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_
     """A listed checkpoint of a model in a format, in this format except for some parts, or in a format of
     the same size; None if there is none. Among several, one with a 16-bit cache is preferred.
 
-    model_id: any repository of the model. vendor: the maker of the device.
+    - model_id: any repository of the model.
+    - vendor: the maker of the device.
     """
     of_model = sorted(_of_model(model_id, vendor, reads), key=lambda row: row.kv_dtype != "bf16")
     for of in (_whole, main_format):

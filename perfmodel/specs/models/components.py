@@ -18,9 +18,11 @@ RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportio
 
 
 class AttentionHeads(Frozen):
-    """Heads of attention layers. value_head_dim: None means `head_dim`. one_kv_projection: whether one
-    projection makes both keys and values. cached_once: whether keys and values are equal, so that they are
-    cached once.
+    """Heads of attention layers.
+
+    - value_head_dim: None means `head_dim`.
+    - one_kv_projection: whether one projection makes both keys and values.
+    - cached_once: whether keys and values are equal, so that they are cached once.
     """
 
     num_attention_heads: Size
@@ -49,11 +51,12 @@ class AttentionHeads(Frozen):
 class MoE(Frozen):
     """Routed experts (MLPs of `intermediate_size`), shared experts and the dense layers.
 
-    first_dense_layers: number of layers with a dense MLP instead of experts, at any place (first in
-    DeepSeek-V3, every second one in Llama-4 Maverick). normalized_weights: the weights of a token's
-    experts sum to 1. shared_gate: the shared expert has a gate of one column (Qwen). latent_size: width
-    that experts read and write, between two projections that the experts of a layer share (Nemotron-3
-    Super).
+    - first_dense_layers: number of layers with a dense MLP instead of experts, at any place (first in
+      DeepSeek-V3, every second one in Llama-4 Maverick).
+    - normalized_weights: the weights of a token's experts sum to 1.
+    - shared_gate: the shared expert has a gate of one column (Qwen).
+    - latent_size: width that experts read and write, between two projections that the experts of a layer
+      share (Nemotron-3 Super).
     """
 
     num_experts: Size
@@ -75,7 +78,7 @@ class MoE(Frozen):
 class MLA(Frozen):
     """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer.
 
-    unrotated_layers: number of layers without a rotary part, which cache only the latent (Mistral-Large-4).
+    - unrotated_layers: number of layers without a rotary part, which cache only the latent (Mistral-Large-4).
     """
 
     q_lora_rank: Size | None = None
@@ -92,7 +95,10 @@ class MLA(Frozen):
 
     def projection_params(self, hidden: int, heads: int) -> int:
         """Parameters of one layer's projections, with the norms of the latents (DeepSeek-V2, arXiv
-        2405.04434, 2.1). hidden: width of the model. heads: number of query heads.
+        2405.04434, 2.1).
+
+        - hidden: width of the model.
+        - heads: number of query heads.
         """
         rank = self.q_lora_rank
         query_columns = heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
@@ -107,12 +113,12 @@ class Indexer(Frozen):
     """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores
     highest.
 
-    layers: number of layers with their own indexer. The other layers use the choice of the previous layer
-    (GLM-5.2), except the `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole
-    blocks). The cache also has the indexer's keys, in fp8 with a scale per 128 (vLLM,
-    models/deepseek_v2.py). arXiv 2512.02556. stride: number of tokens that one key, and its cached entry,
-    represents. key_projections: number of projections from which one key is made. Both are 4 in
-    DeepSeek-V4.
+    - layers: number of layers with their own indexer. The other layers use the choice of the previous layer
+      (GLM-5.2), except the `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole
+      blocks). The cache also has the indexer's keys, in fp8 with a scale per 128 (vLLM,
+      models/deepseek_v2.py). arXiv 2512.02556.
+    - stride: number of tokens that one key, and its cached entry, represents.
+    - key_projections: number of projections from which one key is made. Both are 4 in DeepSeek-V4.
     """
 
     num_heads: Size
@@ -140,7 +146,7 @@ class Indexer(Frozen):
 class Compressed(Frozen):
     """Layers that attend to a window and to one cached entry per `stride` tokens (DeepSeek-V4).
 
-    chosen: whether they attend only to the entries that the indexer scores highest.
+    - chosen: whether they attend only to the entries that the indexer scores highest.
     """
 
     layers: SomeLayers
@@ -160,8 +166,8 @@ class LowRank(Frozen):
     def projection_params(self, hidden: int, heads: AttentionHeads, query_columns: int) -> int:
         """Parameters of one layer's projections, with the norms of the low-rank query and of a key.
 
-        hidden: width of the model. query_columns: columns of all query heads, with their gate if there is
-        one.
+        - hidden: width of the model.
+        - query_columns: columns of all query heads, with their gate if there is one.
         """
         query = self.query_rank * (hidden + 1 + query_columns)
         keys_and_values = hidden * heads.kv_columns + heads.head_dim
@@ -174,8 +180,8 @@ class Projection(Frozen):
     """A dense projection of some layers in addition to the projections that all families have, such as a
     gate of the heads.
 
-    name: its part among `weights.PARTS`, with an optional suffix. split: whether devices share its outputs,
-    its inputs or neither.
+    - name: its part among `weights.PARTS`, with an optional suffix.
+    - split: whether devices share its outputs, its inputs or neither.
     """
 
     name: str
@@ -194,9 +200,10 @@ class RopeScaling(Frozen):
     """Rotary frequency scaling, in Hugging Face's words. `dynamic` and `proportional` have only a type and
     a factor.
 
-    low_freq_factor, high_freq_factor: for `llama3`. beta_fast ... mscale_all_dim: for `yarn`. short_factor,
-    long_factor: for `longrope`, one per pair of dimensions. attention_factor: factor on cosine and sine, if
-    stated.
+    - low_freq_factor, high_freq_factor: for `llama3`. beta_fast ...
+    - mscale_all_dim: for `yarn`.
+    - short_factor, long_factor: for `longrope`, one per pair of dimensions.
+    - attention_factor: factor on cosine and sine, if stated.
     """
 
     rope_type: RopeType = "llama3"

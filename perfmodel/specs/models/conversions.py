@@ -11,11 +11,12 @@ from perfmodel.specs.models import ggml, mlx
 class Conversion(Immutable):
     """The formats of one kind of file.
 
-    usual: the default weights of a question. why: where this default comes from, in words. converted: a
-    checkpoint's own formats -> the formats that replace them. named: a function from a named format, and
-    whether the model has experts, to the engine's format. is_own: a function from a name in the engine's
-    own words to its formats; None for other names. drafts_too: whether drafts are converted as their
-    target is.
+    - usual: the default weights of a question.
+    - why: where this default comes from, in words.
+    - converted: a checkpoint's own formats -> the formats that replace them.
+    - named: a function from a named format, and whether the model has experts, to the engine's format.
+    - is_own: a function from a name in the engine's own words to its formats; None for other names.
+    - drafts_too: whether drafts are converted as their target is.
     """
 
     usual: str

@@ -28,8 +28,10 @@ a cache of 16 bits.
 
 
 class NamedCheckpoint(Immutable):
-    """The facts that a name states. model: the name without the format. kv_dtype: the format of the cache;
-    None means the model's own.
+    """The facts that a name states.
+
+    - model: the name without the format.
+    - kv_dtype: the format of the cache; None means the model's own.
     """
 
     model: str

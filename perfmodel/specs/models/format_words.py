@@ -45,7 +45,10 @@ _EXAMPLES = (
 
 
 class LayerShare(Immutable):
-    """A format that a GEMM has in some layers. layers: number of these layers."""
+    """A format that a GEMM has in some layers.
+
+    - layers: number of these layers.
+    """
 
     form: Format
     layers: int

@@ -10,9 +10,10 @@ from perfmodel.specs.models.ggml import BLOCKS
 class Format(Immutable):
     """A number format.
 
-    name: as the user writes it. bytes_per_value: storage, including block scales. compute: the device peak
-    for a GEMM in this format. input_bytes: bytes of one activation value if a kernel quantises the GEMM's
-    input first; None if not.
+    - name: as the user writes it.
+    - bytes_per_value: storage, including block scales.
+    - compute: the device peak for a GEMM in this format.
+    - input_bytes: bytes of one activation value if a kernel quantises the GEMM's input first; None if not.
     """
 
     name: str

@@ -141,8 +141,9 @@ STAND_IN = {
 
 
 def in_gguf(weights: str, experts: bool = False) -> str:
-    """Weights in llama.cpp's formats. Formats of named parts remain unchanged. experts: whether the model
-    has experts.
+    """Weights in llama.cpp's formats. Formats of named parts remain unchanged.
+
+    - experts: whether the model has experts.
     """
     word = weights.strip().lower()
     if experts:

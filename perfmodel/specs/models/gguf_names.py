@@ -21,14 +21,21 @@ _MIX_IN_NAME = MEANT | {"mxfp4": "mxfp4_moe"}
 
 
 class GGUFRepository(Immutable):
-    """``OWNER/NAME-GGUF[:MIX]``. model: NAME. mix: None if none is stated."""
+    """``OWNER/NAME-GGUF[:MIX]``.
+
+    - model: NAME.
+    - mix: None if none is stated.
+    """
 
     model: str
     mix: str | None
 
 
 class OllamaTag(Immutable):
-    """``NAME:SIZE[-MIX]``, such as ``qwen3:30b-a3b-q4_K_M``. mix: None if none is stated."""
+    """``NAME:SIZE[-MIX]``, such as ``qwen3:30b-a3b-q4_K_M``.
+
+    - mix: None if none is stated.
+    """
 
     family: str
     size: str

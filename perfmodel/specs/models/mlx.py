@@ -31,8 +31,9 @@ def of_bits(name: str) -> str | None:
 
 
 def in_mlx(weights: str, experts: bool = False) -> str:
-    """Weights in MLX's words; formats of named parts remain unchanged. experts: not used, because all
-    parts have one format.
+    """Weights in MLX's words; formats of named parts remain unchanged.
+
+    - experts: not used, because all parts have one format.
     """
     if "," in weights:
         return weights

@@ -32,18 +32,23 @@ class ModelSpec(AttentionHeads):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
     The fields of `AttentionHeads` describe the layers of full attention. `num_sliding_layers` of the
-    attention layers attend only to the last `sliding_window` tokens, with separate heads if
-    `sliding_heads` is set. attention_layers, mlp_layers: None if every layer has an attention (or a
-    recurrent part) and an MLP; a layer of Nemotron-H has only one of them. attention_gate: the query
-    projection also makes a gate for the output. wide_qk_norm: the norms of queries and keys span all heads
-    (OLMo-2). norm_bias: norms have a shift too. shared_kv_layers, shared_kv_sliding: number of full and of
-    sliding layers that read another layer's cache (Gemma-3n). loops: times that a pass runs the stored
-    layers; num_hidden_layers counts each time. residual_streams: hidden states that a layer passes on.
-    table_params: parameters of tables other than the embedding; a token reads one row of each. weights,
-    kv_dtype: formats of the checkpoint, in the words of `--weights` and `--kv-dtype`.
-    num_nextn_predict_layers: multi-token prediction layers, which no sum includes; None if unknown.
-    mtp_head: Hugging Face id of the checkpoint with such layers, if config.json does not mention them.
-    mtp_dense: such a layer has an MLP in place of the experts.
+    attention layers attend only to the last `sliding_window` tokens, with separate heads if `sliding_heads`
+    is set.
+
+    - attention_layers, mlp_layers: None if every layer has an attention (or a recurrent part) and an MLP; a
+      layer of Nemotron-H has only one of them.
+    - attention_gate: the query projection also makes a gate for the output.
+    - wide_qk_norm: the norms of queries and keys span all heads (OLMo-2).
+    - norm_bias: norms have a shift too.
+    - shared_kv_layers, shared_kv_sliding: number of full and of sliding layers that read another layer's
+      cache (Gemma-3n).
+    - loops: times that a pass runs the stored layers; num_hidden_layers counts each time.
+    - residual_streams: hidden states that a layer passes on.
+    - table_params: parameters of tables other than the embedding; a token reads one row of each.
+    - weights, kv_dtype: formats of the checkpoint, in the words of `--weights` and `--kv-dtype`.
+    - num_nextn_predict_layers: multi-token prediction layers, which no sum includes; None if unknown.
+    - mtp_head: Hugging Face id of the checkpoint with such layers, if config.json does not mention them.
+    - mtp_dense: such a layer has an MLP in place of the experts.
     """
 
     name: str

@@ -11,7 +11,7 @@ from perfmodel.specs.models.weights import Weights, weight_format
 class Precision(Immutable):
     """Formats of one model's weights and cache. Activations are bf16, or fp32 with fp32 weights.
 
-    index_compute: peak at which an indexer's scores run.
+    - index_compute: peak at which an indexer's scores run.
     """
 
     weights: Weights
@@ -45,9 +45,9 @@ def precision_of(
 ) -> Precision:
     """The formats in which a model is served: the named ones, else its checkpoint's own.
 
-    peaks: formats with a peak on the device. Without a peak, the checkpoint's own formats are weight-only.
-    wide_mxfp4: see `Weights.within`. weight_only: whether named formats without a peak
-    are weight-only too, as in some engines.
+    - peaks: formats with a peak on the device. Without a peak, the checkpoint's own formats are weight-only.
+    - wide_mxfp4: see `Weights.within`.
+    - weight_only: whether named formats without a peak are weight-only too, as in some engines.
     """
     if weights is None:
         formats = weight_format(model.weights).within(peaks, wide_mxfp4)

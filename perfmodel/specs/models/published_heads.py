@@ -10,7 +10,10 @@ from perfmodel.reading import data_folder, read_rows
 
 @dataclass(frozen=True, slots=True)
 class PublishedHead:
-    """A dense head. vocab: tokens that it drafts. features: hidden states of the target that it takes.
+    """A dense head.
+
+    - vocab: tokens that it drafts.
+    - features: hidden states of the target that it takes.
 
     A head of kind ``mtp`` is an assistant without its own keys and values. Its last layer reads the cache
     of the target's full layers, and the other layers read that of its sliding layers (vLLM,

@@ -59,5 +59,8 @@ class LinearAttention(RecurrentShape):
         return KINDS[self.kind].small_params(self)
 
     def params(self, hidden: int) -> int:
-        """Parameters of one layer without the norm before it. hidden: width of the model."""
+        """Parameters of one layer without the norm before it.
+
+        - hidden: width of the model.
+        """
         return hidden * (self.projected + self.inner) + self.small_params

@@ -14,8 +14,10 @@ class RecurrentShape(Frozen):
     """Number and width of the heads of recurrent layers.
 
     Mamba-2 calls `num_value_heads` heads, `key_head_dim` state size and `value_head_dim` head size; its
-    groups are `num_key_heads`. full_rank_gate: Kimi's gate is one projection, not two. gated_norm: there is a
-    norm before the output (Mamba-2).
+    groups are `num_key_heads`.
+
+    - full_rank_gate: Kimi's gate is one projection, not two.
+    - gated_norm: there is a norm before the output (Mamba-2).
     """
 
     layers: SomeLayers
@@ -42,8 +44,8 @@ class RecurrentShape(Frozen):
 class RecurrentKind(ABC):
     """Sizes of one layer, by its shape.
 
-    flops_per_value: FLOPs of one token per value of the state, 2 for each product: the outer product and the
-    read at the query (Mamba-2, arXiv 2405.21060).
+    - flops_per_value: FLOPs of one token per value of the state, 2 for each product: the outer product and
+      the read at the query (Mamba-2, arXiv 2405.21060).
     """
 
     flops_per_value: ClassVar[int] = 4

@@ -12,8 +12,10 @@ from perfmodel.specs.models.names import base_name, with_sizes
 class Variant:
     """Another model of a bundled shape, listed in ``models/variants.csv``.
 
-    It has its own longest context, and acceptances that were measured for the bundled model do not apply
-    to it. name: the name without owner and tuning suffix.
+    It has its own longest context, and acceptances that were measured for the bundled model do not apply to
+    it.
+
+    - name: the name without owner and tuning suffix.
     """
 
     name: str

@@ -39,8 +39,8 @@ _PART_OF = {tensor: part for part, tensors in PARTS.items() for tensor in tensor
 class Weights(Immutable):
     """Formats of all matrices of a model: `base` for its layers, and separate ones for parts or single GEMMs.
 
-    parts: pairs of a part or GEMM and its format, for those with their own format. typed: the user's
-    spelling, if it names a mix of formats.
+    - parts: pairs of a part or GEMM and its format, for those with their own format.
+    - typed: the user's spelling, if it names a mix of formats.
     """
 
     base: Format
@@ -79,7 +79,7 @@ class Weights(Immutable):
         """The same formats as a device with these peaks runs them: weight-only if it has no peak for the
         format.
 
-        wide_mxfp4: whether MXFP4 experts keep 16-bit activations where the device has an fp4 peak.
+        - wide_mxfp4: whether MXFP4 experts keep 16-bit activations where the device has an fp4 peak.
         """
         base = _on_device(self.base, peaks, wide_mxfp4)
         parts = tuple((part, _on_device(form, peaks, wide_mxfp4)) for part, form in self.parts)

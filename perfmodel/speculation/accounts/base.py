@@ -20,9 +20,11 @@ DEFAULT_MEMORY_FRACTION = 0.92
 
 
 class ServerSettings(Immutable):
-    """Limits with which a server starts; None means the default of the engine. version: empty for the
-    newest. devices: number of devices that each hold some of the layers and run one after another; their
-    memory is added up.
+    """Limits with which a server starts; None means the default of the engine.
+
+    - version: empty for the newest.
+    - devices: number of devices that each hold some of the layers and run one after another; their memory is
+      added up.
     """
 
     version: str = ""
@@ -46,7 +48,7 @@ class Account(Immutable):
     """The memory of one device of a server: how much there is for weights and caches, and how much cache
     memory a sequence takes.
 
-    shard: the share of the target on this device. All sizes are in bytes.
+    - shard: the share of the target on this device. All sizes are in bytes.
     """
 
     server: ServerSettings = ServerSettings()
@@ -96,8 +98,10 @@ class Account(Immutable):
         return 1.0
 
     def sequences(self, pool: Floats, cached: Floats, state: Floats, copies: Floats) -> Floats:
-        """Number of sequences, not rounded, whose caches and states fit in `pool`. state: bytes of one
-        copy of the state. copies: copies per sequence.
+        """Number of sequences, not rounded, whose caches and states fit in `pool`.
+
+        - state: bytes of one copy of the state.
+        - copies: copies per sequence.
         """
         return np.divide(pool, cached + state * copies)
 
@@ -113,7 +117,8 @@ class Account(Immutable):
         """Cache of one sequence of the largest length (`length`), with its draft, as the engine counts it
         when it starts.
 
-        draft_token_bytes: bytes per token of the draft's own cache. drafted: drafted tokens per iteration.
+        - draft_token_bytes: bytes per token of the draft's own cache.
+        - drafted: drafted tokens per iteration.
         """
         tokens = self.length(shard)
         return float(shard.stored_kv_bytes(tokens, 1.0 + drafted)) + draft_token_bytes * tokens

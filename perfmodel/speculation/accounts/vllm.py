@@ -26,7 +26,10 @@ v1/core/kv_cache_utils.py); beyond this ratio, all groups have the size of the s
 
 
 class VLLMAccount(Account):
-    """The account of both V0 and V1, whose `Activation` numbers differ. facts: the numbers of the account."""
+    """The account of both V0 and V1, whose `Activation` numbers differ.
+
+    - facts: the numbers of the account.
+    """
 
     complete = True
 
