@@ -153,16 +153,35 @@ def test_a_variant_of_a_shape_has_its_own_longest_context(name: str, most: int) 
         ("Qwen3.6-35B", "qwen3.5-35b-a3b", "Qwen/Qwen3.6-35B-A3B"),
         ("gemma-4-26b-it", "gemma-4-26b-a4b", "google/gemma-4-26B-A4B-it"),
         ("qwen3-30b", "qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B"),
+        ("seed-oss", "seed-oss-36b", "ByteDance-Seed/Seed-OSS-36B-Instruct"),
     ],
 )
-def test_the_sizes_of_a_model_with_experts_may_be_left_out(name: str, model: str, official: str) -> None:
+def test_the_sizes_of_the_only_model_of_a_name_may_be_left_out(name: str, model: str, official: str) -> None:
     assert load_model(name).name == model
     assert served_id(name) == official
 
 
-@pytest.mark.parametrize("name", ["nemotron-3-nano", "qwen3", "gpt-oss", "llama-3.1", "nemotron-super"])
-def test_a_name_of_several_sizes_or_of_a_dense_model_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["nemotron-3-nano", "qwen3", "gpt-oss", "llama-3.1"])
+def test_a_name_of_several_sizes_is_refused(name: str) -> None:
     refused(f"no model named '{name}'; did you mean", load_model, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("Qwen/Qwen3-4B-Instruct-2507", "qwen3-4b"),
+        ("unsloth/Qwen3-4B-Thinking-2507-GGUF", "qwen3-4b"),
+        ("NousResearch/Hermes-4-70B", "llama-3.1-70b"),
+        ("hermes-4-14b", "qwen3-14b"),
+        ("google/gemma-2-27b-it", "gemma-2-27b"),
+        ("allenai/Olmo-3-32B-Think", "olmo-3-32b"),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-7b"),
+        ("mistralai/Devstral-Small-2507", "mistral-small-3.2-24b"),
+        ("mistral-nemo", "mistral-nemo-12b"),
+    ],
+)
+def test_a_tuned_model_has_the_shape_of_its_base(name: str, shape: str) -> None:
+    assert load_model(name).name == shape
 
 
 def test_every_variant_is_another_name_of_a_bundled_model() -> None:

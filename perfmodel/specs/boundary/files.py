@@ -181,7 +181,7 @@ def alias_table(
 
 
 OWN_FILE = {
-    "models": "For any other model give a file, such as ./config.json",
+    "models": "For any other model name the one it was tuned from, or give a file, such as ./config.json",
     "gpus": "For any other device give a file of its peaks, such as ./mine.yaml (docs/gpu.md)",
 }
 """Folder -> how to ask about something that is not in it."""

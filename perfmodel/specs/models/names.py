@@ -8,6 +8,9 @@ from typing import Any
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.model import ModelSpec
 
+_SIZED = re.compile(r"-\d+(?:\.\d+)?b$")
+"""The end of a name that states a size."""
+
 
 def other_names(data: Mapping[str, Any]) -> list[str]:
     """Aliases and Hugging Face id of a bundled model from its file, with and without the owner."""
@@ -59,17 +62,16 @@ def shape_for(name: str) -> str | None:
 
 @cache
 def with_sizes(name: str) -> str | None:
-    """The only listed name of a model with experts that consists of this name and sizes:
-    ``nemotron-3-super-120b-a12b`` for ``nemotron-3-super`` and for ``nemotron-3-super-120b``.
+    """The only listed name of a model that consists of this name and sizes: ``seed-oss-36b`` for
+    ``seed-oss``, ``nemotron-3-super-120b-a12b`` for ``nemotron-3-super`` and for ``nemotron-3-super-120b``.
 
     None if the name is listed itself, or if the names of several models consist of it and sizes.
     """
     if is_listed(name):
         return None
-    longer = re.compile(re.escape(name) + r"(?:-\d+(?:\.\d+)?b)?(?P<active>-a\d+(?:\.\d+)?b)?")
+    size = "" if _SIZED.search(name) else r"(?:-\d+(?:\.\d+)?b)?"
+    longer = re.compile(re.escape(name) + size + r"(?:-a\d+(?:\.\d+)?b)?")
     listed = {*aliases(), *files.bundled_names("models")}
-    matches = [match for each in listed if (match := longer.fullmatch(each))]
-    models = {aliases().get(match[0], match[0]) for match in matches}
-    if len(models) != 1:
-        return None
-    return min((match[0] for match in matches if match["active"]), default=None)
+    matches = [each for each in listed if longer.fullmatch(each)]
+    models = {aliases().get(match, match) for match in matches}
+    return min(matches) if len(models) == 1 else None

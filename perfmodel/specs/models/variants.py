@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfmodel.reading import data_folder, read_rows
+from perfmodel.specs.boundary import files
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.specs.models.names import base_name, with_sizes
 
@@ -32,6 +33,8 @@ def _variants() -> dict[str, Variant]:
 def variant(name: str) -> Variant | None:
     """The variant that a name means; None for the bundled model itself."""
     plain = base_name(name)
+    if plain in files.bundled_names("models"):
+        return None
     return _variants().get(with_sizes(plain) or plain)
 
 
