@@ -57,7 +57,9 @@ def main(engine: Path) -> int:
     for name, export in json.loads((engine / "lines.json").read_text()).items():
         if not export["sglang_line"]:
             continue
-        args = parser.parse_args(shlex.split(export["sglang_line"])[3:])
+        line = shlex.split(export["sglang_line"])
+        module = line.index("-m") + 1  # a variable of the environment may stand first
+        args = parser.parse_args(line[module + 1 :])
         if export["sglang_adaptive"]:
             check_adaptive(AdaptiveSpeculativeParams, args.speculative_num_steps, export["sglang_adaptive"])
         if args.speculative_draft_sink_size is not None and args.speculative_draft_window_size is None:

@@ -52,7 +52,8 @@ def main(engine: Path) -> int:
     for name, export in json.loads((engine / "lines.json").read_text()).items():
         if not export["vllm_line"]:
             continue
-        words = shlex.split(export["vllm_line"])[2:]
+        line = shlex.split(export["vllm_line"])
+        words = line[line.index("serve") + 1 :]  # a variable of the environment may stand first
         drafts = "--speculative-config" in words
         config = json.loads(words[-1]) if drafts else {"method": None}
         parser = make_arg_parser(FlexibleArgumentParser())
