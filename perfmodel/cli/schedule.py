@@ -1,14 +1,17 @@
 """``perfmodel schedule``: the draft length for each batch size, ready for a serving engine."""
 
 import json as json_module
+from collections.abc import Iterable
 
 from perfmodel.answers.advice.draft_lengths import Range
-from perfmodel.answers.advice.schedule import Schedule, schedule
+from perfmodel.answers.advice.engine_lines import Export
+from perfmodel.answers.advice.schedule import Schedule, ScheduleTable, schedule
 from perfmodel.answers.advice.servers.sglang import ADAPTIVE_FILE
 from perfmodel.answers.text import NONE, draft_in_words, ratio_text
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
+from perfmodel.speculation.confidence import ByConfidence
 
 GAIN = 1.0005
 """A gain over the best fixed length is printed from this factor on; a smaller gain would be printed as 0.0
@@ -16,69 +19,103 @@ GAIN = 1.0005
 """
 
 
-def _print(a: Schedule) -> None:
+def _print(answer: Schedule) -> None:
     """The tables of draft lengths, the gain of each, the lines for engines, and warnings."""
-    tables = a.tables if a.does_not_fit is None else ()
-    say(f"{a.model} on {a.tp} x {a.hardware}; {draft_in_words(a.draft, a.draft_kv)}", "bold")
-    rows = []
-    for t in tables:
-        contexts = f"{t.context_low}-{t.context_high}"
-        if t.context_low == t.context_high:
-            contexts = f"{t.context_high}"
-        rows += [(contexts, *_cells(r)) for r in t.ranges]
-    if a.does_not_fit is None:
-        table(("contexts", "batch sizes", "draft tokens", "speedup", "90 % interval"), rows)
+    drafted = draft_in_words(answer.draft, answer.draft_kv)
+    say(f"{answer.model} on {answer.tp} x {answer.hardware}; {drafted}", "bold")
+    tables = answer.tables
+    if answer.does_not_fit is not None:
+        tables = ()
+        say(f"Does not fit in memory: {answer.does_not_fit}.", "red")
     else:
-        say(f"Does not fit in memory: {a.does_not_fit}.", "red")
-    for t in tables:
-        where = f"context {t.context_high}: " if len(tables) > 1 else ""
-        fixed = f"a fixed draft length of {t.best_constant}"
-        over = f"{100 * (t.gain - 1):.1f} % more than {fixed} ({ratio_text(t.constant_speedup)})"
-        if len(t.ranges) == 1:
-            than = ""
-        else:
-            than = f": no gain over {fixed}" if t.gain < GAIN else f": {over}"
-        say(f"{where}expected speedup {ratio_text(t.speedup)}{than}")
-        if (by := t.by_confidence) is not None:
-            gain = f"{100 * (by.speedup / by.fixed_speedup - 1):.1f} % over a fixed length of {by.fixed}"
-            cut = f"{by.verified:.1f} of {by.drafted} drafted tokens at the largest batch"
-            say(f"{where}verification by confidence gains {gain}; it verifies {cut}")
-        if t.instead is not None:
-            say(f"{t.instead[0].upper()}{t.instead[1:]}.")
+        _print_lengths(tables)
+    for lengths in tables:
+        _print_gains(lengths, f"context {lengths.context_high}: " if len(tables) > 1 else "")
     if len(tables) == 1:
-        out = tables[0].export
-        for word, line in out.lines.items():
-            say_whole(line)
-            if word in out.remarks:
-                say(f"{out.remarks[word]}.")
-        if (lengths := out.sglang_adaptive) is not None:
-            say_whole(f"{ADAPTIVE_FILE}: {json_module.dumps(lengths)}")
-        if (costs := tables[0].sglang_costs) is not None:
-            say_whole(f"--speculative-dspark-sps-table-path (SGLang): {json_module.dumps(costs)}")
+        _print_lines(tables[0])
     elif tables:
-        rows_of_five = json_module.dumps(a.num_speculative_tokens_per_batch_and_context)
+        rows_of_five = json_module.dumps(answer.num_speculative_tokens_per_batch_and_context)
         say_whole(f"proposed [bs_lo, bs_hi, ctx_lo, ctx_hi, K]: {rows_of_five}")
-    for note in dict.fromkeys(note for t in tables for note in t.export.notes):
+    for note in _notes(lengths.export for lengths in tables):
         say(note, "dim")
-    if a.runs_in is not None:
-        say(f"the draft runs in: {a.runs_in}", "dim")
-    say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
-    warn(a.warnings)
+    if answer.runs_in is not None:
+        say(f"the draft runs in: {answer.runs_in}", "dim")
+    acceptance = f"acceptance {answer.acceptance_source}"
+    say(f"calibration {calibration(answer.calibration)}; {acceptance}", "dim")
+    warn(answer.warnings)
 
 
-def _cells(r: Range) -> tuple[str, ...]:
-    """The cells of a range after its contexts."""
-    draft_tokens = str(r.tokens) if r.tokens else "off"
-    return (f"{r.low}-{r.high}", draft_tokens, ratio_text(r.speedup), _interval(r))
+def _print_lengths(tables: Iterable[ScheduleTable]) -> None:
+    """The draft length, the speedup and its interval for each range of batch sizes, by context."""
+    rows = []
+    for lengths in tables:
+        contexts = f"{lengths.context_low}-{lengths.context_high}"
+        if lengths.context_low == lengths.context_high:
+            contexts = f"{lengths.context_high}"
+        rows += [(contexts, *_cells(batches)) for batches in lengths.ranges]
+    table(("contexts", "batch sizes", "draft tokens", "speedup", "90 % interval"), rows)
 
 
-def _interval(r: Range) -> str:
+def _cells(batches: Range) -> tuple[str, ...]:
+    """The cells of a range of batch sizes after its contexts."""
+    draft_tokens = str(batches.tokens) if batches.tokens else "off"
+    sizes = f"{batches.low}-{batches.high}"
+    return (sizes, draft_tokens, ratio_text(batches.speedup), _interval(batches))
+
+
+def _interval(batches: Range) -> str:
     """The interval of a range; if drafting is off there, with the draft length to which it belongs."""
-    if r.interval is None:
+    if batches.interval is None:
         return NONE
-    low, high = r.interval
+    low, high = batches.interval
     interval = f"{low:.2f} to {high:.2f}"
-    return interval if r.tokens else f"draft {r.draft}: {interval}"
+    return interval if batches.tokens else f"draft {batches.draft}: {interval}"
+
+
+def _print_gains(lengths: ScheduleTable, where: str) -> None:
+    """The expected speedup of a table, what verification by confidence adds, and the advice to use one
+    length instead. where: the context with a colon, if there are several tables.
+    """
+    say(f"{where}expected speedup {ratio_text(lengths.speedup)}{_over_fixed(lengths)}")
+    if lengths.by_confidence is not None:
+        say(f"{where}{_confidence(lengths.by_confidence)}")
+    if lengths.instead is not None:
+        say(f"{lengths.instead[0].upper()}{lengths.instead[1:]}.")
+
+
+def _over_fixed(lengths: ScheduleTable) -> str:
+    """The gain over the best fixed length; empty for a table of one range, which has a fixed length."""
+    if len(lengths.ranges) == 1:
+        return ""
+    fixed = f"a fixed draft length of {lengths.best_constant}"
+    if lengths.gain < GAIN:
+        return f": no gain over {fixed}"
+    return f": {100 * (lengths.gain - 1):.1f} % more than {fixed} ({ratio_text(lengths.constant_speedup)})"
+
+
+def _confidence(by: ByConfidence) -> str:
+    gain = f"{100 * (by.speedup / by.fixed_speedup - 1):.1f} % over a fixed length of {by.fixed}"
+    cut = f"{by.verified:.1f} of {by.drafted} drafted tokens at the largest batch"
+    return f"verification by confidence gains {gain}; it verifies {cut}"
+
+
+def _print_lines(lengths: ScheduleTable) -> None:
+    """The command line of each engine, and the contents of the files that SGLang reads."""
+    export = lengths.export
+    for engine, line in export.lines.items():
+        say_whole(line)
+        if engine in export.remarks:
+            say(f"{export.remarks[engine]}.")
+    if export.sglang_adaptive is not None:
+        say_whole(f"{ADAPTIVE_FILE}: {json_module.dumps(export.sglang_adaptive)}")
+    if lengths.sglang_costs is not None:
+        costs = json_module.dumps(lengths.sglang_costs)
+        say_whole(f"--speculative-dspark-sps-table-path (SGLang): {costs}")
+
+
+def _notes(exports: Iterable[Export]) -> list[str]:
+    """The notes of all tables, each once."""
+    return list(dict.fromkeys(note for export in exports for note in export.notes))
 
 
 app = verb(schedule, _print, example=f"{LLAMA} --context 8k --draft ngram --rate 0.4x3")

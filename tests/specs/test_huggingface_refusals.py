@@ -7,7 +7,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs import load_model
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.huggingface.keys import PATTERNS
+from perfmodel.specs.huggingface.unread import PATTERNS
 from tests.refusals import refused
 from tests.specs.configs import DEEPSEEK_V3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 

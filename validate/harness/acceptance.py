@@ -1,9 +1,7 @@
 """Acceptance of drafted tokens, observed by decoding real text: a table for `whatif --acceptance`."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,6 +24,7 @@ from perfmodel.validate.decoder import (
     tokenizer,
 )
 from perfmodel.validate.decoder.graphs import capture
+from perfmodel.validate.harness.acceptance_errors import standard_error
 from perfmodel.validate.harness.clock import free_memory
 from perfmodel.validate.harness.progress import RowProgress
 from perfmodel.validate.lm.data import held_out_prompts
@@ -238,43 +237,3 @@ def source_of(setting: AcceptanceSetting) -> str:
     if setting.pair.tp > 1:
         source += f", {setting.pair.tp} devices"
     return source
-
-
-def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None:
-    """Standard errors of tokens per iteration and of acceptance by position; None for fewer than two decoded
-    documents.
-
-    histograms [documents, gamma + 1]: iterations of each document by accepted draft tokens, 0 to gamma.
-    """
-    counted = [histogram for histogram in histograms if sum(histogram)]
-    if len(counted) < 2:
-        return None
-    gained = [_tokens(histogram) for histogram in counted]
-    reached = []
-    for accepted in range(len(counted[0])):
-        reached.append([sum(histogram[accepted:]) for histogram in counted])
-    return {
-        "documents": len(counted),
-        "tokens_per_iteration": ratio_error(gained, reached[0]),
-        "positions": [ratio_error(after, before) for before, after in pairwise(reached)],
-    }
-
-
-def _tokens(histogram: Sequence[int]) -> int:
-    """Tokens gained, including the bonus token of each iteration."""
-    return sum((accepted + 1) * count for accepted, count in enumerate(histogram))
-
-
-def ratio_error(numerators: Sequence[float], denominators: Sequence[float]) -> float | None:
-    """Standard error of sum(numerators) / sum(denominators) over clusters; None if the denominators sum to 0.
-
-    The linearised ratio estimator: Cochran 1977, Sampling Techniques, equation 6.13 for an infinite
-    population.
-    """
-    count = len(numerators)
-    total = sum(denominators)
-    if not total:
-        return None
-    ratio = sum(numerators) / total
-    squares = sum((a - ratio * b) ** 2 for a, b in zip(numerators, denominators, strict=True))
-    return math.sqrt(squares * count / (count - 1)) / total

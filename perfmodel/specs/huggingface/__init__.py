@@ -16,9 +16,11 @@ from perfmodel.specs.huggingface import mamba
 from perfmodel.specs.huggingface.biases import biases_of
 from perfmodel.specs.huggingface.families import WRAPPERS, Family, family_of, rows, supported
 from perfmodel.specs.huggingface.gemm_layers import gemm_layers
-from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Fields, Keys, other_spellings, refuse_unread
+from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Fields, Keys
+from perfmodel.specs.huggingface.names import other_spellings
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.rotary import rotary
+from perfmodel.specs.huggingface.unread import refuse_unread
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 from perfmodel.specs.models.model import ModelSpec
 

@@ -22,7 +22,8 @@ from perfmodel.specs.huggingface import (
     sparse,
 )
 from perfmodel.specs.huggingface.experts import RoutedKeys
-from perfmodel.specs.huggingface.keys import Fields, Keys, perfmodel_names
+from perfmodel.specs.huggingface.keys import Fields, Keys
+from perfmodel.specs.huggingface.names import perfmodel_names
 from perfmodel.specs.huggingface.windows import Windows, windowed
 from perfmodel.specs.models.model import ModelSpec
 

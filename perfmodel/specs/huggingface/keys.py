@@ -1,70 +1,13 @@
-"""Typed reading of a mapping from another program, such as a Hugging Face ``config.json``: names, values,
-and a check for keys that were not read.
-"""
+"""Typed reading of a mapping from another program, such as a Hugging Face ``config.json``."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.errors import InputError, refuse, shortened
-from perfmodel.reading import data_folder, read_rows
+from perfmodel.specs.huggingface.names import other_spellings
 from perfmodel.specs.models.components import MAX_SIZE
 
-
-@dataclass(frozen=True)
-class Name:
-    """One row of ``models/names.csv``.
-
-    - spellings: words of Hugging Face files, separated by spaces, each of which means `name`.
-    - kind: what the spellings name. ``key``: keys of a config.json. ``wrapper``: `model_type` of a file with
-      vision or audio; `name` is that of its language model, if this states none. ``default``: sizes that
-      transformers, and published files of that type (Gemma 3, LLaVA), leave out of a nested config.
-      ``module``: modules of a layer in all families; `name` is the GEMM that multiplies with them.
-      ``modelopt``: values of `quant_algo`; `name` is the format. ``torchao``: classes of configurations,
-      without ``Config`` and underscores; `name` is the format.
-    """
-
-    kind: str
-    name: str
-    spellings: str
-
-
-_ROWS = read_rows(data_folder("models") / "names.csv", Name)
-
-
-def other_spellings(kind: str) -> dict[str, list[str]]:
-    """Name in perfmodel -> its names in Hugging Face files."""
-    return {row.name: row.spellings.split() for row in _ROWS if row.kind == kind}
-
-
-def perfmodel_names(kind: str) -> dict[str, str]:
-    """Name in a Hugging Face file -> its name in perfmodel."""
-    return {word: row.name for row in _ROWS if row.kind == kind for word in row.spellings.split()}
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A row of ``models/unread.csv``: the effect of keys of one kind.
-
-    - pattern: a regular expression for a part of the key.
-    - changes_cost: yes for widths and counts of heads, experts, states and caches, which make a layer cost
-      more or less than its family's; no for keys that change no byte and no FLOP, which overrides other rows.
-    - seen_in: an example of such a key, and a `model_type` that has it; blank if transformers has no such
-      code.
-    """
-
-    pattern: str
-    changes_cost: bool
-    seen_in: str
-
-
-PATTERNS = read_rows(data_folder("models") / "unread.csv", Pattern)
-_COSTS, _FREE = (
-    re.compile("|".join(row.pattern for row in PATTERNS if row.changes_cost == costs))
-    for costs in (True, False)
-)
 Fields = dict[str, Any]
 """Fields of ModelSpec by name."""
 NEEDED: Any = object()
@@ -218,13 +161,3 @@ class Keys:
         if not isinstance(value, list) or any(type(v) is not item_type for v in value):
             raise self.bad(key, allowed)
         return value
-
-
-def refuse_unread(keys: Keys) -> None:
-    """Raise InputError naming the first key that may change the cost, has a value, and was not read."""
-    for key, value in keys.data.items():
-        silent = value in (None, False, 0, "", [], {}) or key in keys.read
-        if not silent and _COSTS.search(key) and not _FREE.search(key):
-            raise keys.bad(
-                key, f"absent for model_type {keys.data['model_type']}: its effect is not modelled"
-            )

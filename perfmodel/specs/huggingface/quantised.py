@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfmodel.specs.huggingface.keys import Keys, other_spellings
+from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.names import other_spellings
 from perfmodel.specs.huggingface.schemes import Scheme, fp8, kv_of, modelopt, scheme_of
 from perfmodel.specs.models.weights import KEPT, PARTS, weight_format
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from perfmodel.specs.huggingface.keys import Keys, perfmodel_names
+from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.names import perfmodel_names
 
 _MODELOPT = perfmodel_names("modelopt")
 _TORCHAO = perfmodel_names("torchao")

@@ -23,10 +23,9 @@ from perfmodel.validate.harness.acceptance import (
     draft_methods,
     entry,
     prompts_at,
-    ratio_error,
     source_of,
-    standard_error,
 )
+from perfmodel.validate.harness.acceptance_errors import ratio_error, standard_error
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.estimate import estimate, scenario_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner

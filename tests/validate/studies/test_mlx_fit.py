@@ -8,15 +8,10 @@ import pytest
 from perfmodel.specs import load_gpu
 from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.validate.studies.llamacpp import LeftOut
-from perfmodel.validate.studies.mlx import (
-    ERRORS_PATH,
-    TERMS,
-    ChipConstants,
-    ErrorsByEngine,
-    devices,
-    mlx_runs,
-)
+from perfmodel.validate.studies.mlx import ERRORS_PATH, ErrorsByEngine, devices
+from perfmodel.validate.studies.mlx_constants import TERMS, ChipConstants
 from perfmodel.validate.studies.mlx_kernels import kernel_rows
+from perfmodel.validate.studies.mlx_runs import mlx_runs
 
 
 def test_every_row_has_an_address_and_a_reason_where_it_does_not_count() -> None:

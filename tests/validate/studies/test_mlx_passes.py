@@ -8,7 +8,8 @@ import pytest
 
 from perfmodel.specs.published import MS
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
-from perfmodel.validate.studies.mlx import ChipPasses, ChipRun, mlx_runs
+from perfmodel.validate.studies.mlx_passes import ChipPasses
+from perfmodel.validate.studies.mlx_runs import ChipRun, mlx_runs
 from perfmodel.validate.studies.public_runs import RunKind
 from perfmodel.validate.studies.robust import Array, Values
 from tests.refusals import refused

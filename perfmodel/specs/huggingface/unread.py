@@ -1,0 +1,44 @@
+"""Refuses keys that no reader knows and that may change the cost: the table ``models/unread.csv``."""
+
+import re
+from dataclasses import dataclass
+
+from perfmodel.reading import data_folder, read_rows
+from perfmodel.specs.huggingface.keys import Keys
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A row of ``models/unread.csv``: the effect of keys of one kind.
+
+    - pattern: a regular expression for a part of the key.
+    - changes_cost: yes for widths and counts of heads, experts, states and caches, which make a layer cost
+      more or less than its family's; no for keys that change no byte and no FLOP, which overrides other rows.
+    - seen_in: an example of such a key, and a `model_type` that has it; blank if transformers has no such
+      code.
+    """
+
+    pattern: str
+    changes_cost: bool
+    seen_in: str
+
+
+PATTERNS = read_rows(data_folder("models") / "unread.csv", Pattern)
+
+
+def _any_of(changes_cost: bool) -> re.Pattern[str]:
+    """An expression for the keys of all rows with this effect."""
+    return re.compile("|".join(row.pattern for row in PATTERNS if row.changes_cost == changes_cost))
+
+
+_COSTS = _any_of(changes_cost=True)
+_FREE = _any_of(changes_cost=False)
+
+
+def refuse_unread(keys: Keys) -> None:
+    """Raise InputError naming the first key that may change the cost, has a value, and was not read."""
+    for key, value in keys.data.items():
+        silent = value in (None, False, 0, "", [], {}) or key in keys.read
+        if not silent and _COSTS.search(key) and not _FREE.search(key):
+            model_type = keys.data["model_type"]
+            raise keys.bad(key, f"absent for model_type {model_type}: its effect is not modelled")

@@ -1,0 +1,80 @@
+"""The passes of MLX's runs: their seconds as functions of the constants, with the prompts inside a rate."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.specs import Calibration, load_gpu
+from perfmodel.speculation import with_calibration
+from perfmodel.validate.studies.llamacpp_constants import Term
+from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses, MeasuredPass, PassGroup
+from perfmodel.validate.studies.mlx_constants import TERMS, ChipConstants
+from perfmodel.validate.studies.mlx_runs import ChipRun, mlx_runs
+from perfmodel.validate.studies.parameters import PlacedConstant
+from perfmodel.validate.studies.public_runs import PublicRun
+from perfmodel.validate.studies.robust import Array, Values
+
+REWEIGHTED = 4
+"""Searches after the first, each with the shares of servers at the end of the one before."""
+
+
+@dataclass
+class ChipGroup(PassGroup):
+    """Rows with a common part. prompts: prompts in the seconds of each row. prompt_tokens: of its prompt."""
+
+    prompts: Array
+    prompt_tokens: Array
+
+    def predict(self, calibration: Calibration) -> Array:
+        """Seconds of each row, with its share of the prompt."""
+        seconds = super().predict(calibration)
+        if not np.any(self.prompts):
+            return seconds
+        s = with_calibration(self.scenario, calibration)
+        alone = np.ones(len(self.prompts))
+        return seconds + self.prompts * s.target_pass_s(alone, self.prompt_tokens, self.prompt_tokens)
+
+
+class ChipPasses(LlamaCppPasses):
+    """All rows, with their seconds as functions of the parameters."""
+
+    terms: ClassVar[Mapping[str, Term]] = TERMS
+    further: ClassVar[tuple[PlacedConstant, ...]] = ()
+
+    @staticmethod
+    def runs() -> Iterable[PublicRun]:
+        """The runs of MLX and its forks."""
+        return mlx_runs()
+
+    def settled(self, train: NDArray[np.bool_]) -> Values:
+        """See `LlamaCppPasses.settled`. A server far from the others of its source counts less in the
+        source's common error: a few servers take up to five times the time of their kernels.
+        """
+        values = super().settled(train)
+        for _ in range(REWEIGHTED):
+            values = self.least_loss(self.parts(train, self.off(values)), values)
+        return values
+
+    def _group(self, index: list[int], start: Values) -> ChipGroup:
+        rows = [self.rows[i] for i in index]
+        prompts = [_prompts_inside(row) for row in rows]
+        pairs = zip(rows, prompts, strict=True)
+        tokens = [row.run.stated("input_tokens") if inside else 0.0 for row, inside in pairs]
+        return ChipGroup(
+            **vars(super()._group(index, start)), prompts=np.array(prompts), prompt_tokens=np.array(tokens)
+        )
+
+    @staticmethod
+    def constants_of(run: PublicRun) -> Any:
+        """The constants of a run's device, fork and version."""
+        return ChipConstants(load_gpu(run.hardware), run.engine, run.engine_version)
+
+
+def _prompts_inside(row: MeasuredPass) -> float:
+    """Prompts in the seconds of a row: an iteration has those of all its tokens."""
+    assert isinstance(row.run, ChipRun)
+    tokens = row.run.stated("tokens_per_iteration") if row.figure == "iteration" else 1.0
+    return tokens * row.run.prompts_of_a_token
