@@ -1,6 +1,5 @@
-"""Shared parts of all fits and comparisons: the least-squares solver, rounding, groups of rows.
-
-scipy is imported on use.
+"""Shared parts of all fits and comparisons: the least-squares solver, rounding, and grouping of rows. scipy
+is imported only when it is used.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +13,13 @@ Array = NDArray[np.float64]
 Row = TypeVar("Row")
 Key = TypeVar("Key")
 AT_BOUND = 1e-6
-"""Distance from a bound, in the solver's own units, at which a value counts as on the bound."""
+"""Distance from a bound, in the solver's own units, below which a value counts as being on the bound."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The end of a search. x: [parameters]. residuals: [rows], before any loss. slopes: [rows,
-    parameters].
+    """The result of a search. x: [parameters]. residuals: [rows], before the loss function. slopes:
+    derivatives of the residuals, [rows, parameters]. at_bound: whether each parameter is on a bound.
     """
 
     x: Array
@@ -31,12 +30,14 @@ class Solution:
 
     @property
     def covariance(self) -> Array:
-        """Covariance of `x`, [parameters, parameters], for residuals in standard deviations."""
+        """The covariance of `x`, [parameters, parameters], if residuals are in units of their standard
+        deviation.
+        """
         return np.asarray(np.linalg.pinv(self.slopes.T @ self.slopes))
 
 
 NOTHING = Solution(np.zeros(0), np.zeros(0), np.zeros((0, 0)), 0.0, np.zeros(0, dtype=bool))
-"""The solution without parameters."""
+"""The solution of a problem without parameters."""
 
 
 def least_squares(
@@ -48,9 +49,11 @@ def least_squares(
     soft: float | None = None,
     **settings: Any,
 ) -> Solution:
-    """The x between `low` and `high` with the least sum of squared residuals, searched from `start`.
+    """The x between `low` and `high` with the smallest sum of squared residuals. The search begins at
+    `start`.
 
-    soft: size from which a residual counts linearly (soft L1). settings: of scipy.optimize.least_squares.
+    soft: size above which a residual counts linearly (soft L1); None for no such limit. settings: further
+    arguments of scipy.optimize.least_squares.
     """
     from scipy.optimize import least_squares as search
 
@@ -62,11 +65,11 @@ def least_squares(
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One number that a fit searches: around `expected`, between `low` and `high`.
+    """A number that is fitted. It is searched from `expected`, between `low` and `high`.
 
-    log: whether it is searched by its logarithm, otherwise in steps of `unit` from `origin`. spread: standard
-    deviation around `expected`, of the logarithm or of the value, if the expectation counts as a row of the
-    fit; None if it is only where the search starts.
+    log: whether the search uses its logarithm; otherwise it uses steps of `unit` from `origin`. spread: the
+    standard deviation of a prior around `expected`, of the logarithm or of the value. None if there is no
+    prior, and `expected` is only the start.
     """
 
     name: str
@@ -79,38 +82,38 @@ class Parameter:
     spread: float | None = None
 
     def coordinate(self, value: float) -> float:
-        """The place of a value on the axis of the search."""
+        """The coordinate of a value in the search."""
         if self.log:
             return float(np.log(value)) if value > 0 else -np.inf
         return (value - self.origin) / self.unit
 
     def value(self, coordinate: float) -> float:
-        """The value at a place on the axis, within its bounds."""
+        """The value at a coordinate of the search, limited to the bounds."""
         value = float(np.exp(coordinate)) if self.log else self.origin + coordinate * self.unit
         return min(max(value, self.low), self.high)
 
     @property
     def prior_width(self) -> float:
-        """The spread on the axis of the search. Only with a spread."""
+        """The spread in coordinates of the search. The parameter must have a spread."""
         assert self.spread is not None
         return self.spread if self.log else self.spread / self.unit
 
     def per_coordinate(self, value: float) -> float:
-        """Change of the value per step on the axis."""
+        """The change of the value per unit of the coordinate."""
         return value if self.log else self.unit
 
 
 Values = Mapping[str, float]
-"""Value of each parameter by name."""
+"""Name of a parameter -> its value."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The end of a fit. covariance: of the coordinates (`Parameter.coordinate`), [parameters, parameters],
-    for residuals in standard deviations.
+    """The result of a fit. covariance: that of the coordinates (`Parameter.coordinate`), [parameters,
+    parameters], if residuals are in units of their standard deviation.
 
-    solution: in coordinates. Its residuals end with those of the expectations. at_bound: names of the
-    parameters on a bound.
+    solution: the solution in coordinates. The last of its residuals are those of the priors. at_bound: names
+    of the parameters on a bound.
     """
 
     parameters: tuple[Parameter, ...]
@@ -121,13 +124,13 @@ class Estimate:
 
     @property
     def stderr(self) -> dict[str, float]:
-        """Standard error of each value, in its own unit."""
+        """Name of a parameter -> standard error of its value, in the unit of the value."""
         deviations = np.sqrt(np.abs(np.diag(self.covariance))).tolist()
         scales = [p.per_coordinate(self.values[p.name]) for p in self.parameters]
         return {p.name: d * s for p, d, s in zip(self.parameters, deviations, scales, strict=True)}
 
     def holding_bounds(self) -> "Estimate":
-        """The estimate of the parameters inside their bounds, as if the others were known."""
+        """The estimate without the parameters on a bound. Their values count as known."""
         inner = ~self.solution.at_bound
         parameters = tuple(p for p, keep in zip(self.parameters, inner, strict=True) if keep)
         slopes = self.solution.slopes[:, inner]
@@ -141,7 +144,7 @@ class Estimate:
         return np.asarray(np.clip(self.covariance / np.outer(deviations, deviations), -1.0, 1.0))
 
     def scaled(self, deviation: float) -> "Estimate":
-        """The same for residuals whose standard deviation is this, and not 1."""
+        """The same estimate for residuals with this standard deviation instead of 1."""
         return replace(self, covariance=self.covariance * deviation**2)
 
 
@@ -155,12 +158,13 @@ def estimate(
     soft: float | None = None,
     **settings: Any,
 ) -> Estimate:
-    """The values with the least sum of squared residuals, and of squared deviations from expectations.
+    """The values with the smallest sum of squared residuals and squared deviations from priors.
 
-    residuals: of the rows, [rows], at values by name; a loss other than `soft`, and which rows count, is
-    theirs. start: values at which the search starts; by default the expectations. inside: least distance of
-    the start from the bounds, in coordinates. slopes: of the residuals by the coordinates, [rows,
-    parameters]; by default finite differences. soft, settings: see `least_squares`.
+    residuals: a function that returns the residuals of the rows, [rows], for values by name. start: values at
+    which the search starts; by default the expected ones. inside: smallest distance of the start from the
+    bounds, in coordinates. slopes: a function that returns the derivatives of the residuals by the
+    coordinates, [rows, parameters]; by default finite differences are used. soft, settings: see
+    `least_squares`.
     """
     if not parameters:
         return Estimate((), {}, NOTHING, NOTHING.slopes, ())
@@ -188,14 +192,16 @@ def estimate(
 
 
 class NonnegativeSolution(NamedTuple):
-    """Values of 0 or more, and their standard errors."""
+    """Non-negative values, and their standard errors."""
 
     values: Array
     stderr: Array
 
 
 def nonnegative(matrix: Array, wanted: Array) -> NonnegativeSolution:
-    """The values with which `matrix` [rows, columns] is closest to `wanted` [rows]."""
+    """The non-negative values x [columns] with which matrix @ x is closest to `wanted` [rows]. matrix [rows,
+    columns].
+    """
     from scipy.optimize import nnls
 
     x = nnls(matrix, wanted)[0]
@@ -206,7 +212,7 @@ def nonnegative(matrix: Array, wanted: Array) -> NonnegativeSolution:
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """Rows by their key, both in the order of appearance."""
+    """Key -> its rows. Keys and rows are in the order of appearance."""
     groups: dict[Key, list[Row]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
@@ -219,7 +225,7 @@ def significant(value: float, digits: int) -> float:
 
 
 def shortened(value: Any, digits: int) -> Any:
-    """The value with all its floats rounded in that way."""
+    """The value with all floats in it rounded to `digits` significant digits."""
     if isinstance(value, dict):
         return {key: shortened(inner, digits) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""The distance of predictions from measurements: comparison, record, page and gate."""
+"""Errors of predictions against measurements: how they are computed, checked and printed."""

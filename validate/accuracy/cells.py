@@ -1,7 +1,8 @@
-"""A measured figure next to its prediction, and the physical bound of its time.
+"""Measured figures with their predictions, and the physical lower bounds of measured times.
 
-Predictions use the measured tokens per iteration, so they test time. ``speedup_alpha`` also models
-acceptance, if a published acceptance row has the same pair, budget and context.
+Predictions use the measured tokens per iteration, so only the predicted times are tested. The quantity
+``speedup_alpha`` uses a predicted acceptance too. A point has it only if a published acceptance row has the
+same models, KV budget and context.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Cell:
     """One measured figure and its prediction.
 
     fitted: whether the calibration was fitted to this device and stack. lower: the physical bound. binding:
-    whether the working set exceeds the last-level cache, so that the bound holds.
+    whether the working set exceeds the last-level cache. Otherwise the bound does not hold.
     """
 
     point: MeasuredPoint
@@ -66,7 +67,7 @@ class Cell:
         return f"{self.point.set_name}/{self.point.row_id}/{self.quantity}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The cell for JSON."""
+        """The cell as a mapping for JSON."""
         p = self.point
         configuration = {
             "set_name": p.set_name,
@@ -95,7 +96,9 @@ class Cell:
 
 
 def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> list[Cell]:
-    """The cells of counted points and their predicted times."""
+    """The cells of some points. times: the predicted seconds of each pass. used: the calibration that
+    predicted them.
+    """
     predicted = _predictions(points, times)
     bounds = _bounds(points)
     cells = []
@@ -127,7 +130,9 @@ def _predictions(points: PointSet, times: dict[str, Array]) -> dict[str, Array]:
 
 
 def file_label(name: str) -> str:
-    """The name inside a model or device file; other names unchanged."""
+    """The file name without its suffix, if `name` is the path of a YAML file. Other names are returned
+    unchanged.
+    """
     return Path(name).stem if name.endswith(".yaml") else name
 
 

@@ -25,8 +25,8 @@ DEFAULT_MAX_ERROR = 0.10
 TOLERANCE = 0.01
 """Allowed rise of a mean error above the baseline's, and allowed change of the predictions of its rows."""
 MAX_DRIFT = 0.03
-"""Allowed mean drift of the measurements of a baseline's figure, without `max_drift`. A second run on a quiet
-GPU agrees within it (`STEADY_RATIO`).
+"""Default of `max_drift`, the allowed mean change of a figure's measurements since the baseline. A second run
+on a quiet GPU agrees within it (`STEADY_RATIO`).
 """
 SINGLE_POINT = 3.0
 """Factor by which one point may drift more than the mean of its figure."""
@@ -38,7 +38,7 @@ Above = Annotated[float, Meta(ge=1e-12, le=1e12)]
 
 
 class PartErrors(Frozen):
-    """Errors of one part, as a baseline keeps them."""
+    """The errors of one part in a baseline file."""
 
     rows: Annotated[int, Meta(ge=1)]
     mape: Annotated[float, Meta(ge=0, le=FINITE)]
@@ -50,8 +50,9 @@ class Baseline(Frozen):
     """The result with which later checks are compared: errors and measurements by part, and every prediction
     by figure.
 
-    calibrations: those of serving engines, by configuration. Later records are predicted with them, because a
-    calibration that is fitted again to a slower engine would hide the slowdown.
+    calibrations: served configuration (`served_by`) -> the calibration of its engine. Later records are
+    predicted with them, because a calibration that is fitted again to a slower engine would hide the
+    slowdown.
     """
 
     schema_version: Literal[1]
@@ -64,7 +65,7 @@ class Baseline(Frozen):
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def of(self, quantities: Collection[str]) -> Self:
-        """The parts of some quantities."""
+        """This baseline with only the parts of the given quantities."""
         parts = {name: errors for name, errors in self.parts.items() if quantity_of(name) in quantities}
         return self.replace(parts=parts)
 
@@ -102,8 +103,9 @@ def parts_of(all_figures: list[Figure]) -> list[CheckedPart]:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of a check: errors by part, faults (empty if it passes), the limit or baseline in use, and
-    doubts about the records behind a new baseline.
+    """The result of a check. parts: the errors of each part. faults: one line each; empty if the check
+    passes. limit and before: the limit and the baseline in use. doubts: reasons not to rely on the records of
+    a new baseline.
     """
 
     parts: tuple[CheckedPart, ...]
@@ -114,7 +116,7 @@ class Checked:
 
     @property
     def passes(self) -> bool:
-        """Whether no check failed."""
+        """Whether the check found no fault."""
         return not self.faults
 
 
@@ -133,10 +135,10 @@ def check(
     InputError.
 
     max_error: largest mean error, a fraction; by default `DEFAULT_MAX_ERROR`, unless there is a baseline.
-    baseline: a file made by `write`. Faults are a larger error, a changed prediction, a drifted measurement
+    baseline: a file that `write` made. Faults are a larger error, a changed prediction, a drifted measurement
     and a missing figure. max_drift: largest mean change of a figure's measurements since the baseline, a
-    fraction; one point may change by `SINGLE_POINT` times that. calibration: for all records. figure:
-    quantities.
+    fraction; one point may change by `SINGLE_POINT` times that. calibration: the one for all records; by
+    default each record has its own. figure: the quantities to check; all by default.
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")

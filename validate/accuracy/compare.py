@@ -25,9 +25,10 @@ def compare(
     calibration: str | None = None,
     results: Path = RESULTS,
 ) -> list[Cell]:
-    """All cells of some sets. With held-out, a refit without its fold predicts each fitted row.
+    """All cells of some sets. In the mode ``held-out``, a row that a calibration was fitted to is predicted
+    by a refit without this row's group.
 
-    Raises InputError for an unknown set or calibration, and for a named calibration with held-out.
+    Raises InputError for an unknown set or calibration, and for a named calibration in the mode ``held-out``.
     """
     if calibration and mode == "held-out":
         raise InputError("--calibration: must not be given with --held-out, which refits the fitted ones")
@@ -59,7 +60,9 @@ def calibration_for(p: MeasuredPoint) -> Calibration:
 def calibration_of(
     record: Record, hardware: str | None = None, calibration: str | None = None
 ) -> Calibration:
-    """Default calibration of an own record: the one of its run, or else that of its device."""
+    """The calibration that predicts an own record: `calibration`, or else that of its run, or else that of
+    its device. If `hardware` names another device, the run's calibration is not used.
+    """
     if calibration:
         return load_calibration(calibration)
     where = str(record.path)

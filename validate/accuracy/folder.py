@@ -1,5 +1,5 @@
-"""Every figure of every record in a folder with its prediction, of the decoder and of serving engines; and
-reasons not to rely on a run.
+"""The measured figures of all records in a folder with their predictions, and reasons not to rely on a
+record. The records are those of this project's decoder and of serving engines.
 """
 
 import re
@@ -37,8 +37,8 @@ or speculative.
 class Figure:
     """One measured figure and its prediction.
 
-    part: its row in the error table, ``machine/plan/quantity``, the same for later runs of the plan. fitted:
-    whether the calibration was fitted on this very record.
+    part: its row in the error table, ``machine/plan/quantity``. Later runs of the plan have the same part.
+    fitted: whether the calibration was fitted on this very record.
     """
 
     part: str
@@ -51,7 +51,7 @@ class Figure:
 
     @property
     def name(self) -> str:
-        """Name of the figure, independent of other measurements."""
+        """``record/row/quantity``."""
         return f"{self.record}/{self.row}/{quantity_of(self.part)}"
 
     @property
@@ -68,11 +68,12 @@ def quantity_of(part: str) -> str:
 def figures(
     folder: Path, calibration: str | None = None, pinned: Mapping[str, Calibration] | None = None
 ) -> list[Figure]:
-    """Every figure of every record in a folder, without withdrawn records. Raises InputError if there is
-    none.
+    """All figures of the records in a folder, except withdrawn records. Raises InputError if there is none.
 
-    calibration: for all of them, by name or path. By default an engine's record uses the one in `pinned`
-    (`served_by`); another record uses the one of its run, or else that of its device.
+    calibration: name or path of the calibration for all records. By default, an engine's record uses the
+    calibration that `pinned` has for its configuration (`served_by`), or else the calibration file next to
+    the record, or else that of its device. A record of the decoder uses the calibration of its run, or else
+    that of its device.
     """
     all_figures: list[Figure] = []
     for path, kind in _records(folder):
@@ -203,7 +204,8 @@ TRUSTED = 0.25
 def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
     """Reasons not to rely on a calibration, one line each.
 
-    runs: the records, by name. compared: predictions of whole passes and iterations next to their times.
+    runs: the records, by name. compared: whole passes and iterations, each with its predicted and measured
+    time.
     """
     for name, run in runs.items():
         if not is_quiet(run):
@@ -212,7 +214,7 @@ def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[C
 
 
 def calibration_doubts(fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
-    """Reasons that lie in the calibration, not in the noise of the machine."""
+    """Reasons not to rely on the calibration itself. The noise of the machine is not among them."""
     if "WARNING" in fitted.notes:
         yield fitted.notes.partition("WARNING: ")[2]
     speedups = [c for c in compared if c.quantity == "speedup"]
@@ -224,7 +226,7 @@ def calibration_doubts(fitted: Calibration, compared: Sequence[Cell]) -> Iterato
 def doubted(folder: Path, calibration: str | None = None) -> list[str]:
     """Doubts about every record of own measurements in a folder, each with the record's name.
 
-    calibration: for all records; by default each record's own.
+    calibration: the one for all records; by default each record has its own.
     """
     lines = []
     for path, kind in _records(folder):

@@ -1,4 +1,4 @@
-"""Parts of cells: by device, model, draft, KV method and context, and the errors and verdicts in a part."""
+"""Groups of cells by device, model, draft, KV method and context, and the errors and verdicts of a group."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
 
 
 def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
-    """``set/device[/part]/quantity`` -> its cells. A prediction of 0, such as the overhead under ``ideal``,
-    has no error and no part.
+    """``set/device[/part]/quantity`` -> its cells. A cell with a prediction of 0, such as the overhead under
+    ``ideal``, is left out.
     """
     cells_by_part: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -39,7 +39,7 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
 
 
 def error(rows: Sequence[Any]) -> Errors:
-    """Errors of figures, each with its `predicted` and `measured`."""
+    """The mean, worst and signed errors of rows that have the attributes `predicted` and `measured`."""
     predicted = np.array([row.predicted for row in rows])
     measured = np.array([row.measured for row in rows])
     errors = errors_of(predicted, measured)
@@ -48,7 +48,9 @@ def error(rows: Sequence[Any]) -> Errors:
 
 
 class VerdictCount(NamedTuple):
-    """Number of speedups with the predicted side of 1 equal to the measured one, and the number of all."""
+    """correct: the number of speedups that were predicted on the measured side of 1. judged: the number of
+    all speedups.
+    """
 
     correct: int
     judged: int

@@ -1,4 +1,6 @@
-"""``perfmodel validate acceptance``: how often drafted tokens are accepted, observed or imported."""
+"""``perfmodel validate acceptance``: the acceptance of drafted tokens, measured here or imported from another
+tool.
+"""
 
 import json
 from collections.abc import Sequence
@@ -30,8 +32,8 @@ DEFAULT_CONTEXTS = (1024, 4096)
 
 @question
 class AcceptanceQuestion(DecodingQuestion):
-    """The texts to decode to observe acceptance; or, with --import, another tool's figures and
-    their subject.
+    """The models, the draft and the texts of a measurement. With --import, these are a file of another tool
+    and the models that it is about.
     """
 
     _: KW_ONLY
@@ -191,7 +193,7 @@ def _texts(pair: "ModelPair", texts: Sequence[str], file: Path | None, chat: boo
 
 
 def as_text(table: AcceptanceFile) -> str:
-    """The file that `whatif --acceptance` reads, one row per line."""
+    """The text of the file that `whatif --acceptance` reads, with one row per line."""
     head = table.as_mapping(exclude_none=True)
     rows = ["  " + json.dumps(row) for row in head.pop("rows")]
     return json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(rows) + "\n]}\n"

@@ -1,4 +1,4 @@
-"""``perfmodel validate accuracy``: this repository's gate; for maintainers."""
+"""``perfmodel validate accuracy``: the accuracy check of this repository, for maintainers."""
 
 from importlib.util import find_spec
 from typing import Annotated, Any

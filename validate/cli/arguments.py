@@ -1,5 +1,5 @@
-"""The arguments of measuring, each declared once. Those of questions are in
-`answers/declaration`.
+"""The command-line arguments of the verbs that measure, each declared once. `answers/declaration` declares
+the arguments of questions.
 """
 
 from dataclasses import KW_ONLY

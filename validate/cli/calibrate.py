@@ -25,7 +25,7 @@ STUDIES = ("engines", "llamacpp", "mlx", "sources")
 
 @question
 class CalibrateQuestion(Question):
-    """The fit: its rows or kernels, and the rows that judge it."""
+    """The calibration to fit, the measurements to fit it to, and those that judge the fit."""
 
     _: KW_ONLY
     name: Annotated[

@@ -1,4 +1,4 @@
-"""``perfmodel validate check``: the gate for anyone's records, in anyone's repository."""
+"""``perfmodel validate check``: a check of your own records, for the CI of any repository."""
 
 from pathlib import Path
 from typing import Annotated

@@ -14,7 +14,7 @@ HINT = "to keep errors that you know of from growing: --baseline FILE --write on
 
 
 def content(checked: Checked) -> dict[str, Any]:
-    """All of it, as JSON."""
+    """The result of a check as a mapping for JSON."""
     rows = [asdict(figure) | {"error": figure.error} for part in checked.parts for figure in part.figures]
     return {
         "schema_version": 1,
@@ -26,7 +26,7 @@ def content(checked: Checked) -> dict[str, Any]:
 
 
 def show(checked: Checked) -> None:
-    """Prints the error of each part, beside that of the baseline if there is one."""
+    """Prints the error of each part, next to that of the baseline if there is one."""
     head: list[str | Column] = ["machine/plan/figure", "rows", "mean error"]
     if checked.before:
         head.append("before")
@@ -47,7 +47,7 @@ def _row(part: CheckedPart, before: Baseline | None) -> list[str]:
 
 
 def summary(checked: Checked, folder: Path, baseline: Path | None) -> str:
-    """The verdict, the number of figures and the rule that they were held to."""
+    """The verdict, the number of figures and the rule that was applied."""
     verdict = "PASS" if checked.passes else "FAIL"
     count = sum(part.errors.rows for part in checked.parts)
     records = {figure.record for part in checked.parts for figure in part.figures}
@@ -58,7 +58,9 @@ def summary(checked: Checked, folder: Path, baseline: Path | None) -> str:
 
 
 def complaints(checked: Checked, has_rule: bool) -> Iterator[str]:
-    """Faults and doubts, and how to allow known errors where the question states no rule of its own."""
+    """One line per fault and doubt. If the check failed without a limit or a baseline of the user's, a last
+    line says how to accept known errors.
+    """
     yield from checked.faults
     for doubt in checked.doubts:
         yield f"not to be relied on: {doubt}"

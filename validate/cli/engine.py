@@ -27,9 +27,9 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.
 
     The fit needs two draft lengths (the baseline counts as one) and two batches or contexts. It finds the
-    constants that the rows determine, keeps the others of the base calibration and lists them. Each row is
-    also predicted by a fit that leaves it out; the errors of these predictions set the interval of every
-    answer.
+    constants that the rows determine. The other constants keep the values of the base calibration and are
+    listed. Each row is also predicted by a fit that leaves it out; the errors of these predictions set the
+    interval of every answer.
     """
     from perfmodel.validate.harness.micro.write import destination_of
 
@@ -88,7 +88,7 @@ def _calibrate(
 
 
 class DrivenServer(NamedTuple):
-    """The record of a timed server, and the engine that it is."""
+    """The record of a timed server, and the name and version of its engine."""
 
     record: Path
     engine: str

@@ -19,7 +19,7 @@ METHODS = ("eagle3", "dflash", "dspark", "ngram", "mtp")
 
 
 def print_plan(question: EngineQuestion) -> None:
-    """Prints the commands. Raises InputError for a question that means nothing."""
+    """Prints the commands. Raises InputError for an invalid question."""
     query = question.query()
     resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do
     draft = question.draft or "ngram"

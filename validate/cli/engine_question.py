@@ -155,7 +155,9 @@ class EngineQuestion(Question):
         )
 
     def query_of_engine(self, printed_by: str = "") -> Query:
-        """The same question about the engine that is named, or that prints a text."""
+        """The question of `query`, for the engine that --engine names, or else for the engine that printed
+        the text.
+        """
         query = self.query()
         name = self.engine or printed_by
         if self.calibration is not None:
@@ -167,6 +169,6 @@ class EngineQuestion(Question):
 
     def results_folder(self) -> Path:
         """The folder for the machine's records. Raises InputError for a label with other characters than
-        letters, digits, dots and dashes.
+        lower-case letters, digits and dashes.
         """
         return machine_folder(self.machine, self.results or RESULTS)

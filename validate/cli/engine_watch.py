@@ -1,4 +1,4 @@
-"""``perfmodel validate engine --watch``: whether the served draft length is still good."""
+"""``perfmodel validate engine --watch``: whether the draft length of a server is still the best one."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -43,7 +43,7 @@ FURTHER = (*(name for name in OF_SERVER if name != "power_limit"), "engine", "ca
 
 
 def watch_pages(question: EngineQuestion) -> None:
-    """`watch` for a page, or for the counts between two."""
+    """Runs `watch` on a page of metrics or a log. Of two pages, it uses the counts between them."""
     if len(question.watch) > 2:
         allowed = "given once, or twice: an earlier page and a later one"
         raise refuse("--watch", None, allowed, len(question.watch))
@@ -59,7 +59,7 @@ def watch_pages(question: EngineQuestion) -> None:
 
 
 def compare_cache(question: EngineQuestion, text: str) -> None:
-    """Prints the size of a server's cache, as its log states it, against the predicted one."""
+    """Prints the cache size that a server's log states, and the predicted size."""
     query = _query_of_log(question, text)
     for difference in LoggedConfig.of(text).differences(query, resolve_costs(query).target.weights):
         say(f"warning: {difference}")
@@ -70,7 +70,7 @@ def compare_cache(question: EngineQuestion, text: str) -> None:
 
 
 def watch(question: EngineQuestion, where: str, text: str) -> None:
-    """Prints whether the served draft length is still good, and exits with 1 if it is not."""
+    """Prints whether the draft length of a server is still the best one, and exits with 1 if it is not."""
     query = _query_of_log(question, text)
     scenario = resolve_costs(query)
     for difference in LoggedConfig.of(text).differences(query, scenario.target.weights):
@@ -133,8 +133,8 @@ def _without_drafts(question: EngineQuestion, query: Query, where: str, text: st
 
 
 def served_counts(question: EngineQuestion, query: Query, where: str, text: str) -> list[ServedCounts]:
-    """The counts of a page or log, by range of contexts. Raises InputError, which repeats no word of a server
-    while there is a key.
+    """The acceptance counts of a page or log, one entry per range of contexts. Raises InputError. While an
+    API key is set, its message contains no text that the server sent.
     """
     if question.draft is None:
         method = LoggedConfig.of(text).method
@@ -173,7 +173,9 @@ def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Se
 
 
 def further_flags(query: Query) -> Sequence[str]:
-    """The flags of the question that its model, device and draft do not say."""
+    """The flags of the question besides --model, --hardware and --draft, without those that have their
+    default.
+    """
     defaults = {field.name: field.default for field in fields(Query)}
     words = []
     for name in FURTHER:

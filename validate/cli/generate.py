@@ -1,4 +1,4 @@
-"""``perfmodel validate generate``: run the real decoder on real or random weights and print the results."""
+"""``perfmodel validate generate``: run the decoder on real or random weights and print the results."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,7 +68,9 @@ def _prompts(q: GenerateQuestion, reader: "Tokenizer | None", target: "Model") -
 def draft_caches(
     q: GenerateQuestion, request: "Request", pair: "ModelPair", target: "Model", second: "Model | None"
 ) -> Sequence[str]:
-    """The KV methods of the draft: those of the question, or every one that such a draft can have."""
+    """The KV methods of the draft: those of the question, or by default all methods that this draft can
+    use.
+    """
     from perfmodel.validate.decoder import kv
 
     named = tuple(method for method in q.draft_kv or () if method != "all")
@@ -83,7 +85,7 @@ def draft_caches(
 def default_prompts(
     request: "Request", pair: "ModelPair", model: "Model", given: bool, seed: int
 ) -> list[list[int]]:
-    """Default prompts: held-out text for the bundled model, else random tokens."""
+    """Default prompts: text that the bundled model was not trained on, or random tokens for another model."""
     import torch
 
     from perfmodel.validate.decoder.memory import check_fits

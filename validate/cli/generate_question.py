@@ -126,7 +126,7 @@ class GenerateQuestion(DecodingQuestion):
                 raise refuse("--graphs", None, "used without --middle-kv", "both")
 
     def request(self, kind: str) -> "Request":
-        """The decoder request of one draft cache, drafted by `kind`."""
+        """The request to the decoder. kind: the kind of draft."""
         from perfmodel.validate.decoder import Request, Sampling, scripted_weights
 
         parents = None

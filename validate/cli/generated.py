@@ -1,5 +1,5 @@
-"""The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees and of
-two levels.
+"""The output of ``perfmodel validate generate``: texts, measured and predicted runs, and the tokens per
+iteration of trees and of two-level drafts.
 """
 
 from dataclasses import replace
@@ -36,16 +36,18 @@ SHOWN_TOKENS = 60
 
 
 class PredictedRun(NamedTuple):
-    """Tokens per second of the whole batch without a draft, and the speedup."""
+    """The predicted tokens per second of the whole batch without a draft, and the predicted speedup."""
 
     baseline_tokens_per_s: float
     speedup: float
 
 
 def predicted(pair: ModelPair, run: TimedRun, hardware: str | None) -> PredictedRun | None:
-    """The prediction for a run; None if none is possible.
+    """The prediction for a run; None without a device, for n-gram drafts, and for a run without timed
+    iterations.
 
-    The acceptance is the observed one: by its tokens per iteration, of two levels by their rates.
+    It uses the observed acceptance: the tokens per iteration, or for two levels the acceptance rate of each
+    level.
     """
     request = run.request
     gained = run.generation.tokens_per_iteration
@@ -87,7 +89,7 @@ def _two_levels(query: Query, request: Request, counts: LevelCounts) -> Predicte
 
 
 def texts(reader: Tokenizer | None, prompts: list[list[int]], baseline: TimedRun) -> None:
-    """The end of every prompt and its whole continuation."""
+    """Prints the end of every prompt and its whole continuation."""
     if reader is None:
         return
     for number, (prompt, tokens) in enumerate(zip(prompts, baseline.generation.tokens, strict=True), 1):
@@ -102,7 +104,7 @@ def table(
     hardware: str | None,
     predicted: list[PredictedRun | None],
 ) -> None:
-    """One line for each run, and remarks about all of them."""
+    """Prints one line for each run, and remarks about all of them."""
     request = runs[0].request
     first_prediction = next(filter(None, predicted), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
@@ -164,7 +166,9 @@ def _remarks(baseline: TimedRun, runs: list[TimedRun]) -> list[str]:
 
 
 def details(runs: list[TimedRun]) -> None:
-    """The measured gain of each tree or of two levels, and the one that the measured rates make expect."""
+    """Prints the measured tokens per iteration of each tree or two-level draft, and the number that follows
+    from the measured acceptance rates.
+    """
     for run in runs:
         measured = run.generation.tokens_per_iteration
         parents = run.request.tree
@@ -181,7 +185,9 @@ def details(runs: list[TimedRun]) -> None:
 
 
 def level_lines(request: Request, counts: LevelCounts, tokens_per_iteration: float) -> list[str]:
-    """What each of two levels gained, measured and expected of the two measured rates."""
+    """Printed lines about a two-level draft: the tokens that each level gained, measured and as expected from
+    the measured acceptance rates.
+    """
     small = Acceptance.from_alpha(counts.small_alpha)
     middle = Acceptance.from_alpha(counts.middle_alpha)
     rounds = inner_rounds(small, request.inner_gamma, request.gamma)

@@ -89,7 +89,7 @@ def finish(
 
 
 def _show_plan(plan: Plan, calibration: str | None) -> None:
-    """The points of a plan with their memory and predicted times, and what they need in all."""
+    """Prints the points of a plan with their memory and predicted times, and the total time."""
     estimates = estimate(plan, calibration)
     rows = []
     for e in estimates:

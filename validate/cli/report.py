@@ -1,4 +1,4 @@
-"""``perfmodel validate report``: the page of a machine."""
+"""``perfmodel validate report``: the Markdown page of a machine's measurements and predictions."""
 
 from typing import Annotated
 

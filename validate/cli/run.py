@@ -1,4 +1,6 @@
-"""``perfmodel validate run``: kernels, a calibration from them alone, and whole passes that it predicts."""
+"""``perfmodel validate run``: time kernels, fit a calibration to them alone, and test its predictions on
+whole passes.
+"""
 
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -25,7 +27,7 @@ from perfmodel.validate.records import (
 )
 
 CARRIED = 0.15
-"""Largest 90 % half-width of a measured speedup, as a share of it, with which it is compared."""
+"""Largest relative half-width of a speedup's 90 % interval with which the speedup is compared."""
 
 
 @flagged
@@ -117,7 +119,9 @@ def _calibrated(kernels: Record, machine: str, device: str | None, folder: Path)
 
 
 def closing(record: Record, fitted: Calibration, device: str, path: Path) -> list[str]:
-    """The command that uses the calibration, or the reasons against it; then what was found at each point."""
+    """The last printed lines: the command that uses the calibration, or the reasons not to use it, and then
+    the predicted and measured speedup of each point.
+    """
     from perfmodel.validate.accuracy.folder import calibration_doubts
 
     cells = [cell for cell in compare_record(record, fitted, device) if cell.quantity == "speedup"]

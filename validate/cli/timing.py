@@ -1,4 +1,6 @@
-"""Timing of a plan's kernels and points for a command: it warns, times, prints and reads the record."""
+"""Times the kernels and points of a plan for a command, prints warnings and results, and returns the
+record.
+"""
 
 import math
 import time
@@ -18,12 +20,12 @@ from perfmodel.validate.records import Plan, Record, load_plan, machine_folder, 
 BUSY_SHARE = 0.15
 """Share of busy CPUs before a measurement above which a warning is given."""
 SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
-"""Figures that the terminal shows; `report` has them all."""
+"""The figures that are printed; `report` writes all of them."""
 
 
 def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
-    """The plan with the command line's changes. With `known` False, the device file is not read, because it
-    is yet to be measured.
+    """The plan with the device and threads of the command line. known: False if the device file does not
+    exist yet, because this run measures the device; the file is then not read.
     """
     plan = load_plan(name)
     if hardware is not None and known:
@@ -40,7 +42,7 @@ def time_kernels(
     only: tuple[str, ...] = (),
     minutes: float | None = None,
 ) -> Record | None:
-    """The record of a plan's kernels; None on ranks other than 0."""
+    """Times the kernels of a plan and returns the record; None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro
 
     run = partial(run_micro, plan, machine, resume=resume, results=results, only=only)
@@ -56,7 +58,8 @@ def time_points(
     hardware: str | None = None,
     minutes: float | None = None,
 ) -> Record | None:
-    """The record of a plan's points, printed with predictions; None on ranks other than 0.
+    """Times the points of a plan, prints them with predictions, and returns the record; None on ranks other
+    than 0.
 
     hardware: the device of the predictions, if it was measured and differs from the plan's.
     """
@@ -89,9 +92,11 @@ def failed(record: Record | None) -> int:
 
 
 def busy_warning(busy: float, threads: int | None) -> str | None:
-    """What other processes do to the times; None while they use little.
+    """A warning about how other processes affect the times; None if they use at most `BUSY_SHARE` of the
+    CPUs.
 
-    busy: share of the CPUs, 0 to 1. threads: of the plan; a single thread is timed by its own CPU time.
+    busy: share of the CPUs, 0 to 1. threads: the threads of the plan. A single thread is timed by its own CPU
+    time.
     """
     if busy <= BUSY_SHARE:
         return None

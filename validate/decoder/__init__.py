@@ -1,12 +1,13 @@
-"""A small, fast sparse-KV speculative decoder in torch: the system that `perfmodel` predicts.
+"""A small, fast speculative decoder with sparse KV caches, written in torch. `perfmodel` predicts its times.
 
-For a chain that the target drafts for itself, read these modules in order: `speculative` (the loop), `state`
-(the state of each sequence), `drafts` (proposes tokens), `runner` (a model with its cache), `model` (one
-forward pass), `attention` and `cache` (the reads of a pass), `kv.base` and `kv.snapkv` (the reads of a sparse
-draft), `sampling` (accepts tokens). The other modules that these ten call are formulas or containers:
-`pointwise`, `shard`, `generation`, `request`, `fp8` (numbers of eight bits).
+To follow the decoding of a self-draft, read these modules in order: `speculative` (the loop), `state` (the
+state of each sequence), `drafts` (proposes tokens), `runner` (a model with its cache), `model` (one forward
+pass), `attention` and `cache` (the reads of a pass), `kv.base` and `kv.snapkv` (the reads of a sparse draft),
+`sampling` (accepts tokens). These modules also call `pointwise`, `shard`, `generation`, `request` and `fp8`
+(eight-bit numbers), which contain only formulas and data classes.
 
-Other drafts are `ngram`, `tree`, `two_levels` and `eagle`. `factory` makes any of them, `graphs` captures it.
+Other drafts are n-grams (in `drafts`) and the modules `tree`, `two_levels` and `eagle`. `factory` builds a
+decoder with any draft. `graphs` captures its iterations as CUDA graphs.
 """
 
 from perfmodel.validate.decoder.attention import CacheSpan

@@ -1,9 +1,10 @@
 """Attention of new tokens over a cache and over themselves, behind one interface.
 
-New tokens form a chain, or any other structure that a mask over them describes: a tree, or rows that begin at
+New tokens form a chain, or any structure that a mask describes, such as a tree or rows that begin at
 different slots. The query heads that share a KV head *and* the new tokens are folded into one row axis, so a
 pass reads each cached token once regardless of the number of verified tokens. Cached tokens need no causal
-mask and new tokens a small one, so there are two partial attentions, merged by their log-sum-exp.
+mask, and new tokens need a small one. There are therefore two partial attentions, which are merged by their
+log-sum-exp.
 """
 
 import math
@@ -54,7 +55,7 @@ class CacheSpan:
 class FoldedAttention:
     """Attention with torch's own operators: `math` in plain matrix products, `sdpa` with its fused kernels.
 
-    name: the word in results. Other implementations are subclasses.
+    name: the name of the implementation in records. Other implementations are subclasses.
     """
 
     def __init__(self, name: str) -> None:
@@ -72,12 +73,14 @@ class FoldedAttention:
         new_v: Tensor,
         sees: Tensor | None = None,
     ) -> Tensor:
-        """Attention of q to the valid part of a cache and to the new tokens, causally or as `sees` states.
+        """Attention of q to the valid part of a cache and to the new tokens. The mask over new tokens is
+        causal, or `sees`.
 
         q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads,
-        m, d] with m >= n. Without `sees` the last n are the queries' own. sees: the new tokens to which each
-        query attends, bool [batch or 1, n, m], at least one each. Returns [batch, n, heads * d], the layout
-        of the next matrix product. A cache of another type (fp8) is first widened to that of the queries.
+        m, d] with m >= n. Without `sees`, the last n new tokens are the tokens of the queries. sees: the new
+        tokens to which each query attends, bool [batch or 1, n, m]; each query attends to at least one.
+        Returns [batch, n, heads * d], the layout of the next matrix product. A cache of another type (fp8) is
+        first converted to the type of the queries.
         """
         rows = fold(q, new_k.shape[1])
         new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))
@@ -108,8 +111,8 @@ def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[
 
 
 def partial_sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """As `partial_math`, with the operators below torch's SDPA, which itself does not return the
-    log-sum-exp.
+    """The same as `partial_math`, with the fused operators that torch's SDPA calls. SDPA itself does not
+    return the log-sum-exp.
     """
     if q.device.type == "cpu":
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=bias)
@@ -139,7 +142,9 @@ def unfold(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def additive(outside: Tensor, dtype: torch.dtype) -> Tensor:
-    """The mask that adds 0 inside and `MASKED` outside."""
+    """An additive mask: 0 where `outside` is false, and `MASKED` times the largest number of `dtype`,
+    negative, where it is true.
+    """
     bias = torch.zeros(outside.shape, dtype=dtype, device=outside.device)
     return bias.masked_fill_(outside, MASKED * torch.finfo(dtype).min)
 

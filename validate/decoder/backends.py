@@ -1,5 +1,5 @@
-"""Chooses implementations of attention and pointwise steps: by name, or the fastest that works on the
-device.
+"""Chooses the implementations of attention and of pointwise steps: the named one, or the fastest that works
+on the device.
 """
 
 import os
@@ -17,8 +17,8 @@ NAMES = ("auto", "math", "sdpa", "triton", "triton-unsplit")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> FoldedAttention:
-    """The implementation by name; ``auto`` takes the fastest that works on the device. fp8: whether the cache
-    has this format.
+    """The named implementation of attention. ``auto`` means the fastest that works on the device. fp8:
+    whether the cache has this format. Raises InputError.
     """
     if name not in NAMES:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
@@ -54,7 +54,7 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = F
 
 
 def selection(attention: FoldedAttention) -> Selection:
-    """Attention over the tokens that the queries select, with the same implementation."""
+    """The attention over only those tokens that the queries select, with the same implementation."""
     if not attention.name.startswith("triton"):
         return Selection(attention)
     from perfmodel.validate.decoder.triton_attention import SplitKV

@@ -1,4 +1,4 @@
-"""The KV cache: allocated once, written in place, rolled back by changing a length."""
+"""The KV cache. It is allocated once and written in place; changing a length rolls it back."""
 
 from typing import NamedTuple
 
@@ -10,16 +10,16 @@ from perfmodel.validate.decoder.fp8 import FP8, bits, to_fp8
 from perfmodel.validate.decoder.memory import allocate
 
 BLOCK_TOKENS = 64
-"""Capacities are multiples of it."""
+"""Capacities are multiples of this number of tokens."""
 
 
 class KVCache:
     """Keys and values of `shape` [layers, batch, kv_heads, capacity, head_dim] with a length per sequence.
 
     lengths: committed tokens, int64 [batch] on the device. Nothing beyond a length is ever read. bound,
-    floor: numbers on the host that no length is above or below; passes on a CPU read no further. fixed: once
-    set, `bound` stays at the capacity, as captured graphs need. An fp8 cache holds unscaled values (scale 1,
-    vLLM's default), which attention converts to its own type.
+    floor: upper and lower bounds of all lengths, known on the host; passes on a CPU read nothing beyond
+    `bound`. fixed: whether `bound` stays at the capacity, as captured graphs need. An fp8 cache holds
+    unscaled values (scale 1, vLLM's default), which attention converts to its own type.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class KVCache:
         self.rows = torch.arange(batch, device=device)[:, None]
 
     def span(self, first: Tensor | None = None, window: int | None = None) -> CacheSpan:
-        """The committed tokens, or for queries with a sliding window those from `first` [batch, n]."""
+        """The committed tokens; for queries with a sliding window, only those from `first` [batch, n] on."""
         if first is None:
             return CacheSpan(self.lengths, self.bound, self.exact)
         start = max(0, self.floor - window + 1) if window else 0
@@ -48,11 +48,11 @@ class KVCache:
         return start[:, None] + torch.arange(n, device=start.device)
 
     def at(self, layer: int, slots: Tensor) -> "Slots":
-        """The places of a layer's new keys and values: slots [batch, n]."""
+        """The `Slots` to which a layer writes new keys and values. slots: slot numbers [batch, n]."""
         return Slots(self.k[layer], self.v[layer], self.rows, slots)
 
     def slot(self, positions: Tensor) -> Tensor:
-        """The slots of the tokens at `positions`: the same numbers."""
+        """The slots of the tokens at `positions`. In this cache, slot and position are the same number."""
         return positions
 
     def read(self, positions: Tensor) -> Tensor:
@@ -62,8 +62,8 @@ class KVCache:
         return read_tokens(self.kv.flatten(0, 1), self.rows, self.slot(positions))
 
     def advance(self, count: Tensor, limit: int) -> None:
-        """Commits `count` [batch] more tokens, at most `limit`. The other written tokens are thereby rolled
-        back.
+        """Commits `count` [batch] more tokens. limit: an upper bound of `count`. Written tokens beyond these
+        are discarded.
         """
         self.lengths.add_(count)
         self.bound = self.capacity if self.fixed else min(self.bound + limit, self.capacity)
@@ -77,14 +77,14 @@ class KVCache:
         self.floor = bound if self.exact else 0
 
     def tighten(self) -> None:
-        """Brings the bounds to the longest and the shortest length. It waits for the device."""
+        """Sets `bound` and `floor` to the longest and the shortest length. This waits for the device."""
         if not self.fixed:
             self.floor, self.bound = torch.stack(self.lengths.aminmax()).tolist()
 
 
 class Slots(NamedTuple):
-    """Places of new tokens in one layer of a cache: k, v [batch, kv_heads, capacity, head_dim], slots [batch,
-    n].
+    """The slots of new tokens in one layer of a cache. k, v: the layer [batch, kv_heads, capacity, head_dim].
+    slots [batch, n].
     """
 
     k: Tensor
@@ -93,7 +93,7 @@ class Slots(NamedTuple):
     slots: Tensor
 
     def write(self, k: Tensor, v: Tensor) -> None:
-        """Writes k, v [batch, kv_heads, n, head_dim] there. Lengths do not change."""
+        """Writes k, v [batch, kv_heads, n, head_dim] to the slots. Lengths do not change."""
         into_k = self.k
         into_v = self.v
         if into_k.dtype == FP8:
@@ -106,10 +106,11 @@ class Slots(NamedTuple):
 
 
 def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
-    """Tokens at positions [batch, n] of a cache [layers, batch, kv_heads, slots, ...], all layers and heads.
+    """The values at positions [batch, n] of a cache [layers, batch, kv_heads, slots, ...], for all layers and
+    heads.
 
-    rows: 0 ... batch - 1, [batch, 1]. It copies whole tokens, because `gather` would be ten times slower on a
-    CPU.
+    rows: the numbers 0 ... batch - 1, [batch, 1]. The function copies whole tokens, because `gather` would be
+    ten times slower on a CPU.
     """
     return bits(cache)[:, rows, :, positions].movedim((0, 1), (1, 3)).view(cache.dtype)
 
@@ -120,8 +121,8 @@ def write_tokens(cache: Tensor, rows: Tensor, positions: Tensor, values: Tensor)
 
 
 def pick_tokens(cache: Tensor, index: Tensor) -> Tensor:
-    """Tokens at index [batch, kv_heads, n] of one whole, contiguous layer [batch, kv_heads, slots, head_dim],
-    for each head.
+    """The values at index [batch, kv_heads, n] of a layer [batch, kv_heads, slots, head_dim], which must be
+    contiguous. Each head has its own index.
     """
     batch, heads, slots, d = cache.shape
     first = torch.arange(batch * heads, device=index.device).view(batch, heads, 1) * slots

@@ -1,4 +1,4 @@
-"""Captures work as a CUDA graph. After a failure the process can go on."""
+"""Captures work as a CUDA graph. If a capture fails, the process can continue."""
 
 import warnings
 from collections.abc import Callable
@@ -10,14 +10,15 @@ import torch
 from perfmodel.validate.decoder.state import State
 
 Capture = Callable[[Callable[[], object]], Callable[[], object]]
-"""A function that makes a replay of work on the device, as `captured` does."""
+"""A function that captures work on the device and returns its replay, such as `captured`."""
 _graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
 
 def captured(work: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], object]:
-    """A replay of the device's work in `work`. Capturing changes nothing; `work` must have run before.
+    """A function that replays the work of `work` on the device. The capture itself computes nothing. `work`
+    must have run once before.
 
-    generator: source of random numbers for `work`. Each replay draws new ones.
+    generator: the source of random numbers for `work`. Each replay draws new numbers.
     """
     graph = torch.cuda.CUDAGraph()
     stream = torch.cuda.current_stream()
@@ -37,10 +38,10 @@ def captured(work: Callable[[], object], generator: torch.Generator | None = Non
 
 
 def replayed(step: Callable[[State], object], state: State, capture: Capture) -> Callable[[State], object]:
-    """Makes the method `step` a replay when it is called on `state`.
+    """A function that replays the method `step` if it is called on `state`, and otherwise calls it.
 
-    The object owns the replay, and not the reverse, so caches are freed with the last reference to the
-    object.
+    The replay holds only a weak reference to the object of `step`, so the last other reference to that object
+    frees its caches.
     """
     replay = capture(partial(step, state))
     eager = WeakMethod(step)
@@ -48,8 +49,8 @@ def replayed(step: Callable[[State], object], state: State, capture: Capture) ->
 
 
 def drop_all() -> None:
-    """Clears every captured graph, whoever still holds it, because a process group must outlive graphs with
-    its collectives.
+    """Clears every captured graph, even if it is still referenced. A process group must outlive the graphs
+    that contain its collectives.
     """
     for graph in list(_graphs):
         graph.reset()

@@ -1,7 +1,8 @@
 """Drafts that run a model (the target through a sparse view of its cache, or a smaller one with its own
 cache), and prompt lookup.
 
-Prompt lookup runs no model: it drafts the tokens that followed the latest earlier occurrence of the last few.
+Prompt lookup runs no model. It finds the latest earlier occurrence of the last few tokens and drafts the
+tokens that followed it.
 """
 
 from typing import Protocol
@@ -25,21 +26,21 @@ class Drafter(Protocol):
 
     @property
     def models(self) -> tuple["ViewRunner", ...]:
-        """The models that it runs. The decoder keeps their caches and views up to date."""
+        """The models that the draft runs. The decoder keeps their caches and views up to date."""
 
     def propose(self, state: State) -> DraftedTokens:
         """The tokens of one iteration."""
 
 
 class ViewRunner:
-    """Runs a model on uncommitted tokens, and reads committed ones through `view`.
+    """Runs a model on uncommitted tokens. The model reads the committed tokens through `view`.
 
-    scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration, from
-    slot 0 on, the same slots for all sequences. owns_cache: whether the runner has a cache of its own (a
-    separate model, or own_prefill), which it writes; otherwise verification fills the cache. behind: number
-    of tokens by which an own cache is behind the target's. Where all drafts were accepted, the last one was
-    never an input. The first pass of an iteration always takes this many more tokens, so shapes stay the
-    same.
+    scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration. They
+    begin at slot 0 in all sequences. owns_cache: whether the runner has and writes a cache of its own (a
+    separate model, or own_prefill). Otherwise verification fills the cache. behind: the number of tokens (0
+    or 1) by which an own cache lags the target's. If all drafted tokens were accepted, the draft has not yet
+    run the last one. The first pass of an iteration always has this many additional tokens, so shapes stay
+    the same.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, owns_cache: bool) -> None:
@@ -82,9 +83,10 @@ class ViewRunner:
         return self.runner.attended(tokens, positions, write, sees, self.view)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
-        """Prepares for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run.
+        """Prepares the draft for the prompts that the target has just run. tokens [batch, longest], lengths
+        [batch].
 
-        An own cache is filled by running the prompts without their last tokens.
+        A runner with its own cache runs the prompts without their last tokens to fill it.
         """
         if isinstance(self.view, RollingView):
             passes = ViewRunner(self.runner, self.view, self.view.chunk, owns_cache=True)
@@ -95,8 +97,8 @@ class ViewRunner:
         self.view.build(observed)
 
     def commit(self, count: Tensor) -> None:
-        """Updates the draft after the target committed `count` [batch] tokens; its cache has advanced
-        already.
+        """Updates the draft after the target committed `count` [batch] tokens. The target's cache has
+        advanced already.
         """
         cache = self.runner.cache
         if self.owns_cache:
@@ -105,7 +107,7 @@ class ViewRunner:
 
 
 class ModelDrafter:
-    """gamma passes of a model, reading committed tokens through a view."""
+    """Drafts gamma tokens in gamma passes of a model, which reads committed tokens through a view."""
 
     def __init__(self, passes: ViewRunner, gamma: int, sampling: Sampling) -> None:
         self.gamma = gamma
@@ -134,12 +136,12 @@ class ModelDrafter:
 
 
 LONGEST_MATCH = 3
-"""Most tokens of a match, if the draft's name does not state it."""
+"""Largest number of tokens in a match, unless the draft's name states one."""
 
 
 class NGramDrafter:
-    """Takes the longest match of up to `longest` tokens, and among equals the latest. Without a match the
-    last token repeats.
+    """Prompt lookup. It uses the longest match of up to `longest` tokens, and the latest of equally long
+    matches. Without a match, it drafts the last token gamma times.
     """
 
     models = ()
@@ -151,8 +153,8 @@ class NGramDrafter:
         self.longest = longest
 
     def propose(self, state: State) -> DraftedTokens:
-        """Drafts the tokens that followed the match. If the match is so near the end that too few follow,
-        they repeat.
+        """Drafts the tokens that followed the match. If fewer than gamma tokens follow the match, it repeats
+        them.
         """
         tokens = state.tokens
         last = state.length[:, None] - 1

@@ -1,9 +1,9 @@
 """EAGLE-3 heads: one layer over the target's features of a token and the embedding of the next token.
 
-The token at p + 1 and the features of the target at p form the pair of position p. Where the target has run
-p, the features are a projection of three of its hidden states. Ahead of it, they are the head's own output
-for the previous pair. Queries, keys and values are projected from the features and the embedding side by
-side. Li et al. 2025, arXiv 2503.01840; order of operations and names of weights as in vLLM,
+The token at p + 1 and the target's features at p form the pair of position p. If the target has run position
+p, the features are a projection of three of its hidden states. Otherwise they are the head's own output for
+the previous pair. Queries, keys and values are projected from the concatenated features and embedding.
+Source: Li et al. 2025, arXiv 2503.01840. The order of operations and the names of weights are those of vLLM's
 models/llama_eagle3.py.
 """
 
@@ -22,7 +22,9 @@ from perfmodel.validate.decoder.state import State
 
 
 class Features:
-    """Inputs of some of the target's layers, kept as its passes run. The head takes them side by side."""
+    """Collects the inputs of some layers of the target as its passes run. The head uses their
+    concatenation.
+    """
 
     def __init__(self, layers: tuple[int, ...]) -> None:
         self.layers = layers
@@ -30,7 +32,7 @@ class Features:
         self._passes: list[Tensor] = []
 
     def __call__(self, layer: int, hidden: Tensor) -> None:
-        """Called with hidden [batch, n, width] as the input of a layer."""
+        """Stores hidden [batch, n, width], the input of a layer. The runner calls this for every layer."""
         if layer in self.layers:
             self._parts[layer] = hidden
         if layer == max(self.layers):
@@ -48,8 +50,9 @@ class Features:
 class HeadModel(Model):
     """The head as a model of one layer with the target's embedding.
 
-    Before a pass, `give` receives the hidden states of its pairs. `output` is the hidden state for the next
-    pair of each. to_target [vocab]: the target's tokens that it can draft.
+    Before a pass, `give` receives the hidden states of its pairs. After the pass, `output` has the hidden
+    state for the next pair of each sequence. to_target [vocab]: the target's token for each token of the
+    head.
     """
 
     output: Tensor
@@ -84,7 +87,9 @@ class HeadModel(Model):
         rotary: Rotary | None = None,
         tap: object = None,
     ) -> Tensor:
-        """As `Model.forward` for pairs: tokens [batch, n] are those that follow their `positions`."""
+        """The same as `Model.forward`, for pairs: tokens [batch, n] are the tokens that follow
+        `positions`.
+        """
         layer = self.layers[0]
         eps = self.spec.rms_norm_eps
         index = (positions - self._first[:, None])[..., None].expand(-1, -1, self._given.shape[2])
@@ -106,10 +111,11 @@ class HeadModel(Model):
 
 
 class HeadRunner(ViewRunner):
-    """Runs a head over its own cache, which lacks the pairs whose features come from the last verification.
+    """Runs a head with its own cache. The cache does not yet contain the pairs whose features come from the
+    last verification.
 
-    features [batch, queries, 3 x width]: of these pairs. pending [batch]: their number in each sequence.
-    latest [batch, width]: the features of the newest token.
+    features [batch, queries, 3 x width]: the features of these pairs. pending [batch]: the number of these
+    pairs in each sequence. latest [batch, width]: the features of the newest token.
     """
 
     latest: Tensor
@@ -124,7 +130,9 @@ class HeadRunner(ViewRunner):
         self.pending = torch.ones_like(runner.cache.lengths)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
-        """Runs all pairs of the prompts. The last token of each waits for the next token."""
+        """Runs all complete pairs of the prompts. The last position of each prompt has no pair until the next
+        token is known.
+        """
         taken = self.head.features.take(tokens.shape[1])
         self.head.give(self.head.project(taken), torch.zeros_like(lengths))
         self.runner.prefill(tokens[:, 1:], lengths - 1, self.view.window)
@@ -140,7 +148,7 @@ class HeadRunner(ViewRunner):
         self.pending.copy_(count)
 
     def first_step(self, state: State) -> Tensor:
-        """As `ViewRunner.first_step`; also runs the pairs that wait for their features."""
+        """The same as `ViewRunner.first_step`. It also runs the pending pairs."""
         target = self.target.cache
         rows = self.runner.cache.rows[:, 0]
         cache = self.runner.cache
@@ -157,8 +165,8 @@ class HeadRunner(ViewRunner):
         return hidden[rows, newest]
 
     def next_step(self, step: int, token: Tensor) -> Tensor:
-        """As `ViewRunner.next_step`; the head's output stands for the features that the target has not
-        computed.
+        """The same as `ViewRunner.next_step`. The head's output replaces the features that the target has not
+        computed yet.
         """
         self.head.give(self.latest[:, None], self.runner.cache.lengths + step - 1)
         hidden = self.run(token[:, None], step - 1)

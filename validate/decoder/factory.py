@@ -1,4 +1,4 @@
-"""From a request to a decoder: the draft, its view, and the room for both."""
+"""Makes the decoder for a request: the draft, its view of the cache, and the caches."""
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod, parse_kv
@@ -25,7 +25,7 @@ from perfmodel.validate.decoder.two_levels import (
 
 
 def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
-    """A decoder with caches of the size the request needs."""
+    """The decoder for a request, with caches of the size that it needs."""
     for loaded in (model, draft_model):
         if loaded is not None:
             loaded.pointwise = backends.pointwise(request.pointwise, loaded.device, loaded.dtype, request.fp8)
@@ -42,8 +42,8 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
 
 
 def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
-    """Counts from now on a tree's children or what two levels accept, in addition to the histogram; None for
-    a chain.
+    """Attaches a counter to the decoder and returns it. It counts the accepted children of a tree, or the
+    tokens that each of two levels accepts. None for a chain, whose histogram is enough.
     """
     counter: TreeCounter | LevelCounter
     if isinstance(decoder, TreeDecoder):

@@ -1,9 +1,9 @@
-"""Eight bits: matrices of a layer with a scale for each output, and an unscaled cache of keys and values.
+"""Eight-bit weights with one scale per output, and an eight-bit KV cache without scales.
 
-The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). It covers what
-`perfmodel.specs.models.formats` counts under ``fp8``: the matrices of attention and MLP, including an EAGLE
-head's projection. Embedding, LM head and norms keep the type of the activations. Larger values saturate, as
-in vLLM.
+The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). The same matrices have it as in the format
+``fp8`` of `perfmodel.specs.models.formats`: those of attention and MLP, including an EAGLE head's projection.
+Embedding, LM head and norms keep the type of the activations. Values beyond the largest of the format are set
+to it, as in vLLM.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ FP8 = torch.float8_e4m3fn
 MOST = 448.0
 """The largest value of the format."""
 LEAST_PEAK = 1e-12
-"""Least largest value of a row: a row of zeros needs a scale too."""
+"""Lower limit of the largest value of a row, because a row of zeros needs a scale too."""
 CAPABILITY = 8, 9
 """Compute capability of the first CUDA devices with tensor cores for the format (Ada), for which Triton reads
 it.
@@ -26,10 +26,11 @@ it.
 
 
 class Fp8Linear(nn.Module):
-    """A matrix [outputs, inputs] of codes, each row with its `scale` [outputs].
+    """A matrix [outputs, inputs] of eight-bit codes. scale [outputs]: the scale of each row.
 
-    On CUDA each token is quantised to eight bits with its own scale, and the codes are multiplied (the
-    engine's ``fp8``). On a CPU each call widens the codes (``fp8-wo``), which takes longer than reading them.
+    On CUDA, each token is quantised to eight bits with its own scale, and the codes are multiplied (the
+    format ``fp8``). On a CPU, each call converts the codes to the type of the activations (the format
+    ``fp8-wo``). The conversion takes longer than reading the codes.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -40,8 +41,8 @@ class Fp8Linear(nn.Module):
         self.hold(weight, row_peaks(weight))
 
     def hold(self, weight: Tensor, peaks: Tensor) -> None:
-        """Quantises weight [outputs, inputs], all of it or a rank's part. peaks [outputs]: largest values of
-        the whole rows.
+        """Quantises weight [outputs, inputs], the whole matrix or a rank's part of it. peaks [outputs]: the
+        largest value in each row of the whole matrix.
         """
         rows = by_row(weight, peaks[:, None])
         self.weight = nn.Parameter(rows.codes, requires_grad=False)
@@ -70,7 +71,9 @@ class ScaledRows(NamedTuple):
 
 
 def by_row(x: Tensor, peaks: Tensor) -> ScaledRows:
-    """Quantises x [rows, n]. The scales map peaks [rows, 1] to the format's largest value."""
+    """Quantises x [rows, n]. The scales map peaks [rows, 1], the largest value of each row, to the format's
+    largest value.
+    """
     if x.is_meta:
         codes = x.new_empty(x.shape, dtype=FP8)
         return ScaledRows(codes, x.new_empty(peaks.shape, dtype=torch.float32))
@@ -79,10 +82,10 @@ def by_row(x: Tensor, peaks: Tensor) -> ScaledRows:
 
 
 def row_peaks(weight: Tensor) -> Tensor:
-    """The largest size [..., outputs] in each row of weight [..., outputs, inputs].
+    """The largest absolute value [..., outputs] in each row of weight [..., outputs, inputs].
 
-    A model is made without values first, on the device ``meta``. There only the shape counts: arithmetic
-    would load torch's compiler, which takes a second.
+    A model is first made without values, on the device ``meta``. There, the function only allocates the
+    result, because arithmetic would load torch's compiler, which takes a second.
     """
     if weight.is_meta:
         return weight.new_empty(weight.shape[:-1])
@@ -90,18 +93,22 @@ def row_peaks(weight: Tensor) -> Tensor:
 
 
 def to_fp8(x: Tensor) -> Tensor:
-    """The nearest values of the format. Older torch would make NaN of larger ones."""
+    """The nearest values of the format. Larger values are clamped first, because older versions of torch
+    convert them to NaN.
+    """
     return x.clamp(-MOST, MOST).to(FP8)
 
 
 def bits(x: Tensor) -> Tensor:
-    """The bits as a type that torch can index and copy; it has few operators for the format."""
+    """The bits of `x` as uint8, which torch can index and copy. Torch has few operators for the format
+    itself.
+    """
     return x.view(torch.uint8) if x.dtype == FP8 else x
 
 
 def quantise(model: nn.Module) -> None:
-    """Replaces every matrix product of a model by an `Fp8Linear`. Experts quantise their stacks
-    themselves.
+    """Replaces every matrix product of a model by an `Fp8Linear`. Modules with a method `quantise`, such as
+    experts, also call it.
     """
     for parent in [*model.modules()]:
         if hasattr(parent, "quantise"):
@@ -112,7 +119,7 @@ def quantise(model: nn.Module) -> None:
 
 
 def check_runs(device: torch.device, dtype: torch.dtype) -> None:
-    """Raise InputError if eight-bit weights have no kernel for this device and type of activations."""
+    """Raises InputError if eight-bit weights have no kernel for this device and type of activations."""
     if device.type == "cuda" and (not multiplies(device) or dtype != torch.bfloat16):
         need = "bf16 activations and a CUDA device of compute capability 8.9 or later, or a CPU"
         raise InputError(f"fp8 weights: need {need}")

@@ -1,7 +1,7 @@
 """CUDA graphs: an iteration is captured once and replayed, so no kernel waits for its launch.
 
-Other modules make this possible: lengths, positions and counts are device tensors that change in place, and
-with fixed bounds every shape is the same in every iteration.
+This works because lengths, positions and counts are tensors on the device that change in place. With fixed
+bounds, every shape is the same in every iteration.
 """
 
 from functools import partial
@@ -19,7 +19,9 @@ WARM_UP = 3
 
 @torch.inference_mode()
 def capture(decoder: Decoder, state: State) -> None:
-    """Runs some real iterations, then captures `step`. Later iterations on `state` replay it."""
+    """Runs `WARM_UP` real iterations, then captures `step`. Later iterations on `state` replay it. Raises
+    InputError without CUDA and for two levels.
+    """
     device = decoder.target.model.device
     if isinstance(decoder, TwoLevelDecoder):
         raise InputError("--graphs: two levels cannot be captured: the host decides on each inner round")
@@ -35,15 +37,15 @@ def capture(decoder: Decoder, state: State) -> None:
 
 
 def warm_up(decoder: Decoder, state: State) -> None:
-    """Runs `WARM_UP` real iterations of the kind to capture."""
+    """Runs `WARM_UP` real iterations before a capture."""
     for _ in range(WARM_UP):
         decoder.step(state)
         decoder.refresh()
 
 
 def fix_bounds(decoder: Decoder) -> None:
-    """From the next iteration's commit on, passes read whole caches regardless of the lengths, so shapes stay
-    the same.
+    """Fixes the bounds of all caches at their capacity. From the next commit on, passes then read whole
+    caches, so shapes stay the same.
     """
     for cache in decoder.caches:
         cache.fixed = True

@@ -1,4 +1,4 @@
-"""Memory for caches: allocated as a whole, or refused in one line."""
+"""Allocates memory for caches, or raises an error of one line."""
 
 import math
 import os
@@ -12,7 +12,9 @@ REMEDY = "lower batch, context or new tokens"
 
 
 def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """Zeros of a shape. Raises InputError, naming `what`, if memory does not suffice."""
+    """A tensor of zeros. Raises InputError if memory does not suffice. what: the name of the tensor in this
+    error.
+    """
     need_bytes = math.prod(shape) * dtype.itemsize
     check_fits(what, need_bytes, device)
     try:
@@ -22,8 +24,8 @@ def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: tor
 
 
 def check_fits(what: str, need_bytes: float, device: torch.device, remedy: str = REMEDY) -> None:
-    """Refuse (InputError) what a CPU's free memory cannot hold. There the allocation itself would succeed,
-    and a later one fail.
+    """Raises InputError if the free memory of a CPU is smaller than `need_bytes`. On a CPU, such an
+    allocation succeeds at first, and the process fails later.
     """
     if device.type == "cpu" and need_bytes > _free_bytes(device):
         raise _too_large(what, need_bytes, device, remedy)
@@ -44,8 +46,8 @@ def _free_bytes(device: torch.device) -> int:
 
 
 def free_host_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Free memory of the host without swapping, including file caches; its free pages where the system does
-    not state it.
+    """Bytes of host memory that are available without swapping, including file caches. If the system does not
+    report this, the bytes of free pages.
     """
     if meminfo.is_file():
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

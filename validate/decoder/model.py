@@ -21,7 +21,7 @@ Tap = Callable[[int, Tensor], None]
 
 @dataclass(frozen=True)
 class Projected:
-    """A layer's queries, keys and values before rotation: qkv [batch, n, all heads x head_dim]."""
+    """The queries, keys and values of a layer before rotation. qkv: [batch, n, all heads x head_dim]."""
 
     layer: "Layer"
     qkv: Tensor
@@ -33,18 +33,21 @@ class Projected:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [batch, heads or kv_heads, n, head_dim].
 
-        Queries and keys are normed if the layer does so, and rotated. Keys and values are written to `out` if
-        given (and returned from there), and to a cache's `slots`.
+        Queries and keys are normalised if the layer has norms for them, and rotated. If `out` is given, keys
+        and values are written to it, and it is returned. If `slots` are given, keys and values are also
+        written to these slots of a cache.
         """
         return self.pointwise.rotate(self, out, slots)
 
 
 Attend = Callable[[int, Projected], Tensor]
-"""Attention [batch, n, heads x head_dim] of a layer, by its number, over the caller's cache."""
+"""A function of the caller: the attention output [batch, n, heads x head_dim] of a layer, given its number
+and projections.
+"""
 
 
 class MLP(nn.Module):
-    """A gated MLP; gate and up are one matrix."""
+    """A gated MLP. Gate and up projection are one matrix."""
 
     def __init__(self, spec: ModelSpec, inner: int, down_bias: bool) -> None:
         super().__init__()
@@ -52,7 +55,7 @@ class MLP(nn.Module):
         self.down = nn.Linear(inner, spec.hidden_size, bias=down_bias)
 
     def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
-        """x [batch, n, hidden] to the same shape."""
+        """The output for x [batch, n, hidden], of the same shape."""
         return self.down(pointwise.silu_mul(self.gate_up(x)))
 
 
@@ -73,7 +76,7 @@ class RoutedExperts(nn.Module):
         self.scales = nn.ParameterDict()
 
     def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
-        """x [batch, n, hidden] to the same shape. Nothing waits for the device."""
+        """The output for x [batch, n, hidden], of the same shape. Nothing waits for the device."""
         rows = x.flatten(0, 1)
         weights, experts = F.linear(rows, self.router).float().softmax(1).topk(self.chosen, dim=1)
         if self.normalized:

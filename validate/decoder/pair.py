@@ -1,4 +1,4 @@
-"""Target and draft in the words of flags, and their device."""
+"""The target and the draft as the command-line flags name them, and their device."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +16,18 @@ from perfmodel.validate.decoder.weights import head_of, load, load_head
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64, "fp8": torch.bfloat16}
 """Format of the weights -> type of the activations."""
 SMALL_PARAMS = 50_000_000
-"""Parameters below which a model's operators are too short for several threads."""
+"""Number of parameters below which a model's operators are too short for several threads."""
 
 
 class PairFormats(NamedTuple):
-    """Formats of weights and cache in the engine's words."""
+    """The formats of weights and cache, as predictions name them."""
 
     weights: str
     kv: str
 
 
 class LoadedPair(NamedTuple):
-    """A target and its draft model; None where a run drafts without a model of its own."""
+    """A target and its draft model. The draft is None for self-drafts and n-grams."""
 
     target: Model
     draft: Model | None
@@ -35,11 +35,12 @@ class LoadedPair(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelPair:
-    """target: a bundled model's name, or a checkpoint's folder. draft: ``self``, ``ngram[:LONGEST]``, or as
-    target.
+    """The target and the draft of a run. target: a bundled model's name, or a checkpoint's folder. draft:
+    ``self``, ``ngram[:LONGEST]``, or a name or folder.
 
-    weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``. dtype: of all weights
-    and activations; fp8 weights are multiplied with bf16 activations. kv_dtype: of all caches, see `Request`.
+    weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``. dtype: the type of
+    all weights and activations; fp8 weights are multiplied with bf16 activations. kv_dtype: the type of all
+    caches, see `Request`.
     """
 
     target: str
@@ -65,12 +66,12 @@ class ModelPair:
         return self.draft
 
     def is_head(self, target: ModelSpec) -> bool:
-        """Whether the draft is an EAGLE head of the target, which is not a model by itself."""
+        """Whether the draft is an EAGLE head of the target instead of a complete model."""
         return self.draft_model is not None and head_of(self.draft_model, target) is not None
 
     @property
     def kind(self) -> str:
-        """The form of `Request.draft`."""
+        """The kind of draft, as `Request.draft` states it."""
         return "model" if self.draft_model else self.draft
 
     def place(self) -> torch.device:
@@ -88,7 +89,7 @@ class ModelPair:
 
     @property
     def formats(self) -> PairFormats:
-        """The formats: on a CPU fp8 weights are weight-only."""
+        """The formats of weights and cache. On a CPU, fp8 is a weight-only format."""
         precision = self.precision()
         weights = weight_format(precision)
         if self.place().type == "cpu":
@@ -98,12 +99,14 @@ class ModelPair:
 
     @property
     def spelled(self) -> str:
-        """The precision in words."""
+        """The precision as printed: the type of weights and, if it differs, of the KV cache."""
         precision = self.precision()
         return precision if self.kv_dtype == "auto" else f"{precision}, {self.kv_dtype} KV cache"
 
     def set_threads(self, threads: int | None) -> None:
-        """Sets the requested number of threads, or by default one for a small target."""
+        """Sets the number of CPU threads. Without a number, a small target gets one thread, and a large one
+        keeps torch's default.
+        """
         if threads is not None or load_model(self.target).total_params < SMALL_PARAMS:
             torch.set_num_threads(threads or 1)
 

@@ -1,4 +1,4 @@
-"""Maps each parameter of a model to Hugging Face tensors, or to rows and columns of them."""
+"""Maps each parameter of a model to Hugging Face tensors, or to rows or columns of such tensors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Piece:
     stop: int | None = None
 
     def of(self, whole: Any) -> Tensor:
-        """The piece of a tensor, or of a lazy slice of a file, which it reads."""
+        """This piece of a tensor. `whole` may also be a lazy slice of a file; then only the piece is read."""
         if self.dim:
             return whole[:, self.start : self.stop]
         return whole[self.start : self.stop]
@@ -46,7 +46,7 @@ FUSED = {"qkv": "self_attn.qkv_proj", "mlp.gate_up": "mlp.gate_up_proj"}
 
 
 def pieces(model: Model) -> Pieces:
-    """The pieces of all parameters."""
+    """The pieces of all parameters of a model, or of a rank's part of it."""
     rows = model.shard.split(model.spec.vocab_size)
     spec = model.spec
     vocabulary = (spec.vocab_size, spec.hidden_size)
@@ -144,7 +144,9 @@ def _expert_pieces(spec: ModelSpec, shard: RankShard, prefix: str) -> Pieces:
 
 
 def head_pieces(head: HeadModel, layer: str) -> Pieces:
-    """The pieces of an EAGLE-3 head. layer: the file's name of its layer, midlayer or layers.0."""
+    """The pieces of an EAGLE-3 head. layer: the name of its layer in the file, ``midlayer`` or
+    ``layers.0``.
+    """
     names = {
         "project.weight": "fc",
         "embedding_norm": f"{layer}.input_layernorm",

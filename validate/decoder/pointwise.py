@@ -1,6 +1,4 @@
-"""The small steps between the matrix products of a pass: norms, the activation, and rotating heads into
-place.
-"""
+"""The small steps between the matrix products of a pass: norms, the activation, and the rotation of heads."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,35 +23,36 @@ Turns = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Rotary:
-    """The rotation of a model's heads at each position; made by `rope`.
+    """The rotary embedding of a model. `rope` makes it.
 
-    frequencies: rotation per position of each pair of dimensions, [rotary_dim / 2] float64. scale: factor on
-    cosine and sine, because `yarn` and `longrope` sharpen the scores of long texts.
+    frequencies: the angle per position of each pair of dimensions, in radians, [rotary_dim / 2] float64.
+    scale: a factor on cosine and sine, with which `yarn` and `longrope` sharpen the scores of long texts.
     """
 
     frequencies: Tensor
     scale: float
 
     def turns(self, positions: Tensor, dtype: torch.dtype) -> Turns:
-        """Cosine and sine for positions [batch, n] in `dtype`."""
+        """Cosine and sine of the angles at positions [batch, n], in `dtype`; see `Turns`."""
         exact = torch.float64 if dtype == torch.float64 else torch.float32
         angles = positions[:, None, :, None].to(exact) * self.frequencies.to(exact)
         return (angles.cos() * self.scale).to(dtype), (angles.sin() * self.scale).to(dtype)
 
 
 class Pointwise:
-    """Plain torch. name: the word in results. Fused kernels are a subclass with equal results.
+    """The steps in plain torch. name: the name of the implementation in records. A subclass has fused kernels
+    with equal results.
 
     fp8: whether keys and values are rounded to fp8 before any token attends to them. A token then sees the
-    same values of another one, whether both run together (a verification) or one after the other, and the
-    output stays the same.
+    same keys and values in a verification, where both tokens run together, as in decoding one token at a
+    time. The output is therefore the same.
     """
 
     name = "torch"
     fp8 = False
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """residual + x, and its root-mean-square norm; all [..., hidden]."""
+        """The sum residual + x, and the root-mean-square norm of this sum. All shapes are [..., hidden]."""
         total = residual + x
         return total, norm(total, weight, eps)
 
@@ -86,8 +85,8 @@ class Pointwise:
         return q, k, v
 
     def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
-        """Copy tokens at places [batch, n] of a cache [layers, batch, kv_heads, slots, d] into slots [batch,
-        n] of another.
+        """Copies tokens at places [batch, n] of a cache [layers, batch, kv_heads, slots, d] into slots
+        [batch, n] of another.
         """
         batch = torch.arange(len(places), device=places.device)[:, None]
         write_tokens(into, batch, slots, read_tokens(source, batch, places))
@@ -95,10 +94,10 @@ class Pointwise:
     def by_expert(
         self, rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor | None = None
     ) -> Tensor:
-        """rows [r, k] times weights [num_experts, m, k], each with its expert's matrix: [r, m]. experts [r]
-        rise.
+        """The product of each row [k] of rows [r, k] and its expert's matrix in weights [num_experts, m, k].
+        experts [r]: the expert of each row, in rising order. Returns [r, m].
 
-        scale [num_experts, m]: of fp8 weights, which are widened here.
+        scale [num_experts, m]: the scales of fp8 weights, which are first converted to the type of `rows`.
         """
         if scale is not None:
             wide = self.by_expert(rows, weights.to(rows.dtype), experts)
@@ -115,7 +114,9 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate [batch, heads, n, head_dim]; dimension i pairs with i + rotary_dim / 2 (Hugging Face layout)."""
+    """Rotates x [batch, heads, n, head_dim]. Dimensions i and i + rotary_dim / 2 are a pair (Hugging Face
+    layout).
+    """
     half = cosine.shape[-1]
     first = x[..., :half]
     second = x[..., half : 2 * half]

@@ -1,4 +1,4 @@
-"""Prompts of texts and files, as tokens."""
+"""Reads prompts from texts and files, as tokens."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,11 +12,11 @@ from perfmodel.validate.decoder.text import Tokenizer
 def read_prompts(
     reader: Tokenizer | None, texts: Sequence[str], file: Path | None, vocab: int, chat: bool = False
 ) -> list[list[int]]:
-    """Prompts of `texts` and of a file, each a list of tokens. Documents are never joined.
+    """The prompts in `texts` and in a file, each a list of tokens. Each document is one prompt.
 
     file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one
-    document. chat: every text is a user's message, formatted by the model's chat template. Raises InputError
-    naming flag and line.
+    document. chat: every text is a user's message, formatted by the model's chat template. Raises InputError,
+    which names the flag and the line.
     """
     documents: list[tuple[str, Any]] = [("--prompt", text) for text in texts]
     if file is not None:
@@ -70,7 +70,7 @@ def _tokens(
 
 
 def last_tokens(prompt: list[int], count: int | None, bos: int | None) -> list[int]:
-    """The end of a prompt, at most `count` tokens. A leading BOS stays."""
+    """The last `count` tokens of a prompt. A leading BOS token is kept and is one of them."""
     if count is None or len(prompt) <= count:
         return prompt
     if prompt[0] == bos:

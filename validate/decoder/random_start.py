@@ -1,4 +1,6 @@
-"""A start without a prefill: a state as after prompts, over caches of random contents."""
+"""Starts decoding without a prefill: fills the caches with random values and makes the state that follows
+prompts.
+"""
 
 import torch
 
@@ -13,10 +15,10 @@ from perfmodel.validate.decoder.state import State
 def start_random(
     decoder: Decoder, context: int, new_tokens: int, seed: int = 0, lengths: tuple[int, ...] | None = None
 ) -> State:
-    """A state as after prompts of `context` tokens, with random cache contents, because timing needs no
+    """The state that follows prompts of `context` tokens, with random values in the caches. Timing needs no
     prefill.
 
-    lengths: of each sequence, at most `context`, if they differ.
+    lengths: the prompt length of each sequence, at most `context`, if the lengths differ.
     """
     model = decoder.target.model
     cache = decoder.target.cache

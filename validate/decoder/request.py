@@ -1,6 +1,7 @@
-"""The request to a decoder: sizes, draft, sampling.
+"""The request to a decoder: its sizes, draft and sampling.
 
-Flags and plans check each value; this module checks their combination, before anything is allocated.
+Flags and plans check each value by itself. This module checks the combination of values before anything is
+allocated.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,16 +15,18 @@ from perfmodel.validate.decoder.sampling import Sampling
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of decoding. `context` is the longest prompt. `gamma` 0 is plain decoding, regardless of
-    the draft.
+    """The settings of decoding. context: the longest prompt, in tokens. gamma: drafted tokens per iteration;
+    0 is decoding without a draft.
 
-    draft: ``self``, ``ngram[:LONGEST]`` or ``model`` (a separate one, given to `make_decoder`). tree: parents
-    of the nodes of a token tree (see `Topology`) with gamma levels below the root; None for a chain. script:
-    scripted acceptance; None observes the models. For a chain it has relative frequencies of 0 .. gamma
-    accepted tokens, for a tree the probabilities that a node's 1st, 2nd, ... child is accepted. kv_dtype: of
-    all caches: ``auto``, the type of the activations, or ``fp8``. middle_kv: KV method with which the target
-    drafts above a small model, of which an inner round takes `inner_gamma` tokens (see `two_levels`); None
-    for one level. gamma is then the number of tokens with which a sequence waits for its verification.
+    draft: ``self``, ``ngram[:LONGEST]`` or ``model``, a separate model that `make_decoder` receives. tree:
+    the parent of each node of a token tree (see `Topology`) with gamma levels below the root; None for a
+    chain. script: the scripted acceptance; None if the models decide. For a chain, it has the relative
+    frequencies of 0 .. gamma accepted tokens. For a tree, it has the probabilities that the 1st, 2nd, ...
+    child of a node is accepted. kv_dtype: the format of all caches: ``auto``, the type of the activations, or
+    ``fp8``. middle_kv: for a two-level draft (see `two_levels`), the KV method with which the target verifies
+    the tokens of a small model; None for one level. inner_gamma: the tokens that the small model drafts per
+    inner round. With two levels, gamma is the number of collected tokens from which on a sequence waits for
+    its verification.
     """
 
     batch: int
@@ -59,13 +62,15 @@ class Request:
             raise InputError(f"--inner-gamma: must be 1 or more, given {self.inner_gamma}")
 
     def plain(self) -> "Request":
-        """The same request with gamma 0: plain decoding."""
+        """The same request with gamma 0, which is decoding without a draft."""
         script = None if self.script is None else (1.0,)
         return replace(self, gamma=0, tree=None, script=script, middle_kv=None, inner_gamma=0)
 
     @property
     def cache_name(self) -> str:
-        """The KV method of the draft, of two levels that of the middle and of the small model."""
+        """The KV method of the draft. For two levels, it has the methods of the middle and of the small
+        model. For n-grams, it is the name of the draft.
+        """
         if self.draft.startswith("ngram"):
             return self.draft
         return self.draft_kv if self.middle_kv is None else f"{self.middle_kv} < {self.draft_kv}"
@@ -77,26 +82,28 @@ class Request:
 
     @property
     def max_accepted(self) -> int:
-        """Most draft tokens that one iteration can accept."""
+        """Largest number of draft tokens that one iteration can accept."""
         return self.gamma + self.inner_gamma
 
     @property
     def queries(self) -> int:
-        """Most tokens per sequence in a verification."""
+        """Largest number of tokens per sequence in a verification."""
         if self.tree is None:
             return self.max_accepted + 1
         return len(self.tree)
 
 
 def check_two_tokens(prompts: list[list[int]]) -> None:
-    """Refuse (InputError) prompts of one token: the cache of a small model is two tokens behind."""
+    """Raises InputError for prompts of one token, because the cache of a two-level draft's small model lags
+    by two tokens.
+    """
     if any(len(prompt) < 2 for prompt in prompts):
         raise InputError("--middle-kv: prompts must be of 2 tokens or more, given 1")
 
 
 def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, batch: int, room: int) -> None:
-    """Refuse (InputError) prompts that do not fit in the model, or in caches for `batch` sequences of `room`
-    tokens.
+    """Raises InputError for prompts that do not fit in the positions of the model, or in caches for `batch`
+    sequences of `room` tokens.
     """
     if len(prompts) != batch or not all(prompts):
         raise InputError(

@@ -9,21 +9,24 @@ from perfmodel.validate.decoder.pointwise import Rotary
 
 SCALINGS = ("llama3", "linear", "yarn", "longrope")
 LEAST_RAMP = 1e-3
-"""Least distance between kept and divided frequencies of yarn, in pairs, because both ends may coincide."""
+"""Lower limit of the distance between kept and divided frequencies of yarn, in pairs of dimensions, because
+both ends may coincide.
+"""
 
 
 def rotary(spec: ModelSpec, device: torch.device, tokens: int) -> Rotary:
     """The rotary embedding of a model for sequences of at most `tokens`, prompt and output.
 
-    `longrope` uses its long factors above the length that was trained first. They hold for a whole sequence
-    including its first tokens, so they belong to a runner: drafted and refused tokens must not change them.
+    `longrope` uses its long factors if `tokens` is above the original training length. The factors apply to a
+    whole sequence, including its first tokens. A runner therefore keeps them, so that drafted and rejected
+    tokens do not change them.
     """
     return Rotary(inverse_frequencies(spec, device, tokens), attention_scale(spec))
 
 
 def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> torch.Tensor:
-    """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64, for sequences of
-    `tokens`.
+    """The angle per position of each pair of dimensions, in radians, [rotary_dim / 2] float64. tokens: the
+    length of the sequences.
     """
     exponent = torch.arange(0, spec.rotary_dim, 2, dtype=torch.float64, device=device) / spec.rotary_dim
     frequencies = spec.rope_theta**-exponent
@@ -59,7 +62,7 @@ def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> t
     """As `_llama3_keep`, blended by the pair's number (Peng et al. 2023, arXiv 2309.00071, section 3.2)."""
 
     def pair_of_turns(turns: float) -> float:
-        """Number of the pair that makes this many turns within the length that was trained first."""
+        """Number of the pair that makes this many full turns within the original training length."""
         slowest = scaling.original_max_position_embeddings / (2 * math.pi * turns)
         return spec.rotary_dim * math.log(slowest) / (2 * math.log(spec.rope_theta))
 

@@ -1,4 +1,4 @@
-"""A model with its cache: prefill in chunks, then passes over a few new tokens per sequence."""
+"""Runs a model with its cache: prefill in chunks, then passes over a few new tokens per sequence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 PREFILL_CHUNK = 512
 Write = Callable[[int, Projected], tuple[Tensor, Tensor, Tensor]]
-"""Takes a layer's projection; returns queries, and keys and values of all uncommitted tokens including the
-new ones.
+"""A function of a layer's number and projection. It writes keys and values, and returns the queries and the
+keys and values of all uncommitted tokens, including the new ones.
 """
 
 
 @dataclass
 class Observed:
-    """Queries of the last `window` prompt tokens, [layers, batch, heads, window + 1, head_dim]. The last slot
-    is for discarded ones.
+    """The queries of the last `window` prompt tokens, [layers, batch, heads, window + 1, head_dim]. The last
+    slot receives discarded queries.
 
-    Slot j holds position length - window + j; a negative position means that the slot is unused.
+    Slot j has the query at position length - window + j. If this position is negative, the slot is unused.
     """
 
     queries: Tensor
@@ -36,15 +36,13 @@ class Observed:
 
     @classmethod
     def of(cls, model: Model, batch: int, window: int) -> "Observed":
-        """Allocates them."""
+        """Allocates the queries."""
         heads = model.spec.num_attention_heads // model.shard.size
         shape = (model.spec.num_hidden_layers, batch, heads, window + 1, model.spec.head_dim)
         return cls(torch.zeros(shape, dtype=model.dtype, device=model.device), window)
 
     def keep(self, layer: int, q: Tensor, positions: Tensor, lengths: Tensor) -> None:
-        """Keeps those of the queries [batch, heads, n, head_dim] whose `positions` [batch, n] are in the
-        window.
-        """
+        """Stores the queries q [batch, heads, n, head_dim] whose `positions` [batch, n] are in the window."""
         slot = positions - (lengths[:, None] - self.window)
         slot = torch.where(slot < 0, self.window, slot).clamp(max=self.window)
         self.queries[layer].scatter_(2, slot[:, None, :, None].expand_as(q), q)
@@ -52,8 +50,8 @@ class Observed:
 
 @dataclass
 class Runner:
-    """Runs `model` over `cache`. `attention` is the implementation in use, `rotary` that of the longest
-    sequence. prefill_chunk: tokens of a prompt in one pass.
+    """Runs `model` with `cache`. attention: the implementation in use. rotary: the embedding for the longest
+    sequence. prefill_chunk: tokens of a prompt in one pass. tap: called with the input of each layer.
     """
 
     model: Model
@@ -66,20 +64,20 @@ class Runner:
     def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n] after the committed ones.
 
-        ahead: distance of each token in positions, [n]. sees: the tokens among these to which each attends,
-        [1, n, n] (see `FoldedAttention`). Without both the tokens are a chain. Their keys and values are
-        written after the committed ones in the given order, but not committed: see `KVCache.advance`.
+        ahead: the distance of each token from the first new position, [n]. sees: the new tokens to which each
+        token attends, [1, n, n] (see `FoldedAttention`). Without both, the tokens are a chain. Their keys and
+        values are written after the committed ones, in the given order. `KVCache.advance` commits them later.
         """
         slots = self.cache.positions(self.cache.lengths, tokens.shape[1])
         positions = slots if ahead is None else self.cache.lengths[:, None] + ahead
         return self._pass(tokens, positions, slots, sees)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, window: int) -> tuple[Tensor, Observed]:
-        """Runs prompts tokens [batch, longest] of `lengths` [batch]. Rows are padded on the right with any
-        tokens.
+        """Runs prompts. tokens [batch, longest], padded on the right with any tokens. lengths [batch].
 
         Returns the hidden state of each prompt's last token [batch, hidden], and the queries of the last
-        `window` tokens for the draft caches that choose by them. Setting the lengths rolls back the padding.
+        `window` tokens, by which some draft caches choose their tokens. The padding is not part of the
+        lengths, so it is never read.
         """
         batch, longest = tokens.shape
         last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)
@@ -123,13 +121,15 @@ class Runner:
         view: "View | None" = None,
         tap: Tap | None = None,
     ) -> Tensor:
-        """A pass whose layers `write` their keys and values, and attend to them and to the tokens of the
-        cache or view.
+        """One pass over new tokens. Each layer calls `write` for its keys and values, and attends to them and
+        to the committed tokens of the cache or view. Returns the hidden states.
         """
 
         @cache
         def span(window: int | None) -> CacheSpan:
-            """The committed tokens, or the latest of them: a query sees `window` tokens, including itself."""
+            """The committed tokens that the queries see. With a window, a query sees `window` tokens,
+            including its own.
+            """
             return self.cache.span(None if window is None else positions - (window - 1), window)
 
         def attend(index: int, projected: Projected) -> Tensor:

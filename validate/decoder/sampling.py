@@ -1,6 +1,7 @@
-"""From logits to tokens and to accepted draft tokens: greedy equality or exact rejection sampling.
+"""Draws tokens from logits and decides which draft tokens are accepted, by greedy equality or by exact
+rejection sampling.
 
-Measurements use a script: acceptance by stated frequencies, regardless of the models.
+Measurements can use a script, which accepts tokens with given frequencies, regardless of the models.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,15 +15,15 @@ from torch import Tensor
 from perfmodel.errors import InputError
 
 MIN_TEMPERATURE = 1e-6
-"""Temperature below which divided logits leave the range of float32."""
+"""Smallest temperature. With a smaller one, the divided logits would leave the range of float32."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Temperature 0 is greedy. `top_k` keeps this many tokens (0: all), then `top_p` the fewest with this
-    probability.
+    """The sampling of tokens. temperature: 0 is greedy. top_k: only this many of the most likely tokens are
+    kept; 0 keeps all. top_p: of these, the fewest tokens with this total probability are kept.
 
-    The order is that of transformers and vLLM.
+    top_k is applied before top_p, as in transformers and vLLM.
     """
 
     temperature: float = 0.0
@@ -37,7 +38,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether decoding is greedy."""
+        """Whether each token is the most likely one."""
         return self.temperature == 0
 
     def __str__(self) -> str:
@@ -65,24 +66,24 @@ class Sampling:
 
 
 def race(probs: Tensor, generator: torch.Generator) -> Tensor:
-    """A score per token of each distribution [..., vocab]. The k highest are k draws without replacement, in
-    order.
+    """A random score for each token of each distribution [..., vocab]. The tokens with the k highest scores
+    are k draws without replacement, in order.
     """
     noise = torch.empty_like(probs).exponential_(generator=generator)
     return probs / noise.clamp(min=torch.finfo(noise.dtype).tiny)
 
 
 def draw(probs: Tensor, generator: torch.Generator) -> Tensor:
-    """One token of each distribution [batch, vocab], by the exponential race, which does not wait for the
-    device.
+    """One random token of each distribution [batch, vocab]. The method is the exponential race (see `race`),
+    which does not wait for the device.
     """
     return race(probs, generator).argmax(1)
 
 
 @dataclass(frozen=True)
 class AcceptedTokens:
-    """count [batch]: accepted draft tokens, 0 .. gamma. next_token [batch]: the target's own token after
-    them.
+    """The accepted tokens of an iteration. count [batch]: the number of accepted draft tokens, 0 .. gamma.
+    next_token [batch]: the target's own token after them.
     """
 
     count: Tensor
@@ -90,8 +91,8 @@ class AcceptedTokens:
 
 
 class DraftedTokens(NamedTuple):
-    """What a draft proposes. tokens: [batch, gamma]. probs: their distributions [batch, gamma, vocab] if they
-    were drawn, else None.
+    """The tokens that a draft proposes. tokens: [batch, gamma]. probs: the distributions [batch, gamma,
+    vocab] from which the tokens were drawn; None if they were not drawn at random.
     """
 
     tokens: Tensor
@@ -99,16 +100,16 @@ class DraftedTokens(NamedTuple):
 
 
 Scripted = Callable[[AcceptedTokens, torch.Generator], AcceptedTokens]
-"""Acceptance by stated frequencies. It replaces the models' decision after it was computed, so the cost and
-the next tokens stay the same.
+"""A function that accepts tokens with given frequencies. It replaces the models' decision after that was
+computed, so the cost and the next tokens stay the same.
 """
 
 
 def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> AcceptedTokens:
-    """Compares draft_tokens [batch, gamma] with logits [batch, gamma + 1, vocab]; the target's argmax
-    decides.
+    """Accepts draft_tokens [batch, gamma] as long as they equal the argmax of the target's logits [batch,
+    gamma + 1, vocab].
 
-    drafted [batch]: how many of the draft tokens each sequence means; None for all.
+    drafted [batch]: the number of draft tokens that each sequence really has; None for all.
     """
     best = logits.argmax(-1)
     count = _leading(draft_tokens == best[:, :-1], drafted)
@@ -124,9 +125,10 @@ def accept_sampled(
 ) -> AcceptedTokens:
     """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
 
-    draft_probs [batch, gamma, vocab]: distributions of draft_tokens [batch, gamma]; None if they were not
-    drawn. target_probs [batch, gamma + 1, vocab]. drafted [batch]: as in `accept_greedy`. The output has the
-    distribution of direct sampling from the target.
+    draft_probs [batch, gamma, vocab]: the distributions from which draft_tokens [batch, gamma] were drawn;
+    None if they were not drawn at random. target_probs [batch, gamma + 1, vocab]: the target's distributions.
+    drafted [batch]: see `accept_greedy`. The output has the same distribution as sampling from the target
+    alone.
     """
     if draft_probs is None:
         draft_probs = torch.zeros_like(target_probs[:, :-1]).scatter_(2, draft_tokens[..., None], 1.0)
@@ -155,21 +157,21 @@ def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
 
 
 class Script:
-    """Numbers of accepted tokens of a chain, drawn on the device from a stated distribution."""
+    """Draws the number of accepted tokens of a chain on the device, from a given distribution."""
 
     def __init__(self, weights: Sequence[float], device: torch.device) -> None:
-        """weights: relative frequency of 0, 1, ... gamma accepted tokens."""
+        """weights: the relative frequencies of 0, 1, ... gamma accepted tokens."""
         share = torch.tensor(weights, dtype=torch.float64)
         self._cumulative = (share.cumsum(0) / share.sum())[:-1].float().to(device)
 
     def __call__(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedTokens:
-        """Counts of 0 .. gamma, with the next tokens of `accepted`."""
+        """Random counts from 0 to gamma, with the next tokens of `accepted`."""
         u = torch.empty(len(accepted.count), 1, device=self._cumulative.device).uniform_(generator=generator)
         return AcceptedTokens((u >= self._cumulative).sum(1), accepted.next_token)
 
 
 def scripted_weights(alpha: float, gamma: int) -> list[float]:
-    """Frequencies of 0 .. gamma accepted tokens. Each token is accepted with probability `alpha` if all
-    before it were.
+    """The frequencies of 0 .. gamma accepted tokens, if each token is accepted with probability `alpha` given
+    that all earlier ones were.
     """
     return [alpha**j * (1 - alpha) for j in range(gamma)] + [alpha**gamma]

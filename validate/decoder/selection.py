@@ -1,4 +1,4 @@
-"""Attention over the cached tokens that the queries choose, anew in every step and layer."""
+"""Attention over only some cached tokens, which the queries choose in every step and layer."""
 
 import math
 
@@ -18,8 +18,8 @@ from perfmodel.validate.decoder.cache import pick_tokens
 
 
 class Selection:
-    """The selection in torch. `chosen` has the number of tokens to take of each sequence as lengths [batch],
-    and the most that fit as bound.
+    """The selection in plain torch. Its methods have an argument `chosen`, whose lengths [batch] are the
+    number of tokens to select in each sequence, and whose bound is the largest possible number.
     """
 
     def __init__(self, attention: FoldedAttention) -> None:
@@ -38,10 +38,11 @@ class Selection:
         new_v: Tensor,
         sees: Tensor | None,
     ) -> Tensor:
-        """As `FoldedAttention`, over the pages with the largest possible scores, always including the newest.
+        """The same as `FoldedAttention`, over the pages with the largest upper bounds of their scores. The
+        newest page is always included.
 
-        bounds: smallest and largest value of the keys of each page, two of [batch, kv_heads, pages, d].
-        lengths [batch]: tokens in the cache k, v.
+        bounds: the smallest and the largest values of the keys of each page, each [batch, kv_heads, pages,
+        d]. lengths [batch]: number of tokens in the cache k, v.
         """
         (low, high), rows = bounds, fold(q, k.shape[1])
         rows = rows.mT  # the small operand: bf16 products on a CPU copy a transposed large one
@@ -56,7 +57,9 @@ class Selection:
         return self.attention(q, pick_tokens(k, tokens), pick_tokens(v, tokens), chosen, new_k, new_v, sees)
 
     def search(self, score: Tensor, count: int) -> Tensor:
-        """Places [batch, kv_heads, count] of the largest of score [batch, kv_heads, units], in order."""
+        """The numbers [batch, kv_heads, count] of the units with the largest scores, in rising order. score
+        [batch, kv_heads, units].
+        """
         return score.topk(count, dim=-1).indices.sort(-1).values
 
     def over_tokens(
@@ -72,7 +75,7 @@ class Selection:
     ) -> Tensor:
         """Attention over the tokens with the largest attention weights, summed over the rows of a KV head.
 
-        The scores serve both to choose and to attend, so each key is read once.
+        The scores are used for the choice and for the attention, so each key is read once.
         """
         rows = fold(q, k.shape[1])
         k = k.to(q.dtype)

@@ -1,5 +1,5 @@
-"""Tensor parallelism under torchrun: the part of a model on each rank, its collectives, and how ranks
-join.
+"""Tensor parallelism under torchrun: the part of a model on each rank, the collectives, and the start of the
+process group.
 """
 
 import os
@@ -17,7 +17,7 @@ from perfmodel.validate.decoder.capture import drop_all
 
 
 class RankRange(NamedTuple):
-    """The rows or heads of a rank: from `start` to below `stop`."""
+    """The rows or heads of a rank: `start` to `stop` - 1."""
 
     start: int
     stop: int
@@ -25,7 +25,9 @@ class RankRange(NamedTuple):
 
 @dataclass(frozen=True)
 class RankShard:
-    """Rank `rank` of `size`. `group` is its process group; None if one process holds the whole model."""
+    """Rank `rank` of `size` tensor-parallel ranks. group: its process group; None if one process has the
+    whole model.
+    """
 
     rank: int = 0
     size: int = 1
@@ -37,14 +39,14 @@ class RankShard:
         return RankRange(self.rank * width, (self.rank + 1) * width)
 
     def kv_heads(self, total: int) -> RankRange:
-        """The KV heads of this rank: split, or one replicated head if there are more ranks than
-        heads.
+        """The KV heads of this rank: its part of them, or one head that several ranks share if there are more
+        ranks than heads.
         """
         first = self.rank * total // self.size
         return RankRange(first, first + max(1, total // self.size))
 
     def check(self, spec: ModelSpec) -> None:
-        """Refuse a size that does not divide the model."""
+        """Raises InputError if the model cannot be divided into `size` equal parts."""
         divided = {
             "num_attention_heads": spec.num_attention_heads,
             "intermediate_size": spec.intermediate_size,
@@ -63,13 +65,13 @@ class RankShard:
             )
 
     def sum(self, x: torch.Tensor) -> torch.Tensor:
-        """All-reduce in place."""
+        """The sum of `x` over all ranks (all-reduce), in place."""
         if self.size > 1:
             dist.all_reduce(x, group=self.group)
         return x
 
     def gather_last(self, x: torch.Tensor) -> torch.Tensor:
-        """Concatenate the last dimension over ranks."""
+        """Concatenates the `x` of all ranks along the last dimension."""
         if self.size == 1:
             return x
         parts = [torch.empty_like(x) for _ in range(self.size)]
@@ -77,7 +79,7 @@ class RankShard:
         return torch.cat(parts, dim=-1)
 
     def of_all(self, mine: object) -> list[Any]:
-        """The values of all ranks in their order: the same list on every rank."""
+        """The values of all ranks in the order of ranks. Every rank gets the same list."""
         values = [mine] * self.size
         if self.size > 1:
             dist.all_gather_object(values, mine, group=self.group)
@@ -93,9 +95,9 @@ def local_device(kind: str) -> torch.device:
 
 @contextmanager
 def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[RankShard]:
-    """The shard of this process among the `size` that torchrun started. One process needs no launcher.
+    """The shard of this process, if torchrun started `size` processes. A single process needs no torchrun.
 
-    Raises InputError if the launcher started another number of processes than `what` needs.
+    Raises InputError if another number of processes was started. what: the flag that this error names.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != size:
@@ -118,7 +120,7 @@ def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Rank
 
 
 def for_draft(shard: RankShard, size: int) -> RankShard:
-    """The shard of a draft that is split over `size` ranks only.
+    """The shard of a draft that is split over only `size` ranks.
 
     Every group of `size` neighbouring ranks runs the whole draft, so each rank has the drafted tokens without
     communication. All ranks must call this together.

@@ -1,5 +1,5 @@
-"""The loop: draft gamma tokens, verify them in one pass, keep the accepted ones and one more. gamma = 0 is
-plain decoding.
+"""The loop of speculative decoding: draft gamma tokens, verify them in one pass, and keep the accepted ones
+and one more. gamma = 0 is decoding without a draft.
 """
 
 from collections.abc import Callable
@@ -26,13 +26,14 @@ READ_EVERY = 4
 
 
 class Decoder:
-    """Target and draft with their caches, made for one batch size.
+    """A target and a draft with their caches, for one batch size.
 
-    gamma: most draft tokens that one iteration can accept. queries: tokens of a verification. models: those
-    that draft. eos: tokens that end a sequence. script: decides acceptance instead of the models, at the same
-    cost (EOS is then ignored). replay: of `step`, if `graphs.capture` made one. observers: called with the
-    tokens before their commit, on the device, as part of a captured CUDA graph. Nothing in an iteration waits
-    for the device; `generate` checks every `READ_EVERY` iterations whether all sequences are done.
+    gamma: largest number of draft tokens that one iteration can accept. queries: tokens of a verification.
+    models: the models that draft. eos: tokens that end a sequence. script: decides acceptance instead of the
+    models, at the same cost; EOS is then ignored. replay: the replay of `step`, if `graphs.capture` made one.
+    observers: functions that receive the state and the accepted tokens before they are committed; they run on
+    the device and are part of a captured CUDA graph. Nothing in an iteration waits for the device; `generate`
+    checks every `READ_EVERY` iterations whether all sequences are done.
     """
 
     def __init__(
@@ -55,21 +56,23 @@ class Decoder:
         self.replay: Callable[[State], object] | None = None
 
     def step(self, state: State) -> None:
-        """One iteration for the whole batch, on the device alone. Sequences advance by their own counts."""
+        """One iteration for the whole batch, without waiting for the device. Each sequence advances by its
+        own number of tokens.
+        """
         drafted = self.propose(state)
         logits = self.verify(state, drafted.tokens)
         accepted = self.accept(state, drafted.tokens, drafted.probs, logits)
         self.commit(state, drafted.tokens, accepted)
 
     def propose(self, state: State) -> DraftedTokens:
-        """The tokens of the draft; none without one."""
+        """The tokens that the draft proposes; none without a draft."""
         if self.draft:
             return self.draft.propose(state)
         return DraftedTokens(state.tokens[:, :0], None)
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
-        """One pass of the target: logits [batch, gamma + 1, vocab] after the newest token and each draft
-        token.
+        """Runs one pass of the target and returns the logits [batch, gamma + 1, vocab] after the newest token
+        and after each draft token.
         """
         hidden = self.target.extend(torch.cat((state.newest(1), draft_tokens), dim=1))
         return self.target.model.logits(hidden)
@@ -77,21 +80,23 @@ class Decoder:
     def accept(
         self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
     ) -> AcceptedTokens:
-        """The number of accepted draft tokens, and the next token: as the models judge, or as scripted."""
+        """The number of accepted draft tokens, and the next token. A script decides the number if there is
+        one, and otherwise the models do.
+        """
         accepted = self.judge(state, draft_tokens, draft_probs, logits)
         return accepted if self.script is None else self.script(accepted, state.generator)
 
     def judge(
         self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
     ) -> AcceptedTokens:
-        """The acceptance that the models decide."""
+        """The accepted tokens as the models decide them."""
         if self.sampling.greedy:
             return accept_greedy(draft_tokens, logits)
         return accept_sampled(draft_tokens, draft_probs, self.sampling.probabilities(logits), state.generator)
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
-        """Records the tokens and advances the caches. Refused tokens are rolled back, because the length does
-        not include them.
+        """Records the tokens and advances the caches. The new lengths do not include rejected tokens, so
+        these are never read.
         """
         for observer in self.observers:
             observer(state, accepted)
@@ -109,7 +114,7 @@ class Decoder:
 
     @torch.inference_mode()
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
-        """Prefill target and draft, and take the first token from the prefill's own logits."""
+        """Runs the prefill of target and draft. The first token comes from the logits of the prefill."""
         cache = self.target.cache
         room = cache.capacity - self.queries
         check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), room)
@@ -127,9 +132,9 @@ class Decoder:
 
     @torch.inference_mode()
     def finish(self, state: State, iterated: Callable[[], object] = lambda: None) -> None:
-        """Iterates until every sequence is done. Up to `READ_EVERY` - 1 further iterations have no effect.
+        """Iterates until every sequence is done. Up to `READ_EVERY` - 1 iterations after that have no effect.
 
-        iterated: called when an iteration was enqueued.
+        iterated: called after each iteration was enqueued on the device.
         """
         while not bool(state.finished.all()):
             for _ in range(READ_EVERY):
@@ -138,7 +143,7 @@ class Decoder:
             self.tighten()
 
     def iterate(self, state: State) -> None:
-        """`step` or its replay, and the host's work after it."""
+        """Runs `step` or its replay, and then the periodic work of the host."""
         (self.replay or self.step)(state)
         self.refresh()
 
@@ -148,12 +153,12 @@ class Decoder:
         return [self.target.cache, *(passes.runner.cache for passes in self.models if passes.owns_cache)]
 
     def refresh(self) -> None:
-        """Periodic work of the views."""
+        """Runs the periodic work of the views."""
         for passes in self.models:
             passes.view.refresh()
 
     def tighten(self) -> None:
-        """Brings host-side bounds down to the accepted lengths. It waits for the device."""
+        """Lowers the bounds on the host to the actual lengths. It waits for the device."""
         for cache in self.caches:
             cache.tighten()
         for passes in self.models:

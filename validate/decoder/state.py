@@ -1,7 +1,7 @@
-"""The state of each sequence in the loop: its tokens, their number, and whether it is done. All on the
+"""The state of each sequence in the loop: its tokens, their number, and whether it is done. It is on the
 device.
 
-At the end the host gets the output and the counts of accepted draft tokens.
+At the end, the output and the counts of accepted draft tokens are copied to the host.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,12 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens
 
 @dataclass
 class State:
-    """tokens [batch, room] hold prompt and output. All but the newest are in the target's KV cache.
+    """The state of a batch. tokens [batch, room]: prompts and outputs. All tokens but the newest are in the
+    target's KV cache.
 
-    length, limit: tokens so far, and tokens at which a sequence ends, [batch]. finished [batch]. histogram
-    [batch, gamma + 1]: iterations until the sequence was finished, by accepted draft tokens, 0 to gamma.
+    length [batch]: tokens so far. limit [batch]: the length at which a sequence ends. finished [batch]:
+    whether the sequence is done. histogram [batch, gamma + 1]: the number of iterations in which 0, 1, ...
+    gamma draft tokens were accepted, until the sequence was finished.
     """
 
     tokens: Tensor
@@ -39,7 +41,9 @@ class State:
         device: torch.device,
         seed: int,
     ) -> "State":
-        """Rows padded with zeros, with room for the output and one iteration more."""
+        """The state at the start. The rows are padded with zeros and have room for the output and one more
+        iteration.
+        """
         rows = pad_sequence([torch.as_tensor(row, device=device) for row in prompts], batch_first=True)
         length = torch.tensor([len(row) for row in prompts], device=device)
         finished = torch.zeros(len(rows), dtype=torch.bool, device=device)
@@ -59,8 +63,8 @@ class State:
         return self.tokens.gather(1, self.length[:, None] - n + offsets)
 
     def take(self, draft_tokens: Tensor, accepted: AcceptedTokens, eos: Tensor) -> Tensor:
-        """Counts and adds the accepted ones of draft_tokens [batch, gamma], then the next token; see
-        `append`.
+        """Counts the accepted tokens in the histogram. Then it appends the accepted ones of draft_tokens
+        [batch, gamma] and the next token; see `append`.
         """
         slot = torch.arange(draft_tokens.shape[1] + 1, device=draft_tokens.device)
         stands = accepted.count[:, None] > slot
@@ -70,9 +74,11 @@ class State:
         return self.append(emitted, accepted.count + 1, eos)
 
     def append(self, emitted: Tensor, count: Tensor, eos: Tensor) -> Tensor:
-        """Adds the first `count` [batch] of emitted [batch, n], without those after an EOS or the limit.
+        """Appends the first `count` [batch] of the tokens emitted [batch, n], but none after an EOS or beyond
+        the limit.
 
-        Finished sequences take nothing. Returns the added numbers, [batch]. Everything happens in place.
+        Finished sequences get no tokens. Changes the state in place, and returns the number of appended
+        tokens, [batch].
         """
         offset = torch.arange(emitted.shape[1], device=emitted.device)
         ends = (emitted[..., None] == eos).any(-1)
@@ -87,14 +93,18 @@ class State:
 
 @dataclass(frozen=True)
 class Generation:
-    """tokens: the output of each sequence, including an EOS. histograms: of each sequence, see `State`."""
+    """The result of decoding. tokens: the output of each sequence, including an EOS. histograms: the
+    histogram of each sequence, see `State`.
+    """
 
     tokens: list[list[int]]
     histograms: list[list[int]]
 
     @property
     def histogram(self) -> list[int]:
-        """Iterations, over all sequences, in which 0, 1, ... gamma draft tokens were accepted."""
+        """The number of iterations in which 0, 1, ... gamma draft tokens were accepted, summed over all
+        sequences.
+        """
         return [sum(counts) for counts in zip(*self.histograms, strict=True)]
 
     @property
@@ -104,15 +114,17 @@ class Generation:
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Mean tokens gained per iteration and sequence, without those that an EOS or the limit cut off; 0
-        without any.
+        """Mean number of output tokens per iteration and sequence, without those that an EOS or the limit cut
+        off; 0 without iterations.
         """
         decoded = sum(len(row) - 1 for row in self.tokens)  # the first is prefill's
         return decoded / max(1, sum(self.histogram))
 
     @property
     def alpha(self) -> float | None:
-        """Rate at which a draft token is accepted if all before it were; None if none was drafted."""
+        """The share of draft tokens that were accepted, among those whose earlier draft tokens were all
+        accepted; None without drafts.
+        """
         accepted = sum(j * count for j, count in enumerate(self.histogram))
         tried = accepted + sum(self.histogram[:-1])
         return accepted / tried if tried else None

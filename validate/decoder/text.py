@@ -1,4 +1,6 @@
-"""Text to tokens and back, with bytes for a byte-level model or a Hugging Face folder's own tokenizer."""
+"""Converts text to tokens and back, with bytes for a byte-level model, or with the tokenizer of a Hugging
+Face folder.
+"""
 
 from pathlib import Path
 
@@ -10,27 +12,27 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 
 
 class Tokenizer:
-    """Both directions. In this class a token is a byte of UTF-8. bos: the token with which texts begin; None
-    without one.
+    """Converts text to tokens and back. In this class a token is a byte of UTF-8. bos: the token with which
+    texts begin; None if there is none.
     """
 
     bos: int | None = None
 
     def encode(self, text: str) -> list[int]:
-        """Text to tokens, special ones (such as a leading BOS) included."""
+        """The tokens of a text, including special tokens such as a leading BOS."""
         return list(text.encode())
 
     def chat(self, text: str) -> list[int]:
-        """A user's message as the tokens of a conversation for the model to answer."""
+        """The tokens of a conversation with one message of a user, which the model then answers."""
         raise InputError("--chat: needs a chat template, and a byte-level model has none")
 
     def decode(self, tokens: list[int]) -> str:
-        """Tokens to text. Invalid bytes are replaced."""
+        """The text of some tokens. Invalid bytes are replaced."""
         return bytes(tokens).decode(errors="replace")
 
 
 class HuggingFace(Tokenizer):
-    """The tokenizer of a folder, as transformers reads it; nothing is looked up on the network."""
+    """The tokenizer of a folder, as transformers reads it. It never uses the network."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -74,8 +76,8 @@ def tokenizer(spec: ModelSpec, folder: Path | None) -> Tokenizer | None:
 
 
 def end_tokens(folder: Path | None) -> tuple[int, ...]:
-    """The EOS tokens of a folder, as in transformers: from generation_config.json, or without that file from
-    config.json.
+    """The EOS tokens of a checkpoint folder. As in transformers, they come from generation_config.json, or
+    from config.json if that file does not exist.
     """
     if folder is None:
         return ()

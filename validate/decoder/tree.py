@@ -1,9 +1,10 @@
-"""Token trees: grow one with a draft model, verify all its nodes in one pass, keep the accepted path.
+"""Token trees: a draft model grows a tree, one pass of the target verifies all its nodes, and the accepted
+path is kept.
 
-The draft runs one level per pass and proposes the children of its nodes: the best tokens in greedy decoding,
-or else draws without replacement. Masks show each node only the committed tokens and its ancestors, and
-positions count levels. Accepted nodes are not contiguous in the cache, so they are moved together before the
-length advances over them.
+Each pass of the draft runs one level and proposes the children of its nodes. They are the best tokens in
+greedy decoding, and otherwise draws without replacement. With its mask, each node sees only the committed
+tokens and its ancestors. Its position is its level. Accepted nodes are not contiguous in the cache. They are
+therefore moved together before the length includes them.
 """
 
 from dataclasses import dataclass
@@ -29,9 +30,10 @@ from perfmodel.validate.decoder.tree_sampling import (
 
 
 class TreeDrafter(ModelDrafter):
-    """levels - 1 passes, as wide as levels 1 ... levels - 1 of the tree. The draft never runs the last level.
+    """Drafts a tree in levels - 1 passes, one for each level of the tree but the last, which the draft never
+    runs.
 
-    The scratch holds, for a separate model, the token before the root, then the nodes.
+    The scratch slots have the nodes. For a separate model, the token before the root comes first.
     """
 
     def __init__(self, passes: ViewRunner, tree: Topology, sampling: Sampling) -> None:
@@ -51,7 +53,8 @@ class TreeDrafter(ModelDrafter):
     def propose(self, state: State) -> DraftedTokens:
         """Tokens of all nodes but the root [batch, size - 1].
 
-        With sampling also the distributions of each node's children, [batch, all but the last level, vocab].
+        With sampling, it also returns the distributions from which each node's children were drawn, [batch,
+        nodes of all levels but the last, vocab].
         """
         self.view.begin()
         tokens = state.newest(1 + self.lead)
@@ -75,10 +78,12 @@ class TreeDrafter(ModelDrafter):
 
 
 class TreeDecoder(Decoder):
-    """As `Decoder`. `gamma` is the number of levels below the root, `queries` that of all nodes."""
+    """The same as `Decoder`, for trees. gamma: the number of levels below the root. queries: the number of
+    all nodes.
+    """
 
     def __init__(self, target: Runner, draft: TreeDrafter, *rules: Any) -> None:
-        """rules: as in `Decoder`."""
+        """rules: the other arguments of `Decoder`."""
         super().__init__(target, draft, *rules)
         self.lead = draft.lead
         self.queries = draft.tree.size
@@ -86,7 +91,7 @@ class TreeDecoder(Decoder):
         self._sees = self.tree.sees[None]
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
-        """logits [batch, size, vocab] after every node."""
+        """The target's logits [batch, size, vocab] after every node."""
         hidden = self.target.extend(self._nodes(state, draft_tokens), self.tree.depth, self._sees)
         return self.target.model.logits(hidden)
 
@@ -101,7 +106,7 @@ class TreeDecoder(Decoder):
         )
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
-        """Moves the path together in the caches, and commits it as a chain."""
+        """Moves the nodes of the accepted path together in the caches, and commits them as a chain."""
         assert isinstance(accepted, AcceptedPath)
         below = accepted.path[:, 1:]
         for cache, nodes in zip(self.caches, (below, self.lead + accepted.path), strict=False):
@@ -113,8 +118,8 @@ class TreeDecoder(Decoder):
 
 
 def move(cache: KVCache, path: Tensor) -> None:
-    """Moves the tokens at offsets path [batch, n] after the committed ones together, to the first places
-    after them.
+    """Moves some uncommitted tokens to the first slots after the committed ones plus one. path [batch, n]:
+    their offsets from the first uncommitted slot.
     """
     tokens = cache.read(cache.lengths[:, None] + path)
     slots = cache.slot(cache.positions(cache.lengths + 1, path.shape[1]))
@@ -123,8 +128,8 @@ def move(cache: KVCache, path: Tensor) -> None:
 
 @dataclass(frozen=True)
 class TreeCounts:
-    """Over all unfinished sequences: how often a k-th child was tried at a node of the accepted path, and how
-    often it was accepted.
+    """Counts over all unfinished sequences. tried: how often the k-th child of a node on the accepted path
+    was tried. taken: how often it was accepted.
     """
 
     tried: tuple[int, ...]
@@ -132,21 +137,21 @@ class TreeCounts:
 
     @property
     def rates(self) -> list[float]:
-        """P(k-th child is accepted | its parent was reached), for
+        """The probability that the k-th child is accepted, given that its parent was reached, for each k. See
         `perfmodel.speculation.tree.TreeAcceptance`.
         """
         return [taken / tried if tried else 0.0 for taken, tried in zip(self.taken, self.tried, strict=True)]
 
 
 class TreeCounter:
-    """Counts the children of accepted paths."""
+    """Counts the tried and accepted children of the nodes on accepted paths."""
 
     def __init__(self, tree: Topology) -> None:
         self.tree = tree
         self._tried, self._taken = (torch.zeros_like(tree.children[0]) for _ in "tt")
 
     def __call__(self, state: State, accepted: AcceptedTokens) -> None:
-        """Counts: every child of a node on the path was tried up to the accepted one."""
+        """Adds the counts of one iteration."""
         assert isinstance(accepted, AcceptedPath)
         path = accepted.path
         on_path = torch.arange(self.tree.levels, device=path.device) <= accepted.count[:, None]
@@ -159,5 +164,5 @@ class TreeCounter:
 
     @property
     def counts(self) -> TreeCounts:
-        """The counts so far. It waits for the device."""
+        """The counts so far. Reading them waits for the device."""
         return TreeCounts(tuple(self._tried.tolist()), tuple(self._taken.tolist()))

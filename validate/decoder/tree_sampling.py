@@ -1,10 +1,11 @@
-"""A token tree as tables on the device, and its accepted path: greedy equality, or rejection sampling over
-siblings drawn without replacement.
+"""A token tree as tables on the device, and the choice of its accepted path, by greedy equality or by
+rejection sampling over siblings that were drawn without replacement.
 
-At a node the children are tried in order of rank. A refused one removes its distribution's mass from the
-target's, and the next one is judged against the rest of both. The path continues from the first accepted one.
-Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm 2. For a
-chain this is `sampling.accept_sampled`, from the same random numbers.
+At a node, the children are tried in order of rank. If a child is rejected, the draft's distribution is
+subtracted from the target's, and the next child is judged by what is left of both. The path continues from
+the first accepted child. Sources: Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv
+2402.12374), algorithm 2. For a chain, the result is that of `sampling.accept_sampled` with the same random
+numbers.
 """
 
 from collections.abc import Sequence
@@ -20,13 +21,14 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens, draw
 
 
 class Topology:
-    """Tables of one tree. The root is the newest token, which is not drafted.
+    """The tables of one tree. The root is the newest token, which is not drafted.
 
-    depth [size]: levels below the root. sees: bool [size, size], a node's ancestors and itself. children
-    [size, most per node]: node numbers, 0 for none. num_children [size]. rank [size]: place among siblings.
-    widths: nodes of each level. starts: first node of each level, and `size`. max_children: most per node, by
-    level. picks: for each level but the last, places of the next level's tokens among `max_children`
-    candidates per node, [next width].
+    size: the number of nodes. depth [size]: the level of each node below the root. sees: bool [size, size],
+    whether a node is an ancestor of another or the node itself. children [size, most children of a node]:
+    node numbers, 0 for none. num_children [size]. rank [size]: a node's place among its siblings. widths:
+    number of nodes on each level. starts: the first node of each level, and `size`. max_children: largest
+    number of children of a node, by level. picks: for each level but the last, the places [width of the next
+    level] of the next level's tokens among the candidates, of which each node has `max_children`.
     """
 
     def __init__(self, parents: Sequence[int], device: torch.device) -> None:
@@ -59,14 +61,16 @@ class Topology:
 
 @dataclass(frozen=True)
 class AcceptedPath(AcceptedTokens):
-    """path [batch, levels]: the accepted nodes, the root first. The last one repeats to the end."""
+    """The accepted path of a tree. path [batch, levels]: the accepted nodes, beginning with the root. The
+    last node is repeated to fill the row.
+    """
 
     path: Tensor
 
 
 def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> AcceptedPath:
-    """tokens [batch, size] of all nodes, logits [batch, size, vocab]: the target's argmax decides at each
-    node.
+    """The accepted path in greedy decoding: at each node, the child that equals the target's argmax is
+    accepted. tokens [batch, size], logits [batch, size, vocab]: of all nodes.
     """
     best = logits.argmax(-1)
     node = torch.zeros_like(tokens[:, 0])
@@ -83,11 +87,12 @@ def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> Accept
 def accept_tree_sampled(
     tree: Topology, tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, generator: torch.Generator
 ) -> AcceptedPath:
-    """Exact if siblings are the draws of `sampling.race`, in order.
+    """The accepted path by rejection sampling. It is exact if siblings are the draws of `sampling.race`, in
+    order.
 
-    tokens [batch, size]; draft_probs [batch, all but the last level, vocab]: distributions of each node's
-    children; target_probs [batch, size, vocab]. The output has the distribution of direct sampling from the
-    target.
+    tokens [batch, size]. draft_probs [batch, nodes of all levels but the last, vocab]: the distributions from
+    which each node's children were drawn. target_probs [batch, size, vocab]. The output has the same
+    distribution as sampling from the target alone.
     """
     u = target_probs.new_empty(len(tokens), sum(tree.max_children)).uniform_(generator=generator)
     node = torch.zeros_like(tokens[:, 0])
@@ -117,19 +122,21 @@ def accept_tree_sampled(
 
 
 class TreeScript:
-    """Paths drawn on the device, regardless of the models: P(a node's k-th child is accepted) is
-    `rates[k]`.
+    """Draws accepted paths on the device, regardless of the models. The k-th child of a node is accepted with
+    probability `rates[k]`.
     """
 
     def __init__(self, tree: Topology, rates: Sequence[float]) -> None:
-        """rates: each 0 or more, with a sum of at most 1. Children beyond them are never accepted."""
+        """rates: each is 0 or more, and their sum is at most 1. Children without a rate are never
+        accepted.
+        """
         beyond = tree.children.shape[1] - len(rates)
         fitted = F.pad(torch.tensor(rates, dtype=torch.float64), (0, beyond))
         self._cumulative = fitted.cumsum(0).float().to(tree.rank.device)
         self.tree = tree
 
     def __call__(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedPath:
-        """A drawn path, with the next tokens of `accepted`."""
+        """A random path, with the next tokens of `accepted`."""
         tree = self.tree
         batch = len(accepted.count)
         u = torch.empty(batch, tree.levels - 1, 1, device=tree.rank.device).uniform_(generator=generator)
@@ -145,14 +152,18 @@ class TreeScript:
 
 
 def as_distribution(left: Tensor, token: Tensor) -> Tensor:
-    """`left` [batch, vocab] scaled to sum 1. Where nothing is left, `token` [batch, 1] was certain."""
+    """`left` [batch, vocab], scaled to the sum 1. A row of zeros becomes the distribution with only `token`
+    [batch, 1].
+    """
     total = left.sum(1, keepdim=True)
     certain = torch.zeros_like(left).scatter(1, token, 1.0)
     return torch.where(total > 0, left / total, certain)
 
 
 def remainder(rest: Tensor, left: Tensor) -> Tensor:
-    """The part of `rest` [batch, vocab] that the refused draw from `left` did not cover, scaled to sum 1."""
+    """The positive part of rest - left [batch, vocab], scaled to the sum 1. It is the target's distribution
+    after a draw from `left` was rejected.
+    """
     over = (rest - left).clamp(min=0)
     total = over.sum(1, keepdim=True)
     return torch.where(total > 0, over / total, rest)

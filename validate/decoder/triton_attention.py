@@ -1,9 +1,9 @@
-"""Split-KV attention in Triton: each cached token is read once for all query heads that share it and all new
-tokens.
+"""Split-KV attention in Triton. Each cached token is read once for all new tokens and all query heads that
+share it.
 
-A program computes one KV head of one sequence over one part of its cache; one more program takes the new
-tokens. Lengths are read on the device, so a captured graph serves any lengths. A second kernel merges the
-parts.
+A program computes one KV head of one sequence over one part of its cache. One more program computes the new
+tokens, and a second kernel merges the parts. Lengths are read on the device, so a captured graph works for
+any lengths.
 """
 
 import math
@@ -19,37 +19,40 @@ from perfmodel.validate.decoder.kernels.split_kv import _split
 from perfmodel.validate.decoder.tuning import Tuning, of_rows, tunings
 
 MAX_ROWS = 512
-"""Group x new tokens up to which the kernel is used, for heads of 128; half as many for heads of 256. Beyond
-it (prefill) reading the cache does not dominate.
+"""Largest number of rows (query heads per KV head x new tokens) for which the kernel is used, with heads of
+128 values; half as many for heads of 256. With more rows (prefill), reading the cache does not dominate.
 """
 ROW_TILE = 64
-"""Most rows of a program, for heads of 128: the rows of one tensor-core instruction, so that two programs fit
-on a multiprocessor and one multiplies while the other takes exponentials. Programs of the same cached tokens
-run side by side, and find them in the chip's cache.
+"""Largest number of rows of a program, for heads of 128: the rows of one tensor-core instruction. Two
+programs then fit on a multiprocessor, and one multiplies while the other computes exponentials. Programs that
+read the same cached tokens run at the same time, and find them in the chip's cache.
 """
 WIDE_HEAD = 256
-"""Values of a head from which tiles are halved: twice as many values of a token take the shared memory."""
+"""Size of a head, in values, from which on tiles are halved, because a token then needs twice the shared
+memory.
+"""
 WIDE_HEAD_STAGES = 2
-"""Most tiles in flight for such heads."""
+"""Largest number of tiles in flight for such heads."""
 
 
 class SplitKV(FoldedAttention):
-    """The kernel. Torch's own attention handles prefill, odd head sizes and large trees.
+    """Attention with the Triton kernel. Torch's own attention computes prefill, large trees and head sizes
+    that are not a power of two.
 
-    splits: parts per sequence and KV head; None to fill the device. unsplit: one part if there are several
-    queries, like engines whose kernel splits the cache for one query only.
+    splits: parts per sequence and KV head; None to fill the device. unsplit: whether passes with several
+    queries use one part, like engines whose kernel splits the cache only for a single query.
     """
 
     def __init__(self, tuning: Tuning | None = None, unsplit: bool = False) -> None:
-        """tuning: for all rows; by default those of `tunings`."""
+        """tuning: the parameters for any number of rows; by default those of `tunings`."""
         super().__init__("triton-unsplit" if unsplit else "triton")
         self.choices = {1: tuning} if tuning else tunings()
         self.unsplit = unsplit
         self.splits: int | None = None
 
     def takes(self, q: Tensor, new_k: Tensor, most: int = MAX_ROWS) -> bool:
-        """Whether the kernel handles queries [batch, heads, n, d], with at most so many rows. fp32 would
-        spill its registers and is left to torch.
+        """Whether the kernel can compute queries [batch, heads, n, d]. most: its largest number of rows, for
+        heads of 128. On a GPU, fp32 would spill registers and is left to torch.
         """
         count = q.shape[1] // new_k.shape[1] * q.shape[2]
         d = q.shape[3]
@@ -85,7 +88,7 @@ class SplitKV(FoldedAttention):
         """Attention over the pages of `page` tokens in index [batch * kv_heads, pages], int32, and the new
         tokens.
 
-        span: number of tokens in these pages, in order; without an index, in the cache.
+        span: the number of tokens in these pages, in order; without an index, those in the cache.
         """
         rows = fold(q, new_k.shape[1]).contiguous()
         n = q.shape[2]
@@ -159,7 +162,9 @@ class SplitKV(FoldedAttention):
         return result
 
     def parts(self, tuning: Tuning, programs: int, queries: int, bound: int, device: torch.device) -> int:
-        """Parts of a cache of at most `bound` tokens: one with `unsplit`, or `Tuning.parts`."""
+        """Number of parts into which a cache of at most `bound` tokens is split; see `Tuning.parts`. It is 1
+        for several queries with `unsplit`.
+        """
         if self.unsplit and queries > 1:
             return 1
         processors = (
@@ -169,7 +174,9 @@ class SplitKV(FoldedAttention):
 
 
 class Launch(NamedTuple):
-    """How a kernel is started. tile: cached tokens that it reads at once. stages: tiles in flight."""
+    """The parameters of a kernel's launch. tile: cached tokens that it reads at once. stages: tiles in
+    flight.
+    """
 
     tile: int
     warps: int
@@ -177,12 +184,14 @@ class Launch(NamedTuple):
 
 
 def launch(d: int, tuning: Tuning) -> Launch:
-    """The launch for heads of `d`. Wide heads have shorter tiles and fewer of them in flight."""
+    """The launch for heads of `d` values. Wide heads have shorter tiles and fewer tiles in flight."""
     if d < WIDE_HEAD:
         return Launch(tuning.block, tuning.warps, tuning.stages)
     return Launch(tuning.block // 2, tuning.warps, min(WIDE_HEAD_STAGES, tuning.stages))
 
 
 def tile_of(count: int, most: int) -> int:
-    """The tile for `count` rows: a power of two, 16 or more (the least of a matrix instruction)."""
+    """The tile size for `count` rows: a power of two from 16, the minimum of a matrix instruction, to
+    `most`.
+    """
     return min(most, max(16, triton.next_power_of_2(count)))

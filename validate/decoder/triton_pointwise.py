@@ -1,7 +1,8 @@
-"""The small steps of a pass by Triton kernels: residual and norm, heads into place, SiLU times up, experts.
+"""The small steps of a pass in Triton kernels: residual and norm, rotation of heads, SiLU times up, and
+experts.
 
-Each kernel reads and writes every value once and rounds where `Pointwise` does, except products inside a
-rotation.
+Each kernel reads and writes every value once. It rounds at the same places as `Pointwise`, except for
+products inside a rotation.
 """
 
 import torch
@@ -18,11 +19,13 @@ from perfmodel.validate.decoder.model import Projected
 from perfmodel.validate.decoder.pointwise import Pointwise
 
 MAX_EXPERT_ROWS = 512
-"""Most rows of a decoding pass. More rows (prefill) use a grouped product, and are in no graph."""
+"""Largest number of rows of a decoding pass. More rows (prefill) use a grouped product, and are never
+captured in a graph.
+"""
 
 
 class Fused(Pointwise):
-    """The kernels. They have no gradients."""
+    """The steps with fused kernels, which have no gradients."""
 
     name = "triton"
 
@@ -43,10 +46,9 @@ class Fused(Pointwise):
     def by_expert(
         self, rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor | None = None
     ) -> Tensor:
-        """See `Pointwise`. For few rows, because before Hopper torch's grouped product copies to the host.
-
-        From Hopper on, fp8 is multiplied directly, each row with its own scale. Before, the weights of few
-        rows are widened in registers.
+        """See `Pointwise.by_expert`. On GPUs before Hopper, few rows use the kernel `expert_rows`, because
+        torch's grouped product copies to the host there. The kernel converts fp8 weights in registers. From
+        Hopper on, fp8 is multiplied directly, and each row has its own scale.
         """
         hopper = rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9
         if hopper and scale is not None:

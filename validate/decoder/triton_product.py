@@ -1,7 +1,8 @@
-"""The product of few rows with an fp8 matrix in Triton: the matrix is read once, by all multiprocessors.
+"""The product of few rows and an fp8 matrix in Triton. All multiprocessors share one read of the matrix.
 
-A matrix instruction takes 64 outputs of the matrix at a time, so that few rows fill it. Where the outputs
-alone make too few programs, each program takes a part of the inputs, and a second kernel adds the parts.
+A matrix instruction computes 64 outputs of the matrix at a time, so few rows are enough to fill it. If the
+outputs alone make too few programs, each program computes a part of the inputs, and a second kernel adds the
+parts.
 """
 
 from typing import NamedTuple
@@ -15,11 +16,11 @@ from perfmodel.validate.decoder.kernels.fp8_rows import rows_to_fp8
 from perfmodel.validate.decoder.triton_attention import tile_of
 
 MAX_ROWS = 128
-"""Most rows. The library's product fills the device from about as many on."""
+"""Largest number of rows. From about this number on, the library's product fills the device."""
 INPUTS = 128
-"""Inputs of a tile: as many bytes as Hopper's shared memory keeps together."""
+"""Inputs of a tile: the number of bytes that Hopper's shared memory keeps together."""
 WARPS = 8 * 132
-"""About so many warps share a product: eight for each multiprocessor of an H100."""
+"""Approximate number of warps that share a product: eight for each multiprocessor of an H100."""
 SUMMED = 512
 """Values that a program of `_add_parts` adds."""
 
@@ -41,16 +42,16 @@ def _few_rows(  # type: ignore[no-untyped-def]
     INPUTS: tl.constexpr,
     BIAS: tl.constexpr,
 ):
-    """Program (tile of outputs, part of the inputs): TILE outputs of all rows, over PART inputs, scaled; the
-    first part adds the bias.
+    """Program (tile of outputs, part of the inputs): TILE outputs of all rows, over PART inputs, times the
+    scales. The program of the first part adds the bias.
 
     - x: [rows, K] fp8, contiguous, and x_scale: [rows].
     - codes: the matrix, [N, K] fp8, contiguous, and scale: [N].
     - bias: [N], read if BIAS.
     - out: [parts, rows, N].
 
-    PAD: at least `rows`. INPUTS: of a tile. The sum over tiles is kept outside the matrix instruction, which
-    has fewer bits than float32 for it.
+    PAD: at least `rows`. INPUTS: the inputs of a tile. The sum over tiles is kept outside the matrix
+    instruction, whose own sum has fewer bits than float32.
     """
     part = tl.program_id(1)
     first = tl.program_id(0).to(tl.int64) * TILE
@@ -87,7 +88,9 @@ def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr
 
 
 class ProductLaunch(NamedTuple):
-    """How `_few_rows` runs. sizes: its constants. parts: stretches of the inputs, one program each."""
+    """The parameters of a launch of `_few_rows`. sizes: its constants. parts: the number of parts of the
+    inputs; each has its own programs.
+    """
 
     sizes: dict[str, int]
     warps: int
@@ -108,8 +111,8 @@ def product_launch(rows: int, outputs: int, inputs: int) -> ProductLaunch:
 
 
 def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., inputs] in bf16, quantised by token, times the transpose of codes [outputs, inputs]: few rows
-    by the kernels here, more by the library.
+    """The product of x [..., inputs] in bf16 and the transpose of fp8 codes [outputs, inputs]. Each token of
+    x is quantised first. Up to `MAX_ROWS` rows use the kernels of this module, and more use torch's product.
     """
     codes, row_scales = rows_to_fp8(x.reshape(-1, x.shape[-1]))
     rows, inputs = codes.shape

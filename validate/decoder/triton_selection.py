@@ -1,5 +1,5 @@
-"""Attention over the tokens that the queries choose, in four Triton kernels: scores, an index of the best,
-and the two of `triton_attention` with that index.
+"""Attention over the tokens that the queries choose, in four Triton kernels. They compute scores, the index
+of the best tokens, and attention with that index (the two kernels of `triton_attention`).
 """
 
 import torch
@@ -14,13 +14,15 @@ from perfmodel.validate.decoder.selection import Selection
 from perfmodel.validate.decoder.triton_attention import SplitKV, tile_of
 
 SELECTED_ROWS = 128
-"""Most rows of a tile of scores, for heads of 128."""
+"""Largest number of rows in a tile of scores, for heads of 128 values."""
 TILE = 64
 SCORE_WARPS = 4
 
 
 class FusedSelection(Selection):
-    """The kernels. Shapes that `SplitKV` leaves to torch are left to torch here too."""
+    """The selection with Triton kernels. Shapes that `SplitKV` leaves to torch are also left to torch
+    here.
+    """
 
     def __init__(self, attention: SplitKV) -> None:
         super().__init__(attention)

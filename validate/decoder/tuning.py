@@ -14,8 +14,9 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class Tuning(Frozen):
-    """Cached tokens of a tile, warps and pipeline stages of a program, and most programs per multiprocessor,
-    with at most `max_splits` for a sequence and KV head. The defaults were the fastest of a sweep on an H200.
+    """The parameters of the kernel. block: cached tokens of a tile. warps, stages: the warps and pipeline
+    stages of a program. programs_per_processor: largest number of programs per multiprocessor. max_splits:
+    largest number of parts per sequence and KV head. The defaults were the fastest of a sweep on an H200.
     """
 
     block: Count = 64
@@ -25,8 +26,9 @@ class Tuning(Frozen):
     max_splits: Count = 32
 
     def parts(self, programs: int, bound: int, processors: int) -> int:
-        """Number of parts of a cache of at most `bound` tokens, such that every multiprocessor has as many
-        programs as it may, none waits for a second turn, and each reads a few tiles. programs: of each part.
+        """Number of parts into which a cache of at most `bound` tokens is split. Every multiprocessor then
+        gets as many programs as allowed and no more, and each program reads at least four tiles. programs:
+        the programs of each part. processors: the multiprocessors of the device.
         """
         filling = self.programs_per_processor * processors // programs
         return max(1, min(filling, self.max_splits, bound // (4 * self.block)))
@@ -37,9 +39,11 @@ class _Sweep(Frozen):
 
 
 def tunings() -> dict[int, Tuning]:
-    """Most rows (group x new tokens) of each tuning. The one with the most rows serves all above, too.
+    """Largest number of rows (query heads per KV head x new tokens) -> the tuning for it. The last tuning
+    also serves more rows.
 
-    They are those of the file in `VARIABLE`, or else the defaults. Raises InputError naming the file.
+    The tunings come from the file in the environment variable `VARIABLE`, or are the defaults. Raises
+    InputError, which names the file.
     """
     path = os.environ.get(VARIABLE)
     if not path:

@@ -1,11 +1,12 @@
-"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, the middle,
-whose tokens the target with the full cache verifies.
+"""Two levels of drafting (TriForce). A small model drafts for the *middle*, which is the target with a sparse
+cache. The target with the full cache verifies the tokens of the middle.
 
-An inner round drafts gamma_1 tokens with the small model and verifies them with the middle. Rounds run until
-every sequence has gamma_2 tokens or more, at most gamma_1 more; then one pass of the target verifies them.
-The tokens of an inner round are distributed as the middle's own, so they are drafts like any other. That
-needs a middle whose selection does not depend on the tokens that it verifies (`View.by_query`), except for
-greedy decoding. Sun et al. 2024 (TriForce), arXiv 2404.11912. `perfmodel.speculation.two_levels` predicts it.
+An inner round drafts gamma_1 tokens with the small model and verifies them with the middle. Rounds are
+repeated until every sequence has at least gamma_2 tokens; it can have up to gamma_1 more. Then one pass of
+the target verifies them. The tokens of an inner round have the distribution of the middle, so the target can
+verify them like other drafts. For sampling, this needs a middle whose selection of cached tokens does not
+depend on the tokens that it verifies (`View.by_query`). Source: Sun et al. 2024 (TriForce), arXiv 2404.11912.
+`perfmodel.speculation.two_levels` predicts the times.
 """
 
 from dataclasses import dataclass
@@ -31,9 +32,11 @@ from perfmodel.validate.decoder.state import State
 
 
 class CollectingRunner(ViewRunner):
-    """A `ViewRunner` whose scratch first holds the tokens that each sequence has `collected` [batch].
+    """A `ViewRunner` whose scratch slots begin with the tokens that a sequence has collected in this
+    iteration. collected [batch]: their number.
 
-    An own cache is two tokens behind: the target may accept all collected tokens and adds one of its own.
+    A cache of its own lags by two tokens, because the target may accept all collected tokens and then adds
+    one of its own.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, owns_cache: bool) -> None:
@@ -44,7 +47,9 @@ class CollectingRunner(ViewRunner):
     def run(
         self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None
     ) -> Tensor:
-        """As `ViewRunner.run` for a chain: `ahead` and `sees` follow from the collected tokens."""
+        """The same as `ViewRunner.run`, for a chain. `ahead` and `sees` are not used, because the collected
+        tokens determine them.
+        """
         cache = self.runner.cache
         slots = cache.positions(self.collected + used, tokens.shape[1])
         positions = cache.lengths[:, None] + slots
@@ -61,12 +66,13 @@ class CollectingRunner(ViewRunner):
 
 
 class TwoLevelDrafter:
-    """The draft of the target: `small` drafts for `middle`, the target with a sparse cache.
+    """The two-level draft: `small` drafts for `middle`, which is the target with a sparse cache.
 
-    enough: gamma_2, the tokens with which a sequence waits for its verification. gamma: the most tokens that
-    a sequence can have then, gamma_1 + gamma_2. drafted [batch]: how many it has. inner [batch, gamma_1 + 1]:
-    inner rounds of this iteration by accepted tokens of the small model. The host waits for the device after
-    each inner round, because the number of rounds depends on what the middle accepted.
+    enough: gamma_2, the number of tokens from which on a sequence waits for its verification. gamma: the
+    largest number of tokens that a sequence can then have, gamma_1 + gamma_2. drafted [batch]: the number
+    that it has. inner [batch, gamma_1 + 1]: the number of inner rounds of this iteration in which 0, 1, ...
+    gamma_1 tokens of the small model were accepted. The host waits for the device after each inner round,
+    because the number of rounds depends on what the middle accepted.
     """
 
     def __init__(
@@ -87,7 +93,9 @@ class TwoLevelDrafter:
         self.inner = torch.zeros(shape, dtype=torch.int64, device=self.drafted.device)
 
     def propose(self, state: State) -> DraftedTokens:
-        """As many tokens as the sequence with the most has. Each sequence means its `drafted` first."""
+        """The drafted tokens of one iteration. All rows have the length of the longest draft, and only the
+        first `drafted` tokens of a row are valid.
+        """
         for passes in self.models:
             passes.collected.zero_()
         self.middle.view.begin()
@@ -158,14 +166,14 @@ class TwoLevelDecoder(Decoder):
         self.levels = draft
 
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
-        """As `Decoder.start`. Refuses (InputError) prompts of one token."""
+        """The same as `Decoder.start`. Raises InputError for prompts of one token."""
         check_two_tokens(prompts)
         return super().start(prompts, new_tokens, seed)
 
     def judge(
         self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
     ) -> AcceptedTokens:
-        """As `Decoder.judge`, for the tokens that each sequence has drafted."""
+        """The same as `Decoder.judge`, for the number of tokens that each sequence has drafted."""
         drafted = self.levels.drafted
         if self.sampling.greedy:
             return accept_greedy(draft_tokens, logits, drafted)
@@ -175,11 +183,11 @@ class TwoLevelDecoder(Decoder):
 
 @dataclass(frozen=True)
 class LevelCounts:
-    """What both levels accepted, over all unfinished sequences.
+    """Counts of the tokens that each level accepted, over all unfinished sequences.
 
-    inner: inner rounds in which the middle accepted 0, 1, ... gamma_1 tokens of the small model. iterations:
-    verifications by the target. accepted: tokens that it accepted in them. complete: iterations in which it
-    accepted all that were drafted.
+    inner: the number of inner rounds in which the middle accepted 0, 1, ... gamma_1 tokens of the small
+    model. iterations: the number of verifications by the target. accepted: the tokens that the target
+    accepted in them. complete: the iterations in which it accepted all drafted tokens.
     """
 
     inner: tuple[int, ...]
@@ -194,23 +202,25 @@ class LevelCounts:
 
     @property
     def tokens_per_round(self) -> float:
-        """Tokens that an inner round gains, including the middle's own."""
+        """Mean number of tokens that an inner round gains, including the middle's own token."""
         return 1 + self._from_small / max(1, sum(self.inner))
 
     @property
     def drafted(self) -> float:
-        """Tokens that the target is given to verify, per iteration."""
+        """Mean number of tokens that the target verifies per iteration."""
         return self.rounds * self.tokens_per_round
 
     @property
     def small_alpha(self) -> float:
-        """Rate at which the middle accepts a token of the small model if it accepted those before it."""
+        """Rate at which the middle accepts a token of the small model, given that it accepted the earlier
+        ones.
+        """
         refused = sum(self.inner[:-1])
         return self._from_small / max(1, self._from_small + refused)
 
     @property
     def middle_alpha(self) -> float:
-        """Rate at which the target accepts a token of the middle if it accepted those before it."""
+        """Rate at which the target accepts a token of the middle, given that it accepted the earlier ones."""
         refused = self.iterations - self.complete
         return self.accepted / max(1, self.accepted + refused)
 
@@ -220,7 +230,7 @@ class LevelCounts:
 
 
 class LevelCounter:
-    """An observer of a decoder: counts what both levels accept."""
+    """An observer of a decoder that counts the tokens that each level accepts."""
 
     def __init__(self, levels: TwoLevelDrafter) -> None:
         self.levels = levels
@@ -228,7 +238,7 @@ class LevelCounter:
         self._outer = torch.zeros(3, dtype=torch.int64, device=levels.drafted.device)
 
     def __call__(self, state: State, accepted: AcceptedTokens) -> None:
-        """Adds the inner rounds of an iteration and its verification."""
+        """Adds the inner rounds and the verification of one iteration to the counts."""
         running = ~state.finished
         complete = running & (accepted.count == self.levels.drafted)
         accepted_tokens = accepted.count * running
@@ -237,6 +247,6 @@ class LevelCounter:
 
     @property
     def counts(self) -> LevelCounts:
-        """The counts so far. It waits for the device."""
+        """The counts so far. Reading them waits for the device."""
         iterations, accepted, complete = self._outer.tolist()
         return LevelCounts(tuple(self._inner.sum(0).tolist()), iterations, accepted, complete)

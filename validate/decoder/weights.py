@@ -1,4 +1,6 @@
-"""Weights from a local Hugging Face folder, read lazily to their device and type, or random from a seed."""
+"""Loads weights from a local Hugging Face folder, or makes random ones from a seed. Each tensor is read
+directly to its device and type.
+"""
 
 import zlib
 from dataclasses import replace
@@ -42,8 +44,8 @@ class CheckpointFolder:
             raise InputError(f"{path}: must be a whole safetensors file: {cause[:120]}") from None
 
     def check_tied(self) -> None:
-        """Refuse (InputError) a separate head with tie_word_embeddings; a copy of the embedding is
-        allowed.
+        """Raises InputError if config.json has tie_word_embeddings but the folder has an LM head that differs
+        from the embedding.
         """
         head = self.whole("lm_head.weight")
         embedding = self.whole("model.embed_tokens.weight")
@@ -58,7 +60,7 @@ class CheckpointFolder:
         return None if file is None else file.get_tensor(name)
 
     def read(self, piece: Piece) -> torch.Tensor:
-        """Reads one piece; only its bytes are read from the disk."""
+        """Reads one piece. Only the bytes of the piece are read from the disk. Raises InputError."""
         file = self._file_of.get(piece.name)
         if file is None and piece.name == "lm_head.weight":
             raise InputError(
@@ -129,7 +131,9 @@ def _check_readable(folder: Path) -> None:
 
 
 class RandomWeights:
-    """Normal weights made on the device. The same seed gives every rank its slice of the same model."""
+    """Normally distributed weights, which are made on the device. With the same seed, every rank gets its
+    slice of the same model.
+    """
 
     def __init__(self, seed: int, device: torch.device, dtype: torch.dtype, deviation: float = 0.02) -> None:
         self.seed = seed
@@ -138,7 +142,7 @@ class RandomWeights:
         self.deviation = deviation
 
     def read(self, piece: Piece) -> torch.Tensor:
-        """One piece of the random model that the seed gives; its norms are 1."""
+        """One piece of the random model of this seed. The weights of norms are 1."""
         if "norm" in piece.name:
             return torch.ones(piece.shape, device=self.device, dtype=self.dtype)
         generator = torch.Generator(self.device).manual_seed(zlib.crc32(piece.name.encode(), self.seed))
@@ -150,14 +154,14 @@ class RandomWeights:
 
 
 WeightSource = CheckpointFolder | RandomWeights
-"""Its `read` gives a piece on the source's device in the source's type."""
+"""A source of weights. Its method `read` returns a piece on the device and in the type of the source."""
 
 
 def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None, fp8: bool = False) -> Model:
-    """A model of `spec` with the weights of `source`. Parameters are made once, at their final place and
-    type.
+    """A model of the shape `spec` with the weights of `source`. Each parameter is allocated once, on its
+    final device and in its final type.
 
-    fp8: its layers' matrices are quantised as they are read, see `fp8`.
+    fp8: whether the matrices of the layers are quantised as they are read, see the module `fp8`.
     """
     model = _empty(spec, shard, fp8)
     fill(model, pieces(model), source)
@@ -173,7 +177,7 @@ def _empty(spec: ModelSpec, shard: RankShard | None, fp8: bool) -> Model:
 
 
 def fill(model: torch.nn.Module, parameters: Pieces, source: WeightSource) -> None:
-    """Give a model's parameters their values."""
+    """Gives the parameters of a model their values from `source`."""
     owners = dict(model.named_modules())
     for name, parts in parameters:
         tensors = [source.read(part) for part in parts]
@@ -207,12 +211,13 @@ def load(
     flag: str = "--model",
     fp8: bool = False,
 ) -> Model:
-    """A model by name or folder, as `flag` gave it. `weights` is ``checkpoint`` (the folder's own) or
-    ``random:SEED``.
+    """Loads a model. name: a bundled model's name or a folder, as the user gave it with `flag`. weights:
+    ``checkpoint`` (those of the folder) or ``random:SEED``.
 
-    dtype: of activations and of weights that are not fp8.
+    dtype: the type of activations and of weights that are not fp8.
 
-    Raises InputError in one line for anything missing, truncated or of another shape, and if memory runs out.
+    Raises InputError if a file or tensor is missing, truncated or of the wrong shape, and if memory does not
+    suffice.
     """
     spec = load_model(name, flag)
     source = _source(spec, name, weights, device, dtype)
@@ -227,7 +232,7 @@ def load(
 
 
 def weight_bytes(model: torch.nn.Module, dtype: torch.dtype) -> int:
-    """Bytes of all parameters: one byte each in fp8, `dtype` for the others."""
+    """Bytes of all parameters: one byte per fp8 weight, and the size of `dtype` for the others."""
     return sum(p.numel() * (p.itemsize if p.dtype == FP8 else dtype.itemsize) for p in model.parameters())
 
 
@@ -248,7 +253,7 @@ def _source(
 
 
 def load_head(name: str, weights: str, target: Model) -> HeadModel:
-    """An EAGLE-3 head of a target. `name` is its folder, or ``eagle3`` with random weights. Raises
+    """Loads an EAGLE-3 head for a target. name: its folder, or ``eagle3`` for random weights. Raises
     InputError.
 
     Its matrices are fp8 if the target's are.
@@ -286,8 +291,8 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
 
 
 def head_of(name: str, target: ModelSpec) -> Eagle | None:
-    """The EAGLE head with a draft's name: a folder with its config.json, or a kind. None for a whole
-    model.
+    """The EAGLE head that a draft's name means. name: a folder with its config.json, or a kind such as
+    ``eagle3``. None if it means a whole model.
     """
     if not name.startswith("eagle") and not is_folder(name):
         return None

@@ -1,5 +1,5 @@
-"""Measures a serving engine from outside: reads its files or its live server, fits its constants and keeps a
-record.
+"""Measures a serving engine from outside: reads its files or times its running server, fits its constants and
+writes a record.
 
-Nothing here imports an engine; the formats are those of the versions named in each file.
+No module imports an engine. Each file names the engine versions whose formats it reads.
 """

@@ -1,4 +1,4 @@
-"""Whether a server without drafts is as fast as predicted, by its own log or page of metrics."""
+"""Checks whether a server without drafts is as fast as predicted, from its log or its page of metrics."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,21 +19,23 @@ from perfmodel.validate.engine.watch import GAUGES, of_all_ranks, running
 
 USED_TOKENS = "sglang:num_used_tokens"
 USED_SHARES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-"""Gauges of a page: used share of the cache of each engine, in newer and older versions."""
+"""Gauges with the used share of the cache, in newer and older versions of vLLM."""
 
 
 class BaselineHealth(NamedTuple):
-    """The load of a server without drafts in words, and its pace against the prediction for this load."""
+    """The load of a server without drafts in words, and the comparison of its speed with the prediction for
+    this load.
+    """
 
     load: str
     health: Health
 
 
 def baseline_health(query: Query, where: str, text: str, context: float | None) -> BaselineHealth:
-    """Compares the pace of a server without drafts with the prediction for its own load.
+    """Compares the speed of a server without drafts with the prediction for its own load.
 
-    context: cached tokens of a request; by default those that the text states. Raises InputError if it states
-    neither them nor a pace.
+    context: cached tokens of a request; by default, those that the text states. Raises InputError if the text
+    states no throughput, or if the context is unknown.
     """
     pace = Pace.of(where, text)
     requests = of_all_ranks(running(where, text), query, text)
@@ -53,9 +55,9 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
 
 
 def predicted_context(query: Query, where: str, text: str, gamma: int) -> float | None:
-    """Cached tokens of a request: the used tokens that a page of SGLang counts, or the share of the cache
-    that a log or a page of vLLM states, of the predicted size; None if a text states neither. gamma: the
-    draft length; a draft takes memory from the cache.
+    """Mean number of cached tokens of a request. It follows from the used tokens that a page of SGLang
+    counts, or from the used share of the cache that a log or a page of vLLM states, times the predicted cache
+    size. None if a text states neither. gamma: the draft length, which affects the predicted size.
     """
     load = LoggedLoad.of(text)
     requests = running(where, text)

@@ -1,4 +1,6 @@
-"""Useful runs as shell lines: few batches, two contexts, two draft lengths."""
+"""The shell commands of benchmark runs that are enough for a calibration: a few batches, two contexts and two
+draft lengths.
+"""
 
 import shlex
 
@@ -12,8 +14,8 @@ FIRST_PORT = 8100
 
 
 def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -> list[ServerLoad]:
-    """The points of one server: every batch with the shorter prompt, the smallest and largest with the
-    longer.
+    """The loads for one server: every batch with the first prompt length, and the first and the last batch
+    with each other prompt length.
     """
     short, *longer = prompts
     points = [ServerLoad(batch, short, new_tokens) for batch in batches]
@@ -24,8 +26,8 @@ def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -
 
 
 def commands(request: BenchRequest) -> list[str]:
-    """Shell lines: for each draft length, 0 first, start a server, wait for it, measure and stop it; then
-    fit.
+    """The shell lines. For each draft length, beginning with 0, they start a server, wait for it, measure it
+    and stop it. The last line fits the calibration.
     """
     if request.engine not in bench_servers():
         raise unknown_name("--engine", "engine", request.engine, bench_servers())

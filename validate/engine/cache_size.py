@@ -1,4 +1,4 @@
-"""The size of the KV cache that a server prints at its start, against the predicted one."""
+"""Compares the size of the KV cache that a server prints at its start with the predicted size."""
 
 import re
 
@@ -12,7 +12,7 @@ _LENGTH = re.compile(r"(?:num_spec_tokens|num_speculative_tokens|speculative_num
 
 
 def printed_cache_tokens(text: str) -> int | None:
-    """The tokens that a log states; None if it states none."""
+    """The size of the KV cache in a log, in tokens; None if the log does not state it."""
     printed = _SIZE.search(text)
     if printed is None:
         return None
@@ -20,14 +20,14 @@ def printed_cache_tokens(text: str) -> int | None:
 
 
 def printed_draft_length(text: str) -> int | None:
-    """The draft length of a server's configuration; None if a log does not print it."""
+    """The draft length in a server's configuration, as the log prints it; None if it does not."""
     printed = _LENGTH.search(text)
     return None if printed is None else int(printed[1])
 
 
 def compared_cache(query: Query, text: str, gamma: int) -> str:
-    """The printed and the predicted size in words; empty if a text prints none. gamma: the draft length, 0
-    without a draft.
+    """The printed and the predicted size of the KV cache in words; empty if the text prints none. gamma: the
+    draft length; 0 without a draft.
     """
     tokens = printed_cache_tokens(text)
     if tokens is None:

@@ -1,4 +1,6 @@
-"""From timings to a calibration's file, to the record behind it, and to remarks about both."""
+"""Makes a calibration from timings: its file, the record of the timings, and the printed remarks about
+both.
+"""
 
 import datetime
 from collections.abc import Sequence
@@ -28,17 +30,17 @@ from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import significant
 
 UNREACHABLE = 0.5
-"""Held-out error (median of absolute logs) above which the rows belong to another configuration than the
-question's.
+"""Held-out error (median of absolute logs) above which the rows are refused, because they seem to belong to
+another configuration than the question's.
 """
 OUT_OF_LINE = 0.3
 """Held-out log error above which a row is reported as one that does not fit the others."""
 CONTRADICTING = 0.2
-"""Held-out log error (rms) above which the rows should be measured again; usual ones are `USUAL`."""
+"""Held-out log error (rms) above which the rows should be measured again. `USUAL` has typical errors."""
 USUAL = {"target_s": 0.06, "speedup": 0.072}
-"""Log errors of other users' engines at draft lengths and batches without rows (docs/log.md)."""
+"""Typical log errors (rms) of calibrated servers at draft lengths and batches without rows (docs/log.md)."""
 WEIGHT = 4
-"""The number of groups for which they count (docs/log.md)."""
+"""The number of groups of rows as which the errors in `USUAL` count (docs/log.md)."""
 SAME_PLACE = 0.1
 """Share by which two batches or contexts may differ and still form a speedup."""
 VALUE_DIGITS = 6
@@ -51,11 +53,12 @@ ERROR_DIGITS = 3
 
 @dataclass(frozen=True)
 class EngineCalibration:
-    """A calibration and its evidence. aside: unused rows, because they contain prefill.
+    """A calibration and the rows that it was fitted to. aside: rows that were not used, because they contain
+    prefill.
 
-    subject: the served configuration. base: the calibration that supplies all other constants. tried: name of
-    every base -> its held-out error (rms of logs). previous: the calibration that answered such a question
-    before; None without one.
+    subject: the served configuration. base: name of the calibration that supplies all constants that were not
+    fitted. tried: name of every base -> the held-out error of its fit (rms of logs). previous: the
+    calibration that such a question used before; None if there is none.
     """
 
     calibration: Calibration
@@ -75,11 +78,11 @@ def calibrate(
     subject: EngineSubject,
     sources: tuple[str, ...],
 ) -> EngineCalibration:
-    """Fit the rows from each base and keep the fit that is closest to rows held out one by one; on a CPU,
-    `rows_apart` of an ideal base too.
+    """Fits constants to the rows, once for each base calibration, and keeps the fit with the smallest error
+    on rows that were held out one by one. On a CPU, it also tries `rows_apart` of an ideal base.
 
-    sources: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near
-    them.
+    sources: the names that `fitted_on` lists. Raises InputError if there are too few rows, or if no base can
+    explain them.
     """
     steps, aside = usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
@@ -112,7 +115,7 @@ def _served_bases(bases: Sequence[Calibration], query: Query, subject: EngineSub
 
 
 def distinct(timings: Sequence[Timing]) -> list[Timing]:
-    """Every row once, even if several files hold it."""
+    """The timings without duplicates, which occur if several files have the same row."""
     last_first = {t.replace(where=""): t for t in reversed(timings)}
     return [*last_first.values()][::-1]
 
@@ -161,7 +164,9 @@ def _stated_fit(fitted: EngineFit) -> StatedFit | None:
 
 
 def range_of(rows: EngineRows) -> MeasuredRange:
-    """The ranges of these rows. An answer to a question outside of them has a warning."""
+    """The ranges of batch, context and gamma of the rows. An answer to a question outside of these ranges has
+    a warning.
+    """
 
     def ends(name: str) -> tuple[float, float]:
         values = [float(getattr(t, name)) for t in rows.timings]
@@ -180,12 +185,13 @@ def range_of(rows: EngineRows) -> MeasuredRange:
 
 
 def stated_errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
-    """Errors of a step or iteration, and of a speedup, at a draft length or batch that no row has.
+    """The expected errors of a step or iteration, and of a speedup, at a draft length or batch that no row
+    has.
 
-    Each draft length and batch between the ends is left out whole, because the rows of one server are off
-    together. Each such group counts once, as do all rows left out one by one, which scatter widely on a busy
-    machine. The errors of other servers (`USUAL`) count as `WEIGHT` groups. Few groups widen the mean square
-    (Student's t).
+    All rows of a draft length or batch between the smallest and the largest are left out together, because
+    the errors of a server's rows are correlated. Each such group counts once. The errors of rows that were
+    left out one by one, which scatter widely on a busy machine, also count as one group. The errors of other
+    servers (`USUAL`) count as `WEIGHT` groups. If there are few groups, the error is widened (Student's t).
     """
     every_row = np.ones(len(rows.timings), bool)
     groups = (*fitted.groups, (every_row, fitted.held_out)) if fitted.groups else ()
@@ -215,15 +221,15 @@ def stated_errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
 
 
 def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
-    """Log of predicted over measured speedup, for every speculative row with a baseline row at its batch and
-    context.
+    """The log of predicted over measured speedup for every speculative row that has a baseline row at its
+    batch and context.
     """
     off = np.log(seconds / rows.measured)
     return [float(off[j] - off[i]) for i, j in speedup_pairs(rows.timings)]
 
 
 def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
-    """Indices of every speculative row and of a baseline row at its batch and context."""
+    """Pairs of indices: a speculative row, and a baseline row at its batch and context."""
     rows = [*enumerate(timings)]
     pairs = []
     for i, row in rows:
@@ -244,7 +250,7 @@ def _is_baseline_of(row: Timing, plain: Timing) -> bool:
 def record_text(
     calibrated: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]
 ) -> str:
-    """The record of the used rows."""
+    """The text of the record of the rows that were used."""
     rows = []
     for n, t in enumerate(calibrated.rows.timings):
         point = EnginePoint.of(f"{n:03d} {t.name}", t)
@@ -253,8 +259,8 @@ def record_text(
 
 
 def lines(calibrated: EngineCalibration) -> list[str]:
-    """The table of rows (predicted before, held out, measured), the fitted and pinned constants, and the rows
-    set aside.
+    """The printed lines: a table of rows (measured, predicted before, predicted when held out), the rows that
+    were set aside, and the fitted and pinned constants.
     """
     return [*_table(calibrated), *_remarks(calibrated), *_errors_lines(calibrated)]
 

@@ -1,11 +1,11 @@
-"""A running OpenAI-compatible server: its identity and its streamed answers, with limits on everything that
-it sends.
+"""The client of a running OpenAI-compatible server. It reads the server's engine and model and its streamed
+answers, and limits the time and size of everything that the server sends.
 
-Only the host of the user's URL is contacted: no redirect, no proxy. The key is read from the environment
-variable `KEY` and goes only into the request's header. A server may repeat it in any spelling, so while there
-is a key no word of the server is kept or shown (`quoted`, `without_words`); messages name the URL without its
-path. An answer that is late, too long, too deep or malformed ends in one line that names the server's fault
-(InputError). A partial answer is refused.
+The client contacts only the host of the user's URL. It follows no redirect and uses no proxy. The API key is
+read from the environment variable `KEY` and is sent only in the request's header. A server might repeat the
+key in any spelling. While a key is set, no text from the server is therefore kept or shown (`quoted`,
+`without_words`). Messages name the URL without its path. If an answer is late, too long, too deeply nested,
+malformed or incomplete, InputError says so in one line.
 """
 
 import asyncio
@@ -31,22 +31,24 @@ T = TypeVar("T")
 KEY = "PERFMODEL_API_KEY"
 COMPLETIONS = "/v1/completions"
 PAGE_BYTES = 8 * 2**20
-"""Most bytes of a page."""
+"""Largest size of a page, in bytes."""
 LINE_BYTES = 2**16
-"""Most bytes of a line of a stream."""
+"""Largest size of a line of a stream, in bytes."""
 TOKEN_BYTES = 2**13
-"""Most bytes of a stream per requested token."""
+"""Largest size of a stream per requested token, in bytes."""
 LONGEST_NAME = 500
 
 
 HIDDEN = f"[not shown while {KEY} is set]"
-"""Replaces a server's words."""
+"""Replaces text of the server in messages."""
 VERSION = r"b?\d{1,5}(\.\d{1,4}){0,2}"
-"""What is kept of a version while there is a key: too few digits to spell it."""
+"""The part of a version that is kept while a key is set. It has too few digits to contain the key."""
 
 
 def api_key() -> str:
-    """The key for the server; empty without one. Raises InputError if no header can carry it."""
+    """The API key for the server; empty if none is set. Raises InputError if it cannot be sent in a
+    header.
+    """
     key = os.environ.get(KEY, "")
     if not (key.isascii() and key.isprintable()):
         raise InputError(f"{KEY}: must be printable ASCII")
@@ -54,28 +56,28 @@ def api_key() -> str:
 
 
 def holds_key(text: str) -> bool:
-    """Whether an argument of the user has the key in it."""
+    """Whether an argument of the user contains the API key."""
     return bool(api_key()) and api_key().lower() in unquote(text).lower()
 
 
 def quoted(text: str, most: int = 200) -> str:
-    """The start of a server's text as one line for a message; with a key, `HIDDEN` instead."""
+    """The start of a server's text as one line for a message; `HIDDEN` if a key is set."""
     return HIDDEN if api_key() and text else one_line(text[:most])
 
 
 def without_words(error: InputError) -> InputError:
-    """A refusal of a server's text; with a key, without what was given."""
+    """The same error. If a key is set, the text of the server is removed from it."""
     return InputError(error.as_flags.partition(", given ")[0] if api_key() else error.as_flags)
 
 
 WHOLE_REASONS = ("length", "stop")
-"""Reasons for the end of an answer that was not broken off; its tokens are counted too."""
+"""Reasons with which a complete answer can end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One streamed piece of an answer. at_s: its arrival on `time.perf_counter`. tokens: its number of
-    tokens; None if not reported.
+    """One streamed piece of an answer. at_s: the time of its arrival by `time.perf_counter`, in seconds.
+    tokens: its number of tokens; None if the server does not report it.
     """
 
     at_s: float
@@ -84,16 +86,19 @@ class Chunk:
 
 @dataclass
 class StreamedAnswer:
-    """A whole answer. total: its tokens, if the server reports them. model: the name that was asked."""
+    """A streamed answer. total: its number of tokens; None if the server does not report it. model: the model
+    name of the request.
+    """
 
     chunks: list[Chunk] = field(default_factory=list)
     total: int | None = None
     model: str | None = None
 
     def add(self, event: Any, at_s: float, most: int) -> None:
-        """Adds an event of the stream. Its tokens come from the server's running count if there is one.
+        """Adds an event of the stream. Its number of tokens is the increase of the server's token count, if
+        the server sends one.
 
-        most: the requested tokens. Raises InputError for events that no correct server sends.
+        most: the number of requested tokens. Raises InputError for an invalid event.
         """
         event = event if isinstance(event, dict) else {"choices": event}
         if event.get("error"):
@@ -135,8 +140,8 @@ class StreamedAnswer:
                 raise refuse(f"--url: {COMPLETIONS}", "finish_reason", allowed, quoted(str(reason)))
 
     def check_whole(self, wanted: int) -> None:
-        """Refuse (InputError) an answer that ended before all its tokens, or whose tokens all came at
-        once.
+        """Raises InputError if the answer does not have all its tokens, or if all of them came at once.
+        wanted: the number of requested tokens.
         """
         sent = len(self.chunks) if self.total is None else self.total
         if sent == wanted and len(self.chunks) >= 2:
@@ -151,7 +156,7 @@ class StreamedAnswer:
 
 
 class ServerEngine(NamedTuple):
-    """An engine by its word, and its version if the server states it."""
+    """The name of an engine, and its version; None if the server does not state it."""
 
     name: str
     version: str | None
@@ -162,9 +167,9 @@ class ServerEngine(NamedTuple):
 
 @dataclass(frozen=True)
 class LiveServer:
-    """An OpenAI-compatible server by its URL, with or without ``/v1``.
+    """A running OpenAI-compatible server. url: its address without ``/v1``.
 
-    page_s, answer_s: longest time of a page and of an answer, from the request to the last byte.
+    page_s, answer_s: time limits for a page and for an answer, in seconds from the request to the last byte.
     """
 
     url: str
@@ -173,7 +178,9 @@ class LiveServer:
 
     @classmethod
     def at(cls, url: str) -> "LiveServer":
-        """Refuses (InputError) anything but an http(s) URL with a host and without a user name or key."""
+        """The server at a URL, with or without ``/v1``. Raises InputError unless it is an http(s) URL with a
+        host, without a user name and without a key.
+        """
         allowed = f"http://HOST:PORT (a key goes into {KEY})"
         if holds_key(url):
             raise refuse("--url", None, allowed, HIDDEN)
@@ -190,14 +197,16 @@ class LiveServer:
         return "/".join(self.url.split("/")[:3])
 
     def get(self, path: str) -> str | None:
-        """The text of a page; None if the server has no such page. Raises InputError if it cannot be read."""
+        """The text of a page; None if the server does not have the page. Raises InputError if it cannot be
+        read.
+        """
         status, text = self._run(path, self.page_s, self._page(path))
         if status in (401, 403):
             raise InputError(f"--url: {self.shown} asks for a key: set {KEY}")
         return text if status == 200 else None
 
     def model(self) -> str:
-        """The name under which it serves its model. Raises InputError."""
+        """The name of the served model. Raises InputError if the server lists none."""
         data = parse_json(f"--url: {self.shown}/v1/models", self.get("/v1/models") or "{}")
         try:
             name = data["data"][0]["id"]
@@ -225,8 +234,8 @@ class LiveServer:
         return ServerEngine("openai", None)
 
     def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
-        """Greedy answers of `tokens` tokens to all prompts at once. Raises InputError for an
-        incomplete one.
+        """Requests greedy answers of `tokens` tokens to all prompts at the same time. Raises InputError if an
+        answer is incomplete.
         """
         return self._run(COMPLETIONS, self.answer_s, self._answers(model, prompts, tokens))
 

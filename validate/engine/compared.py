@@ -1,4 +1,6 @@
-"""Steps and prompts of a text against their predictions, and which half of a server is off."""
+"""Compares the steps and prompts in a text with their predictions, and says whether the step time or the
+acceptance is off.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,15 +24,20 @@ from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.engine.where_to_look import unseen
 
 MOST_WAIT = 2.0
-"""Time to the first token, in times of the prompts of all requests at once, from which requests wait."""
+"""Ratio of the time to the first token to the time of the prompts of all requests at once, above which
+requests wait.
+"""
 WORSE = 1.5
-"""Times as slow as the baseline from which a slow step with a draft has reasons of its own: a choice."""
+"""If a drafting step is slower than predicted by this many times more than the baseline, the reason is sought
+in the draft. The value is a choice.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedStep:
-    """A step against its prediction. usual: expected tokens per iteration, least and most; None if they are
-    not known. stack: of the prediction.
+    """A measured step and its prediction. low_s, high_s: the interval of the prediction. usual: the smallest
+    and the largest expected tokens per iteration; None if they are not known. stack: the engine of the
+    prediction.
     """
 
     timing: Timing
@@ -42,21 +49,23 @@ class ComparedStep:
 
     @property
     def slow(self) -> bool:
-        """Whether it takes longer than the interval allows."""
+        """Whether the step takes longer than the upper end of the predicted interval."""
         return self.timing.seconds > self.high_s
 
     @property
     def times_slower(self) -> float:
-        """The step over the predicted one."""
+        """The measured time of the step over the predicted time."""
         return self.timing.seconds / self.predicted_s
 
     @property
     def rejected(self) -> bool:
-        """Whether fewer tokens are accepted than expected, by more than the texts of a server differ."""
+        """Whether fewer tokens are accepted than expected, by more than the difference between the texts of
+        servers explains.
+        """
         return is_rejected(self.usual, self.timing.tokens_per_iteration)
 
     def in_words(self) -> Iterator[str]:
-        """The step, and the half that is off if one is."""
+        """Printed lines about the step. They say whether its time or its acceptance is off."""
         timing = self.timing
         words = f"{timing.name}: {seconds(timing.seconds)} per iteration"
         if timing.gamma > 0:
@@ -78,7 +87,7 @@ class ComparedStep:
 
 
 def compared(query: Query, timing: Timing, usual: tuple[float, float] | None) -> ComparedStep:
-    """A step against its prediction. usual: see `ComparedStep`."""
+    """Compares a measured step with its prediction. usual: see `ComparedStep`."""
     drafting = timing.gamma > 0
     question = replace(
         query,
@@ -96,7 +105,7 @@ def compared(query: Query, timing: Timing, usual: tuple[float, float] | None) ->
 
 
 def reasons(steps: Sequence[ComparedStep], text: str) -> str:
-    """What the text says of steps that are slower than predicted; empty if none is."""
+    """Possible reasons, found in the text, why steps are slower than predicted; empty if no step is."""
     if not any(step.slow for step in steps):
         return ""
     seen = "; ".join(sign.meaning for sign in signs_in(text) if sign.half is not Half.ACCEPTANCE)
@@ -139,8 +148,8 @@ def gained_by_drafts(steps: Sequence[ComparedStep]) -> Iterator[str]:
 
 
 def waits(query: Query, timings: Sequence[Timing]) -> Iterator[str]:
-    """Steps whose first token takes much longer than the prompts of all requests at once, and the first
-    tokens of lone requests, in words.
+    """Printed lines about times to the first token: those of single requests, and those that are much longer
+    than the prompts of all requests at once take.
     """
     scenario = resolve_costs(query)
     for timing in timings:
@@ -158,7 +167,7 @@ def waits(query: Query, timings: Sequence[Timing]) -> Iterator[str]:
 
 
 def uncounted_draft(draft: str | None, timings: Sequence[Timing]) -> str:
-    """A note if a draft was named and no step counts one; else empty."""
+    """A note for the case that the user named a draft but no step counts drafted tokens; otherwise empty."""
     if draft is None or not timings or any(timing.gamma for timing in timings):
         return ""
     return (
@@ -180,7 +189,7 @@ def _predicted(answer: WhatIf, drafting: bool) -> tuple[float, float, float]:
 
 
 def compared_prompts(query: Query, prompts: list[PromptTiming], drafts: bool) -> list[str]:
-    """Prompts in words, against their predictions, which have no interval."""
+    """Printed lines that compare the times of prompts with their predictions, which have no interval."""
     scenario = resolve_costs(query)
     lines = []
     for prompt in prompts:
@@ -193,7 +202,7 @@ def compared_prompts(query: Query, prompts: list[PromptTiming], drafts: bool) ->
 
 
 def predicted_prompt_s(scenario: Scenario, prompt: PromptTiming, drafts: bool) -> float:
-    """Seconds of a prompt that is read alone."""
+    """The predicted seconds of the prefill of one prompt alone. drafts: whether a draft also reads it."""
     of_engine = engine_requests(scenario)
     whole = prompt.cached + prompt.tokens
     attention = float(prompt_attention_s(scenario, whole))

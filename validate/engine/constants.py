@@ -1,8 +1,9 @@
-"""The constants that an engine's rows may determine, and their search ranges.
+"""The constants that the rows of an engine may determine, and their search ranges.
 
-They are the costs outside kernels, and the efficiencies; the rows decide (`fit`). Constants that such rows do
-not show (all-reduces at one degree, a KV method's upkeep) are not fitted. Bounds follow from the measured
-times: an engine on a CPU takes milliseconds where one on a GPU takes microseconds.
+They are the costs outside kernels, and the efficiencies. `fit` finds which of them the rows determine.
+Constants that such rows do not show (all-reduces at one TP degree, the upkeep of a KV method) are not fitted.
+The bounds follow from the measured times, because an engine on a CPU needs milliseconds for work that needs
+microseconds on a GPU.
 """
 
 import statistics
@@ -14,52 +15,56 @@ from perfmodel.validate.solving import Parameter
 
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
 FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
-"""Shares of the peak rates. A GEMM with a curve has one factor on it."""
+"""Shares of the peak rates. If the base has a curve of GEMM efficiency, one factor on this curve is fitted
+instead.
+"""
 DRAFTED = "drafted_token_s"
-"""Time per drafted token, by version. It is searched around the base's value, if it has one."""
+"""Time per drafted token, which depends on the engine's version. It is fitted only if the base has a
+value.
+"""
 ROW = "gemm_row_factor"
-"""Time of GEMMs of one row, if the base has separate kernels for them (`rows_apart`)."""
+"""Factor on GEMMs of one row, if the base has separate kernels for them (`rows_apart`)."""
 EXPERTS = "expert_factor"
 """The factor on kernels of routed experts, which dominate a step of such a model."""
 OF_STEPS = ("attention_fixed_s", "pass_fixed_s", "token_s")
-"""Costs of any step outside its kernels: per layer (one attention call each), per pass, and per token.
-
-Layers separate a target's passes from a draft's: the target has many times more layers, while the cost per
-pass is the same.
+"""Costs of any step outside its kernels: per layer (each has one attention call), per pass, and per token.
+The cost per layer separates a target's passes from a draft's, because the target has many more layers.
 """
 SPECULATIVE = ("iteration_fixed_s", "iteration_sequence_s", "kv_reread_per_query")
 """Constants that only an iteration with drafts determines."""
 LOWEST_FRACTION = 0.02
 WITHIN = 0.5
-"""Prior width of a pass's costs outside its kernels, in median steps."""
+"""Prior width of a pass's costs outside its kernels, as a fraction of the median step."""
 OUTSIDE = 0.05
-"""Prior width of an iteration's costs outside its passes, in median steps, without a baseline step to
-separate them.
+"""Prior width of an iteration's costs outside its passes, as a fraction of the median step, if there is no
+baseline step to separate them.
 """
 FIRST_TOKEN = 0.2
-"""The step from no drafting to one drafted token: a draft's own pass over accepted tokens, sampling and
-rejecting.
+"""Cost of the first drafted token: the draft's pass over accepted tokens, sampling and rejection.
 
-It is a fraction of the shortest iteration (`iteration_fixed_s`), and of the shortest one per sequence
-(`iteration_sequence_s`): the prior width with a baseline and, on an unknown CPU (`ideal`), its centre. vLLM
-0.32 on a CPU spent 21 to 26 % of an iteration at K = 5 on it. vLLM 0.22 with EAGLE-3 on H200 spent a tenth of
-one at K = 1, and none of it per sequence.
+It is a fraction of the shortest iteration (`iteration_fixed_s`), and of the shortest iteration per sequence
+(`iteration_sequence_s`). It is the prior width if there is a baseline step, and also the centre of the prior
+on an unknown CPU (`ideal`). vLLM 0.32 on a CPU spent 21 to 26 % of an iteration at K = 5 on it. vLLM 0.22
+with EAGLE-3 on H200 spent a tenth of an iteration at K = 1 on it, and none of it per sequence.
 """
 ON_GPU = {"iteration_fixed_s": 0.1, "iteration_sequence_s": 0.0}
-"""The centres on devices other than CPUs."""
+"""The centres of the prior on devices other than CPUs, as fractions of the shortest iteration."""
 
 
 def around(name: str, expected: float, spread: float, low: float, high: float) -> Parameter:
-    """The search for a constant: around an expectation, in steps of its prior width, between bounds."""
+    """The search range of a constant. expected: the centre of its prior. spread: the width of the prior. low,
+    high: the bounds.
+    """
     return Parameter(name, expected, low, high, unit=spread, origin=expected, spread=spread)
 
 
 def sought(
     base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu: bool = False
 ) -> dict[str, Parameter]:
-    """The constants that may be fitted to these rows, by name.
+    """Name -> search range of each constant that may be fitted to these rows.
 
-    cpu: whether the device is a CPU. Whole passes do not show the time of an iteration outside them.
+    cpu: whether the device is a CPU. Rows of single passes do not show the costs of an iteration outside its
+    passes, so these costs need rows of iterations.
     """
     iterations = [t for t in timings if t.kind == "iteration"]
     drafting = [t for t in iterations if t.gamma]
@@ -88,8 +93,8 @@ def sought(
 
 
 def rows_apart(base: Calibration) -> Calibration:
-    """The base of an engine like llama.cpp on a CPU: GEMMs of one row have separate kernels, loading and
-    computing add up, and no time is expected outside passes.
+    """A variant of a base calibration for engines like llama.cpp on a CPU. GEMMs of one row have separate
+    kernels, and the times of loading and computing are added.
     """
     one = Constant(value=1.0, source="where a fit starts")
     fields = {"name": f"{base.name}, one row apart", "kind": "literature", ROW: one, "gemm_blend_power": one}

@@ -1,4 +1,6 @@
-"""Words about a draft beside a speed: whether one ran, its length, and the accepted share."""
+"""Finds words about a draft near a reported speed: whether a draft ran, its length, and the accepted
+share.
+"""
 
 import re
 from collections.abc import Iterator
@@ -28,20 +30,22 @@ _MEAN = re.compile(
 )
 
 _TOKENS = re.compile(r"\b(?:len(?:gth)?|tokens)\b", re.I)
-"""Words of a name whose figures are tokens per iteration instead of shares."""
+"""If a name contains one of these words, its figures are tokens per iteration instead of shares."""
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
 def is_drafting(words: str) -> bool | None:
-    """Whether words are about a draft; None if they say neither."""
+    """Whether a text is about decoding with a draft (True) or without one (False); None if it does not
+    say.
+    """
     if _ALONE.search(words):
         return False
     return True if _DRAFTING.search(words) else None
 
 
 def stated(words: str) -> GivenFacts:
-    """The draft length and the acceptance that words state once: a share of drafted tokens, or tokens per
-    iteration.
+    """The draft length and the acceptance that a text states. A value that the text states differently
+    several times is left out.
     """
     lengths = {int(one["length"] or one["before"]) for one in _LENGTH.finditer(words)}
     length = lengths.pop() if len(lengths) == 1 else None
@@ -62,8 +66,9 @@ def _shares(words: str) -> Iterator[float]:
 
 
 def accepted_tokens(name: str, cell: str, length: int) -> float | None:
-    """Tokens per iteration by a cell of a table: a length if its name says so, else a share of the drafted
-    tokens (0.72, 72 %); None without a number.
+    """The tokens per iteration that follow from a cell of a table. The cell has tokens per iteration if the
+    name of the column says so, and otherwise a share of the drafted tokens (0.72 or 72 %). None if it has no
+    number.
     """
     figure = _FIGURE.search(cell)
     if figure is None:
@@ -75,5 +80,5 @@ def accepted_tokens(name: str, cell: str, length: int) -> float | None:
 
 
 def drafted_tokens(where: str, words: str, facts: GivenFacts) -> int:
-    """The draft length that words or the command line state. Raises MissingFact."""
+    """The draft length that a text or the command line states. Raises MissingFact if neither does."""
     return round(needed(where, "gamma", stated(words).gamma or facts.gamma))

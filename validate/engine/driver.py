@@ -1,8 +1,8 @@
-"""One point of a live server: several answers at once, timed while all of them decode.
+"""Measures one point of a running server: several answers at once, timed while all of them decode.
 
-Prompts are new random tokens each time, so no prefix is cached and no two batches are alike. Between the
-latest first token and the earliest last token the server only decodes the whole batch, and only that window
-counts.
+The prompts are new random tokens each time, so no prefix is cached. Only the window between the latest first
+token and the earliest last token counts. In this window, the server decodes the whole batch and does nothing
+else.
 """
 
 import random
@@ -20,22 +20,24 @@ from perfmodel.validate.engine.formats.vllm import ONE_CHUNK
 from perfmodel.validate.engine.timing import Timing
 
 TIMED_ROUNDS = 4
-"""Rounds of a point, after one for warm-up."""
+"""Timed rounds of a point, after one warm-up round."""
 CALM = 1.1
-"""Times the shortest mean gap of the rounds from which a round does not count, because other processes
-disturbed it. Chunks that are read late and together do not change it.
+"""A round does not count if its mean gap between chunks is above the shortest mean gap times this factor,
+because other processes disturbed it. Chunks that are read late and together do not change the mean gap.
 """
 WARM_TOKENS = 16
-"""Most tokens of the warm-up round."""
+"""Largest number of tokens per answer in the warm-up round."""
 SPECIAL = 16
-"""Share of the vocabulary that is left out at either end, because special tokens are there."""
+"""One over the share of the vocabulary that is left out at either end, because special tokens are there."""
 LONGER = (1, 2, 4)
-"""Factor on the length of answers that do not overlap."""
+"""Factors on the length of answers, which are tried in turn until all answers overlap in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLoad:
-    """One point: `batch` answers of `tokens` tokens at once, each to a prompt of `prompt` tokens."""
+    """The load of one point: `batch` answers of `tokens` tokens at once, each to a prompt of `prompt`
+    tokens.
+    """
 
     batch: int
     prompt: int
@@ -43,7 +45,7 @@ class ServerLoad:
 
     @property
     def key(self) -> str:
-        """Its name in a journal."""
+        """The name of the point in a journal."""
         return f"B{self.batch}-P{self.prompt}-N{self.tokens}"
 
 
@@ -53,14 +55,16 @@ TRIAL = ServerLoad(batch=1, prompt=8, tokens=12)
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The decoding window of a round, over all answers."""
+    """Measurements in the decoding window of a round, over all answers. gaps: seconds between chunks. chunks,
+    tokens: their total numbers in the window. seconds: its length.
+    """
 
     gaps: tuple[float, ...]
     chunks: int
     seconds: float
     tokens: float
     grown: float
-    """Tokens of an answer in the middle of the window."""
+    """Mean number of tokens of an answer in the middle of the window."""
 
 
 def measure(
@@ -72,7 +76,7 @@ def measure(
     seed: int,
     rounds: int = TIMED_ROUNDS,
 ) -> Timing:
-    """Time one point. gamma: the served draft length. Raises InputError if it cannot be timed."""
+    """Times one point. gamma: the served draft length. Raises InputError if it cannot be timed."""
     draw = random.Random(f"{seed} {load.key}")
     _answers(server, model, vocabulary, replace(load, tokens=min(load.tokens, WARM_TOKENS)), draw)
     before = counters(server)
@@ -97,7 +101,7 @@ def _stretch(
 
 
 def counters(server: LiveServer) -> Counters | None:
-    """Acceptance counters of its ``/metrics`` page; None without one."""
+    """The acceptance counters on the ``/metrics`` page of a vLLM server; None if it has none."""
     text = server.get("/metrics")
     if text is None or "vllm:spec_decode_num_drafts" not in text:
         return None
@@ -108,13 +112,17 @@ def counters(server: LiveServer) -> Counters | None:
 
 
 def served_gamma(server: LiveServer) -> int | None:
-    """The served draft length, if the metrics state it by the number of positions that they count."""
+    """The served draft length, which is the number of positions that the metrics count; None if they count
+    none.
+    """
     counted = counters(server)
     return len(counted.accepted) if counted else None
 
 
 def check(server: LiveServer, model: str, vocabulary: int) -> None:
-    """Requests one short answer before anything is kept. Raises InputError with the server's fault."""
+    """Requests one short answer before a record is begun. Raises InputError, which names the server's
+    fault.
+    """
     _answers(server, model, vocabulary, TRIAL, random.Random())
 
 
@@ -131,14 +139,14 @@ def _answers(
 
 
 class DecodingWindow(NamedTuple):
-    """When all streams of a round decode, in seconds of the client's clock."""
+    """The time in which all streams of a round decode, in seconds of the client's clock."""
 
     start_s: float
     end_s: float
 
 
 def decoding_window(answers: list[StreamedAnswer]) -> DecodingWindow:
-    """From the latest first chunk to the earliest last chunk."""
+    """The window from the latest first chunk to the earliest last chunk."""
     latest_first_s = max(answer.chunks[0].at_s for answer in answers)
     earliest_last_s = min(answer.chunks[-1].at_s for answer in answers)
     return DecodingWindow(latest_first_s, earliest_last_s)
@@ -190,10 +198,10 @@ def _timed_tokens(answer: StreamedAnswer) -> list[tuple[float, float]]:
 def timing_of(
     url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None
 ) -> Timing:
-    """The time of a step from the rounds of a point. counted: acceptance of the same rounds, if the server
-    counts.
+    """The time of a step, from the rounds of a point. counted: the acceptance counts of the same rounds; None
+    if the server does not count.
 
-    Raises InputError where neither chunks nor counters tell the iterations.
+    Raises InputError if neither chunks nor counters determine the number of iterations.
     """
     least_gap_s = min(statistics.fmean(s.gaps) for s in stretches)
     calm = [s for s in stretches if statistics.fmean(s.gaps) <= CALM * least_gap_s]

@@ -1,20 +1,22 @@
-"""What a server should do at its own load: the answer of `whatif`, and the acceptance that is usual."""
+"""The prediction for a server at its own load: the answer of `whatif`, and the usual acceptance."""
 
 from dataclasses import dataclass
 
 from perfmodel.answers.point.whatif_answer import WhatIf
 
 SAME_TEXTS = 0.1
-"""Difference of accepted tokens that counts as none if an expectation has no spread (rows of a file)."""
+"""Relative shortfall of tokens per iteration that is ignored if the expectation has no range (rows of a
+file).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a server should do at its own load.
+    """The prediction for a server at its own load.
 
-    predicted: at its running requests, context, draft length and acceptance. gained: tokens per iteration
-    that it counts, and `usual` their expected interval; None if none is known. prompt_token_s: seconds of a
-    prompt token.
+    predicted: the answer for its running requests, context, draft length and acceptance. gained: the tokens
+    per iteration that the server counts. usual: their expected interval; None if it is not known.
+    prompt_token_s: predicted seconds per prompt token.
     """
 
     predicted: WhatIf
@@ -24,25 +26,30 @@ class Expectation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Seconds of an iteration."""
+        """The predicted interval of an iteration, in seconds."""
         return self.predicted.iteration_interval or (self.predicted.iteration_s,) * 2
 
     @property
     def rejected(self) -> bool:
-        """Whether fewer tokens are accepted than expected, by more than the texts of a server differ."""
+        """Whether fewer tokens are accepted than expected, by more than the difference between the texts of
+        servers explains.
+        """
         return is_rejected(self.usual, self.gained)
 
     @property
     def times_fewer(self) -> float:
-        """The least expected tokens per iteration over those counted; 1 where none are missing."""
+        """The smallest expected tokens per iteration over the counted ones; 1 if the acceptance is not too
+        low.
+        """
         if self.usual is None or not self.rejected:
             return 1.0
         return self.usual[0] / self.gained
 
 
 def is_rejected(usual: tuple[float, float] | None, gained: float) -> bool:
-    """Whether fewer tokens are accepted per iteration than expected, by more than the texts of a server
-    differ. usual: the least and the most; None if they are not known.
+    """Whether fewer tokens are accepted per iteration than expected, by more than the difference between the
+    texts of servers explains. usual: the smallest and the largest expected number; None if they are not
+    known.
     """
     if usual is None:
         return False
@@ -51,5 +58,5 @@ def is_rejected(usual: tuple[float, float] | None, gained: float) -> bool:
 
 
 def usual_text(usual: tuple[float, float]) -> str:
-    """Expected tokens per iteration as printed: a range, or one number if both ends are alike."""
+    """The expected tokens per iteration as printed: a range, or one number if both ends are equal."""
     return " to ".join(dict.fromkeys(f"{tokens:.2f}" for tokens in usual))

@@ -1,10 +1,10 @@
-"""Fits constants to the timed steps of an engine: those that the data determine. The others keep their
-values.
+"""Fits constants to the timed steps of an engine. Only constants that the rows determine are fitted. The
+others keep their values.
 
-Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
-(`constants.around`). A constant whose error the rows do not reduce below `DETERMINED` of its prior is
-pinned at its prior, and the rest is fitted again. A row's weight follows from the spread of its own samples.
-The stated interval comes from refits without each row.
+The fit minimises the squared errors of log seconds (`NOISE`). Every candidate has a weak prior around the
+base calibration (`constants.around`). A constant whose error stays above `DETERMINED` times the width of its
+prior is pinned at its prior, and the others are fitted again. A row's weight follows from the spread of its
+own samples. The stated interval comes from refits without each row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,32 +23,38 @@ from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.solving import Estimate, Parameter, Values, estimate
 
 NOISE = 0.03
-"""Log error of a row from the form of the model and the clock, which weighs rows against priors."""
+"""Log error of a row that comes from the form of the model and from the clock. It sets the weight of rows
+relative to priors.
+"""
 STEADY_SPREAD = 0.2
-"""Spread of a row's samples (robust, over their median) up to which it has full weight."""
+"""Robust spread of a row's samples, relative to their median, up to which the row has full weight."""
 DETERMINED = 0.5
 """A constant counts as determined if its error is below this share of the prior's width."""
 SHOWN_FILES = 4
-"""Most files that a refusal names."""
+"""Largest number of files that an error message names."""
 START_INSIDE = 0.2
-"""Least distance from its bounds, in prior widths, at which the search for a constant starts, because a
-search on a bound may stay there. Bounds are more than a width apart (`constants`).
+"""Smallest distance, in prior widths, between the start of a constant's search and its bounds, because a
+search that starts on a bound may stay there. The bounds are more than one width apart (`constants`).
 """
 SOFT_RESIDUAL = 2.0
-"""Residual, in units of `NOISE`, above which it counts linearly, so one outlier does not distort the fit."""
+"""Residuals above this value, in units of `NOISE`, count linearly, so one outlier does not distort the
+fit.
+"""
 ENDS: dict[str, Any] = {"xtol": 1e-6, "ftol": 1e-6}
-"""Tolerance at which a search ends."""
+"""Tolerances at which a search ends."""
 
 
 @dataclass(frozen=True)
 class EngineRows:
-    """Timings with their scenarios, and the arrays for predictions."""
+    """The timings of an engine, and the scenario (model, device, draft and calibration) that predicts
+    them.
+    """
 
     timings: tuple[Timing, ...]
     scenario: Scenario
 
     def predict(self, calibration: Calibration) -> Array:
-        """Predicted seconds of each row."""
+        """The predicted seconds of each row."""
         s = with_calibration(self.scenario, calibration)
         batch = np.array([t.batch for t in self.timings], float)
         context = np.array([t.context for t in self.timings], float)
@@ -60,7 +66,7 @@ class EngineRows:
 
     @property
     def measured(self) -> Array:
-        """Measured seconds."""
+        """The measured seconds of each row."""
         return np.array([t.seconds for t in self.timings])
 
     @property
@@ -73,11 +79,13 @@ class EngineRows:
 
 @dataclass(frozen=True)
 class EngineFit:
-    """The result of a fit: `values` of the constants in the order of `free`, with standard errors and their
-    correlation.
+    """The result of a fit. free: names of the fitted constants. stderr, correlation: their standard errors
+    and the correlation of these errors, in the order of `free`. pinned: names of the constants that the rows
+    do not determine.
 
-    held_out: each row's seconds, predicted by a fit without it. groups: rows of one draft length or batch
-    between the ends (a mask), and the seconds of all rows, predicted by a fit without them.
+    held_out: the seconds of each row, predicted by a fit without this row. groups: pairs of a mask of rows
+    that were left out together (one draft length or batch, see `inner_groups`), and the seconds of all rows,
+    predicted by a fit without them.
     """
 
     calibration: Calibration
@@ -92,9 +100,10 @@ class EngineFit:
 def rows_of(
     timings: Sequence[Timing], query: Query, base: Calibration, aside: Sequence[Timing] = ()
 ) -> EngineRows:
-    """Timings as rows of one question, whose acceptance does not matter. Raises InputError for too few.
+    """The timings as rows of one question. The acceptance of the question has no effect. Raises InputError if
+    there are too few.
 
-    aside: timings that `usable` set aside, which the refusal mentions.
+    aside: timings that `usable` set aside, which the error message mentions.
     """
     check_enough(timings, aside)
     scenario = resolve_costs(replace(query, calibration="ideal"))
@@ -102,8 +111,8 @@ def rows_of(
 
 
 def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> None:
-    """Refuse (InputError) rows of a single draft length, or of a single batch and context, in one line that
-    names their files.
+    """Raises InputError if all rows have one draft length, or if all have one batch and context. Its message
+    names the files.
     """
     names = list(dict.fromkeys(t.where.partition(": ")[0] for t in (*timings, *aside)))
     shown = ", ".join(names[:SHOWN_FILES])
@@ -133,7 +142,7 @@ class SortedTimings(NamedTuple):
 
 
 def usable(timings: Sequence[Timing]) -> SortedTimings:
-    """Sets timings aside by `MAX_PREFILL_SHARE`."""
+    """Sets aside the timings in which prefill takes more than `MAX_PREFILL_SHARE` of the time."""
     steps: list[Timing] = []
     aside: list[Timing] = []
     for t in timings:
@@ -156,7 +165,7 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
         solved = solved_constants(rows, base, free, {}, every_row)
 
     def without(left_out: Array) -> Array:
-        """Seconds of all rows, predicted by a fit without some."""
+        """The seconds of all rows, predicted by a fit without the rows in `left_out`."""
         refit = solved_constants(rows, base, free, solved.values, np.logical_not(left_out))
         return rows.predict(with_values(base, refit.values))
 
@@ -175,8 +184,8 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
 
 
 def inner_groups(timings: Sequence[Timing]) -> list[Array]:
-    """Masks of the rows of each draft length, and of each octave of batches, without the smallest and the
-    largest of each.
+    """Masks of rows that are left out together: one mask for each draft length, and one for each octave of
+    batches. The smallest and the largest draft length and octave have no mask.
     """
     lengths = np.array([t.gamma for t in timings])
     octaves = np.round(np.log2([t.batch for t in timings]))
@@ -190,7 +199,9 @@ def inner_groups(timings: Sequence[Timing]) -> list[Array]:
 def solved_constants(
     rows: EngineRows, base: Calibration, free: dict[str, Parameter], start: Values, train: Array
 ) -> Estimate:
-    """Fits the free constants to the rows of `train`. The search begins at `start`, or at each prior."""
+    """Fits the free constants to the rows of the mask `train`. The search begins at the values in `start`, or
+    else at the priors.
+    """
     logs = np.log(rows.measured)[train]
     noise = rows.noise[train]
 
@@ -204,7 +215,7 @@ def solved_constants(
 
 
 def least_determined(free: Mapping[str, Parameter], solved: Estimate, rows: int) -> str | None:
-    """The constant to pin next: one at its bound, or else the least determined one. None if all are
+    """The constant to pin next: a constant at its bound, or else the least determined one. None if all are
     determined.
     """
     if solved.at_bound:
@@ -217,8 +228,8 @@ def least_determined(free: Mapping[str, Parameter], solved: Estimate, rows: int)
 
 
 def scatter(samples: Sequence[float]) -> float:
-    """Half the distance between quartiles over the median, as a standard deviation; 0 for fewer than four
-    samples.
+    """The relative spread of samples: the distance between their quartiles, converted to a standard
+    deviation, over their median. 0 for fewer than four samples.
     """
     if len(samples) < 4:
         return 0.0
@@ -227,13 +238,13 @@ def scatter(samples: Sequence[float]) -> float:
 
 
 def log_rms(predicted: Array, measured: Array) -> float:
-    """Root mean square of the logarithms of predicted over measured."""
+    """The root mean square of log(predicted / measured)."""
     return float(np.sqrt(np.mean(np.log(predicted / measured) ** 2)))
 
 
 def small_sample(rms: float, count: float) -> float:
-    """A root mean square of few errors, widened so that its normal interval has the coverage `COVERAGE`
-    (Student's t).
+    """The root mean square of `count` errors, widened for small counts (Student's t) so that a normal
+    interval with it covers the share `COVERAGE`.
     """
     from scipy.stats import norm, t
 

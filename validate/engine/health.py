@@ -1,7 +1,9 @@
-"""Whether a server is as fast as predicted, and which half is off: acceptance, step, or load.
+"""Checks whether a server is as fast as predicted, and if not, whether the acceptance, the step time or the
+load is the reason.
 
-Times are those of the server's own log or page of metrics. The prediction is the answer of `whatif` for the
-same running requests, context and draft length, with the acceptance that the server counts.
+The measured times come from the server's own log or page of metrics. The prediction is the answer of `whatif`
+for the same number of running requests, context and draft length, and for the acceptance that the server
+counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,28 +17,30 @@ from perfmodel.validate.engine.unlike_predicted import unlike_predicted
 from perfmodel.validate.engine.where_to_look import unseen
 
 MOST_OF_IT = 2 / 3
-"""Share of the excess over the prediction from which prompts explain it."""
+"""If prompts take at least this share of the excess over the prediction, they explain it."""
 LEAST_SHARE = 0.05
-"""Share of the time from which prompts are named."""
+"""Smallest share of the time from which on the output mentions prompts."""
 OFF_SHARE = 0.25
-"""Share of the time from which prompts put a load off: a choice. A healthy vLLM (CPU) spent 15 % on them."""
+"""Share of the time from which on prompts count as too much load. The value is a choice: a healthy vLLM on a
+CPU spent 15 % on them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the server takes against what it should take; `half` names the part that is off."""
+    """The result of the check. half: the part of the server that is off. lines: the printed lines."""
 
     half: Half
     lines: tuple[str, ...]
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is known to be off."""
+        """Whether no part of the server is known to be off."""
         return self.half in (Half.NONE, Half.OPEN)
 
     @property
     def assumed(self) -> str:
-        """What the advice on the draft length assumes of a server that is off."""
+        """The assumption about a server that is off, on which the advice about the draft length is based."""
         return "the counted acceptance" if self.half is Half.ACCEPTANCE else "a server as fast as predicted"
 
 
@@ -65,34 +69,38 @@ class _Measured:
 
     @property
     def times_slower(self) -> float:
-        """The iteration over the predicted one."""
+        """The measured time of an iteration over the predicted time."""
         return self.iteration_s / self.predicted_s
 
     @property
     def too_slow(self) -> bool:
-        """Whether an iteration takes longer than its interval."""
+        """Whether an iteration takes longer than the upper end of the predicted interval."""
         return self.iteration_s > self.high_s
 
     @property
     def as_predicted_without_prompts(self) -> bool:
-        """Whether the time that prompts do not take lies below the end of the interval."""
+        """Whether an iteration without the time of prompts is below the upper end of the predicted
+        interval.
+        """
         return self.iteration_s * (1.0 - self.prompt_share) <= self.high_s
 
     @property
     def explained_by_prompts(self) -> bool:
-        """Whether prompts take all, or most, of what exceeds the prediction."""
+        """Whether prompts take all or most of the time above the prediction."""
         prompts_s = self.iteration_s * self.prompt_share
         excess_s = self.iteration_s - self.predicted_s
         return self.as_predicted_without_prompts or prompts_s >= MOST_OF_IT * excess_s
 
     @property
     def slowed_by_usual_prompts(self) -> bool:
-        """Whether prompts explain all of it and take no more of the time than those of a healthy server."""
+        """Whether prompts explain all of the excess and take no larger share of the time than on a healthy
+        server.
+        """
         return self.as_predicted_without_prompts and self.prompt_share < OFF_SHARE
 
 
 def health(pace: Pace, expectation: Expectation, text: str) -> Health:
-    """Compares a pace with the prediction. text: the log."""
+    """Compares the speed of a server with the prediction. text: its log."""
     measured = _Measured.of(pace, expectation)
     signs = [*signs_in(text), *unlike_predicted(text, expectation.predicted)]
     slow = measured.too_slow and not (measured.slowed_by_usual_prompts and _is_unhindered(pace, signs))

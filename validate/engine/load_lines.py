@@ -1,8 +1,8 @@
 """The lines of a server's log that state its throughput under load.
 
-A server averages each line over an interval. The first and the last interval of a load are partly idle: their
-throughput is too low for their running requests. They count only where a load has no interval between them,
-and are taken as busy if they agree.
+Each line has averages over an interval. The server is partly idle in the first and the last interval of a
+load, so their throughput is too low for the number of running requests. They are used only if no load has an
+interval between them. If the lines of a load agree, the server counts as busy in all of them.
 """
 
 import re
@@ -26,14 +26,15 @@ _SGLANG = re.compile(
 )
 _SGLANG_PROMPT = re.compile(r"Prefill batch.*?#new-token: (?P<tokens>\d+)")
 ALIKE = 0.1
-"""Share by which two intervals of one pace differ."""
+"""Largest relative difference of the speeds in two intervals that agree."""
 _CACHE = re.compile(r"GPU KV cache size: ([\d,]*\d) tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadLine:
-    """One line: requests that run and wait, tokens per second of answers and prompts, cached tokens of the
-    running requests together, and the share of the cache that they use; None if the line does not state them.
+    """One line of a log. running, waiting: numbers of requests. cached_tokens: the cached tokens of all
+    running requests. used_share: the share of the cache that they use. The last two are None if the line does
+    not state them.
     """
 
     running: int
@@ -45,7 +46,9 @@ class LoadLine:
 
     @classmethod
     def of(cls, match: re.Match[str], cache_tokens: float | None = None) -> "LoadLine":
-        """cache_tokens: size of the cache of which the line states the used share; None if it is unknown."""
+        """The figures of a matched line. cache_tokens: the size of the cache, in tokens; None if it is not
+        known.
+        """
         cached = float(match["cached"]) if match["cached"] else None
         used_share = float(match["used"]) / 100 if match["used"] else None
         if cache_tokens is not None and used_share is not None:
@@ -65,20 +68,22 @@ class LoadLine:
 
     @property
     def tpot_s(self) -> float:
-        """Seconds per output token of a running request."""
+        """Seconds per output token of each running request."""
         return self.running / self.decode_tokens_per_s
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedLoad:
-    """The lines of a log that count. partly_idle: whether each is the first or the last one of its load."""
+    """The lines of a log that are used. partly_idle: whether each of them is the first or the last one of its
+    load.
+    """
 
     lines: tuple[LoadLine, ...]
     partly_idle: bool
 
     @classmethod
     def of(cls, text: str) -> "LoggedLoad | None":
-        """From a log; None if it has no line under load."""
+        """The lines of a log that are used; None if it has no line under load."""
         loads = list(_loads(text))
         inner = tuple(line for load in loads for line in load[1:-1])
         if inner:
@@ -107,13 +112,13 @@ class LoggedLoad:
 
     @property
     def context(self) -> float | None:
-        """Cached tokens of a running request; None if no line states them."""
+        """Median number of cached tokens per running request; None if no line states them."""
         stated = [line.cached_tokens / line.running for line in self.lines if line.cached_tokens]
         return median(stated) if stated else None
 
     def context_of(self, cache_tokens: float) -> float | None:
-        """Cached tokens of a running request by the used share of a cache of this size; None if no line
-        states the share.
+        """Median number of cached tokens per running request, which follows from the used share of the cache.
+        cache_tokens: the size of the cache. None if no line states the share.
         """
         shares = [line.used_share / line.running for line in self.lines if line.used_share]
         return cache_tokens * median(shares) if shares else None

@@ -1,4 +1,4 @@
-"""What a server's log says of its configuration, against the question about it."""
+"""Reads the configuration of a server from its log, and compares it with the question about the server."""
 
 import re
 from collections.abc import Iterator
@@ -21,13 +21,14 @@ FORMATS = {
     "modelopt_fp4": "nvfp4",
     "mxfp4": "mxfp4",
 }
-"""Word of vLLM or SGLang for the format of the weights -> ``--weights``."""
+"""Name of a weight format in vLLM or SGLang -> the value of ``--weights``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedConfig:
-    """version: of vLLM, which prints it. weights: as `--weights` has it. method: the engine's word for the
-    kind of draft. None: not printed, or not known here.
+    """The configuration in a log. A field is None if the log does not print it or its value is not known
+    here. version: the version of vLLM. weights: as a value of `--weights`. method: the engine's name for the
+    kind of draft.
     """
 
     version: str | None = None
@@ -38,7 +39,7 @@ class LoggedConfig:
 
     @classmethod
     def of(cls, text: str) -> "LoggedConfig":
-        """From a log; the first lines that state each figure."""
+        """The configuration in a log. If several lines state a value, the first one counts."""
         tp = _first(_TP, text)
         quantization = _first(_QUANTIZATION, text) or ""
         cache = _first(_CACHE, text) or ""
@@ -51,7 +52,9 @@ class LoggedConfig:
         )
 
     def differences(self, query: Query, weights: str) -> Iterator[str]:
-        """The flags that the question lacks, in words. weights: the format that the answer assumes."""
+        """A warning for each difference between the log and the question, with the flag that removes it.
+        weights: the format that the answer assumes.
+        """
         if self.tp is not None and self.tp != query.tp:
             yield f"the log has {self.tp} tensor-parallel devices, and {query.tp} was asked: --tp {self.tp}"
         if self.weights is not None and not weights.startswith(self.weights) and query.weights is None:

@@ -1,4 +1,4 @@
-"""How fast a server is, by its own log or page of metrics."""
+"""The speed of a server, from its own log or page of metrics."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -8,16 +8,17 @@ from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.pastes.llama_server_log import logged
 
 _TPOT = "vllm:request_time_per_output_token_seconds"
-"""Seconds per output token, by request."""
+"""Histogram of the seconds per output token of each request."""
 _GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
-"""Seconds of an iteration, as a client sees them; the second is the name before 0.11."""
+"""Histograms of the seconds per iteration, as a client sees them. The second is the name before vLLM 0.11."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds per output token of a running request, and requests that wait.
+    """The speed and the load of a server. tpot_s: seconds per output token of a running request. waiting:
+    number of waiting requests. prompt_tokens_per_s: prompt tokens that it reads per second.
 
-    partly_idle: whether the log has no interval that lies inside a load.
+    partly_idle: whether the log has only intervals in which the server was partly idle.
     """
 
     tpot_s: float
@@ -27,7 +28,9 @@ class Pace:
 
     @classmethod
     def of(cls, where: str, text: str, gained: float = 1.0) -> "Pace | None":
-        """From a log, or a page of metrics; None if neither states a pace. gained: tokens per iteration."""
+        """The speed in a log or on a page of metrics; None if the text states none. gained: tokens per
+        iteration.
+        """
         return (
             _of_lines(text)
             or _of_answers(where, text)

@@ -1,4 +1,4 @@
-"""A pasted text: what it is, what was taken from it, and what is missing."""
+"""Recognises a pasted text, reads the steps in it, and says which facts are missing."""
 
 import json
 import sys
@@ -22,27 +22,27 @@ STANDARD_INPUT = "-"
 
 
 class ExpectedGain(NamedTuple):
-    """Expected tokens per iteration of a step, and in words where they are from."""
+    """The expected tokens per iteration of a step. origin: the source of this number, in words."""
 
     tokens_per_iteration: float
     origin: str
 
 
 class StepsOfText(NamedTuple):
-    """The steps of a text. note: where their acceptance is from if it is not the text's own; else empty."""
+    """The steps in a text. note: the source of their acceptance; empty if the text states it."""
 
     timings: list[Timing]
     note: str
 
 
 Gained = Callable[[Timing], ExpectedGain | None]
-"""What a step is expected to gain; None if it is not known."""
+"""A function that returns the expected tokens per iteration of a step; None if they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastedText:
-    """A text with what it is. title: its form. counters: whether a server counts in it, and no step is
-    timed.
+    """A recognised text. title: the name of its format. counters: whether it has the counters or throughput
+    of a server and no timed steps.
     """
 
     where: str
@@ -66,8 +66,8 @@ def read_place(place: str) -> NamedText:
 
 
 def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
-    """Finds out what a text is. hardware: of the question about the server of a command. Raises InputError
-    that names the known forms.
+    """Recognises a text. hardware: the device in the question that is printed if the text is the command of a
+    server. Raises InputError, which names the known formats.
     """
     form = form_of(text)
     if form is not None:
@@ -102,7 +102,9 @@ def _json_format(where: str, text: str) -> BenchFormat | None:
 
 
 def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfText:
-    """The steps of a text. Raises InputError for what is missing."""
+    """The steps in a text. gained: supplies the acceptance if the text does not state it. Raises InputError
+    for a missing fact.
+    """
     try:
         return StepsOfText(read_pasted(pasted.where, pasted.text, facts), "")
     except MissingFact as missing:

@@ -1,5 +1,5 @@
-"""The record of an engine's timings and their subject: append-only JSON with raw samples. It is the only
-reader of these.
+"""The record of an engine's timings and of the served configuration, as JSON with raw samples. Records are
+read only by this module.
 """
 
 import datetime
@@ -16,12 +16,12 @@ from perfmodel.validate.engine.timing import Seconds, Timing
 from perfmodel.validate.records import check_record, version
 
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
-"""Pattern of an engine and of a version in a file name."""
+"""Pattern of the name and the version of an engine in a file name."""
 
 
 class EngineSubject(Frozen):
-    """The served configuration, in the words of a question. weights and kv_dtype None: the
-    checkpoint's own.
+    """The served configuration, with the names of a question's fields. weights and kv_dtype: None means those
+    of the checkpoint.
     """
 
     model: str
@@ -51,7 +51,9 @@ class EngineSubject(Frozen):
 
 
 class EnginePoint(Timing):
-    """One timed step, or the reason for its absence. samples: seconds, thinned to 200 order statistics."""
+    """One timed step, or a failed one with its error. samples: seconds, reduced to at most 200 evenly spaced
+    values of the sorted samples.
+    """
 
     key: str
     status: Literal["ok", "failed"] = "ok"
@@ -61,7 +63,7 @@ class EnginePoint(Timing):
 
     @classmethod
     def of(cls, key: str, timing: Timing, utc: str | None = None) -> "EnginePoint":
-        """A timing as a row, which does not name its origin."""
+        """A timing as a row of the record, without the file that it came from."""
         return cls(**structs.asdict(timing) | {"key": key, "utc": utc, "where": ""})
 
     def timing(self, where: str) -> Timing:
@@ -71,8 +73,8 @@ class EnginePoint(Timing):
 
 
 class EngineRecord(Frozen):
-    """The record that ``perfmodel validate engine`` keeps next to a calibration, and that a run against a
-    server writes.
+    """The record that ``perfmodel validate engine`` writes next to a calibration, and after a run against a
+    server.
     """
 
     crc32: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}\Z")] | None = None
@@ -90,12 +92,12 @@ class EngineRecord(Frozen):
 
 
 def stamp() -> str:
-    """The present time in the form of records and their files."""
+    """The present time (UTC) in the format of record names."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Everything in a record except its points."""
+    """All fields of a record except its points."""
     return {
         "schema_version": 1,
         "kind": "engine",
@@ -109,7 +111,7 @@ def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) 
 
 
 def read_engine_record(path: Path) -> EngineRecord:
-    """Reads and checks a record. Raises InputError naming file and key."""
+    """Reads and checks a record. Raises InputError, which names the file and the key."""
     text = read_text(path)
     check_record(path, text)
     return files.parse(EngineRecord, parse_json(str(path), text), str(path))

@@ -1,5 +1,5 @@
-"""The command that starts a server, as the question about it, and what makes this server slow. It has no
-times that could be judged.
+"""Translates the command that starts a server into a question about it, and finds options that make the
+server slow.
 """
 
 import json
@@ -28,13 +28,13 @@ PROGRAMS = {
 }
 """Beginning of a command -> ``--engine``."""
 MODEL_FIRST = ("vllm serve", "vllm/vllm-openai", "trtllm-serve", "ollama run")
-"""Beginnings of commands that name the model without a flag."""
+"""Beginnings of commands that have the model as an argument without a flag."""
 _COMMAND = re.compile(
     rf"(?P<program>{'|'.join(map(re.escape, PROGRAMS))})\b(?:\S*?:v(?P<version>\d+\.\d+\.\d+))?\S*"
     r"(?P<options>.*)",
     re.S,
 )
-"""A command, or an image of a server with its tag."""
+"""A command, or a container image of a server with its tag."""
 FLAGS = {
     "--model": "--model",
     "--model-path": "--model",
@@ -69,25 +69,25 @@ FLAGS = {
     "--attention-backend": "--attention-backend",
     "--max-num-seqs": "--max-num-seqs",
 }
-"""Flag of a server -> the flag here."""
+"""Flag of a server -> the flag of perfmodel."""
 CONFIG = "--speculative-config"
 HEADS = ("--speculative-draft-model-path", "--speculative-draft-model")
-"""SGLang's flags of a head; without one, EAGLE runs the MTP layers of the model."""
+"""SGLang's flags for a draft head. Without a head, its algorithm EAGLE runs the MTP layers of the model."""
 _MIX = re.compile(r"[-.]((?:UD-)?(?:I?Q\d\w*|BF16|F16|MXFP4\w*))\.gguf$", re.I)
 """The format in the name of a GGUF file."""
 KINDS = ("--spec-type", "--speculative-algorithm")
-"""Flags that name a kind of draft. The others name a model, which is the head of the kind if both are
-given.
+"""Flags that name a kind of draft. The other draft flags name a model. If a command has both, the model is
+the head of this kind.
 """
 DRAFTS = {"nextn": "mtp", "eagle3": "eagle3", "deepseek_mtp": "mtp", "qwen3_next_mtp": "mtp"}
-"""Word of an engine for a kind of draft -> the kind here, where both differ."""
+"""An engine's name for a kind of draft -> perfmodel's name, where they differ."""
 DEFAULTS = ("auto", "none")
-"""Values that say no more than a missing flag."""
+"""Values that have the same meaning as a missing flag."""
 TREE = ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens")
 """Flags of SGLang that describe a tree of drafted tokens: levels, children and nodes."""
 _CAPTURED = re.compile(r"--cuda-graph-max-bs[= ](\d+)")
 SERVED_WHOLE = 99
-"""Layers of ``-ngl`` from which all are on the device."""
+"""Smallest value of ``-ngl`` that means that all layers are on the device."""
 EXAMPLES = {
     "--host-bandwidth": (
         "80",
@@ -95,7 +95,7 @@ EXAMPLES = {
     ),
     "--rates": ("0.7,0.1,0.05", "shares of the draft's 1st, 2nd, ... choice that are accepted"),
 }
-"""Flag of the question that no command states -> an example, and what it stands for."""
+"""Flag of the question whose value no command states -> an example value, and its meaning."""
 EARLY = "drafts that stop early: give the printed --tokens-per-iteration, and their mean length as --gamma"
 LEFT_OUT = {
     "--spec-draft-p-min": EARLY,
@@ -110,11 +110,15 @@ LEFT_OUT = {
     "--speculative-disable-by-batch-size": "a length that follows the load: schedule",
     "--speculative-adaptive": "a length that follows the load: traffic --gamma adaptive",
 }
-"""Flag of a server that changes the answer and is not in the question -> what it means, and how to ask it."""
+"""Flag of a server that changes the answer but is not in the question -> its meaning, and how to ask about
+it.
+"""
 
 
 def question_of(text: str, hardware: str = "DEVICE") -> str | None:
-    """The question about a server, by the command that starts it; None for any other text."""
+    """The command line of a question about a server, translated from the command that starts the server; None
+    for any other text.
+    """
     command = _COMMAND.search(text)
     if command is None:
         return None
@@ -140,7 +144,7 @@ def question_of(text: str, hardware: str = "DEVICE") -> str | None:
 
 
 def slowed_by(text: str) -> list[str]:
-    """What makes the server of a command slower than it is predicted, in words."""
+    """Reasons in a server's command why the server is slower than predicted, in words."""
     words = [sign.meaning for sign in signs_in(text)]
     for largest in _CAPTURED.findall(text):
         words.append(f"more than {largest} requests run without CUDA graphs (--cuda-graph-max-bs)")
@@ -148,8 +152,8 @@ def slowed_by(text: str) -> list[str]:
 
 
 def to_be_stated(text: str, asked: str) -> list[str]:
-    """What the question about a server does not have from its command, in words: examples, and flags without
-    a counterpart.
+    """Notes about the question: values that are only examples, and flags of the server that the question does
+    not have.
     """
     words = asked.split()
     examples = [

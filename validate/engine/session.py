@@ -1,4 +1,6 @@
-"""One session with a live server: its points go into a journal one by one, then into a record; resumable."""
+"""One session with a running server. Each point is written to a journal as it is measured, and at the end all
+points are written to a record. An interrupted session can be resumed.
+"""
 
 import collections
 import datetime
@@ -24,12 +26,12 @@ def run(
     folder: Path,
     resume: bool,
 ) -> Path:
-    """Times every point that is not yet in the journal, and writes ``engine-<UTC>-K<gamma>.json`` into the
+    """Times every point that is not yet in the journal, and writes ``engine-<UTC>-K<gamma>.json`` to the
     folder.
 
-    Ctrl-C leaves the journal, and `resume` continues from it. A failed point is a row with its reason, which
-    resume measures again. Raises `PartialRun` if some points failed: the record is written and the journal
-    stays. Raises InputError, and keeps nothing, if all failed.
+    After Ctrl-C the journal remains, and `resume` continues from it. A failed point is a row with its error,
+    and `resume` measures it again. Raises `PartialRun` if some points failed; the record is then written, and
+    the journal remains. Raises InputError if all points failed; no file then remains.
     """
     journal = _resumed(folder, gamma, subject) if resume else None
     if journal is None:
@@ -56,7 +58,7 @@ def run(
 
 
 class PartialRun(Exception):
-    """Some points of a session failed. The record at `path` holds them with their reasons."""
+    """Raised if some points of a session failed. The record at `path` has them with their errors."""
 
     def __init__(self, path: Path, rows: Sequence[dict[str, str]]) -> None:
         failed = [row["error"] for row in rows if row.get("status") == "failed"]

@@ -1,4 +1,4 @@
-"""Words in the logs of engines that explain a slow server."""
+"""Text in the logs of engines that explains why a server is slow."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,9 @@ from enum import Enum
 
 
 class Half(Enum):
-    """The part of a server that is off; `OPEN` if the log has only intervals that are partly idle."""
+    """The part of a server that is off. `OPEN`: not decided, because the server was partly idle in all
+    intervals of the log.
+    """
 
     NONE = "healthy"
     OPEN = "not decided"
@@ -18,8 +20,8 @@ class Half(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Words in a log that explain a slow server. decides: whether a server without the trait is usual, so
-    that the words alone say which half is off.
+    """Text in a log that explains why a server is slow. half: the part that is off. decides: whether this
+    text alone shows that this part is off, because most servers do not have it.
     """
 
     pattern: re.Pattern[str]
@@ -179,20 +181,24 @@ SIGNS = (
     ),
 )
 """Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp, and
-flags of their servers. vLLM quotes two of them in its advice.
+flags of their servers.
 """
 _NO_DRAFT = re.compile(r"speculative decoding (?:is )?not supported (?:by|with) (?P<by>\w+(?: \w+)?)", re.I)
-"""A line of llama.cpp, which then decodes without the draft: ``by multimodal``, ``by this context``."""
+"""A line of llama.cpp that says that it decodes without the draft. It ends in ``by multimodal`` or ``by this
+context``.
+"""
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 
 
 def signs_in(text: str) -> list[Sign]:
-    """What a log itself says of a slow server."""
+    """All signs of a slow server in a log."""
     return [*_signs(text), *_on_host(text)]
 
 
 def refused_draft(text: str) -> str:
-    """That a server decodes without its draft, and why by its log; empty if the log does not say so."""
+    """A sentence that the server decodes without its draft, with the reason in the log; empty if the log does
+    not say so.
+    """
     line = _NO_DRAFT.search(text)
     if line is None:
         return ""

@@ -1,4 +1,6 @@
-"""From benchmark files to a calibration: ``perfmodel validate engine --from``, for Python too."""
+"""Makes a calibration from benchmark files, for ``perfmodel validate engine --from`` and for Python
+callers.
+"""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -17,20 +19,20 @@ from perfmodel.validate.engine.timing import GivenFacts, Timing
 from perfmodel.validate.harness.micro.write import destination_of, write_yaml
 
 MOST_GIVEN = 1e9
-"""No fact about a file is as large."""
+"""Upper limit of the numbers that a user gives about a file."""
 
 
 @dataclass(frozen=True)
 class BenchFile:
-    """A benchmark file, and the options after its name."""
+    """A benchmark file. facts: the values that the user gave after its name, such as ``batch=4``."""
 
     path: Path
     facts: GivenFacts
 
     @classmethod
     def parse(cls, text: str) -> "list[BenchFile]":
-        """Reads ``FILE[,batch=N,input=N,...]``; for a pattern such as ``K*.json`` every file. Raises
-        InputError.
+        """Parses ``FILE[,batch=N,input=N,...]``. A pattern such as ``K*.json`` means every matching file.
+        Raises InputError.
         """
         name, *pairs = text.split(",")
         facts = _given_facts(name, pairs)
@@ -69,13 +71,13 @@ def _number(text: str) -> float | None:
 
 
 def sources_of(texts: Iterable[str]) -> list[BenchFile]:
-    """The files behind ``--from``, each once. Raises InputError."""
+    """The files that ``--from`` names, without duplicates. Raises InputError."""
     return list(dict.fromkeys(source for text in texts for source in BenchFile.parse(text)))
 
 
 def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list[Timing]:
-    """The timed steps in the files. gamma: of files that do not state it. Raises InputError, also if there
-    are no steps.
+    """The timed steps in the files. gamma: the draft length of files that do not state it. Raises InputError,
+    also if there are no steps.
     """
     timings = [t for s in sources for t in read(s.path, s.facts.over(GivenFacts(gamma=gamma)))]
     if not timings:
@@ -93,11 +95,11 @@ def served(
     engine: str | None,
     version: str | None,
 ) -> EngineSubject:
-    """The served configuration, from the question and from the records among the files, which hold engine,
-    version and draft.
+    """The served configuration. It comes from the question, and from the records among the files, which have
+    the engine, its version and the draft.
 
-    query: its draft is `draft` if given. engine, version: override those of records. Raises InputError
-    without a draft, and for one that differs from a record's.
+    draft: replaces the draft of the query. engine, version: replace those of records. Raises InputError if
+    timings have drafted tokens and no draft is known, or if the draft differs from that of a record.
     """
     for source in sources:
         text = read_text(source.path)
@@ -116,8 +118,8 @@ def served(
 
 
 def bases_of(query: Query) -> list[Calibration]:
-    """The base that the question names; by default the device's own, all bundled ones of the device, and
-    ``ideal``.
+    """The base calibrations to try: the one that the question names, or by default the device's own, all
+    bundled ones of the device, and ``ideal``.
     """
     if query.calibration is not None:
         return [resolve_costs(query).machine.calibration]
@@ -159,13 +161,13 @@ def calibrate_engine(
     machine: str = "local-1",
     out: Path | str | None = None,
 ) -> EngineCalibration:
-    """A calibration of a serving engine from files of its benchmarks.
+    """Fits a calibration of a serving engine to the files of its benchmarks.
 
     sources: names or patterns of files, as for ``--from``. query: a question with model, hardware, formats
-    and tensor-parallel degree; its calibration, if named, is the base. draft: the draft, if files hold
-    iterations with drafts. engine, version: of the server, if no record among the files has them. gamma:
-    draft length of files that do not state it. out: path of the calibration, next to which its record is
-    written. Raises InputError.
+    and tensor-parallel degree. If it names a calibration, that is the base. draft: the draft of the server;
+    needed if files have iterations with drafts. engine, version: those of the server, if no record among the
+    files has them. gamma: the draft length of files that do not state it. out: path of the calibration file;
+    its record is written next to it. Raises InputError.
     """
     files_of = sources_of(sources)
     timings = read_sources(files_of, gamma)
@@ -180,10 +182,10 @@ def calibrate_engine(
 
 
 def write_calibration(calibrated: EngineCalibration, machine: str, path: Path) -> Path:
-    """Writes the calibration and the record of its rows next to it, and returns the record's path. Raises
+    """Writes the calibration, and next to it the record of its rows. Returns the path of the record. Raises
     InputError.
 
-    Paths in the record are relative to its folder, so both can be moved together.
+    Paths in the record are relative to its folder, so the files can be moved together.
     """
     destination_of(path)
     sources = calibrated.calibration.fitted_on

@@ -1,5 +1,5 @@
-"""Text of other programs, without colours and with decimal points, and as JSON objects. A fault in it becomes
-one line that names its place.
+"""Cleans text of other programs, for example from colours and decimal commas, and reads JSON objects. Errors
+have one line that names the place.
 """
 
 import json
@@ -25,9 +25,9 @@ _LIST = re.compile(r"\{|[\[(]\s*\d+\s*,\s*\d+\s*[,\])]")
 _FIGURE = re.compile(r"(?:[-–—]|[~≈]?\d[\d,.]*\s*(?:%|x|×|tok/s|t/s|tokens/s)?|)", re.I)
 """A cell of a table with a figure, or an empty one."""
 _HEAD = re.compile(r"(?=.*[A-Za-z])\D.*[^:]|[A-Za-z]")
-"""A cell in the head of a table."""
+"""A cell that can stand in the heading of a table."""
 _BETWEEN_CELLS = (re.compile(r"\t"), re.compile(r","), re.compile(r";"), re.compile(r"\s{2,}"))
-"""What stands between the cells of a table without bars."""
+"""Separators of the cells in tables without bars."""
 _FENCE = re.compile(r"^[ \t>]*```.*\n?", re.M)
 _PREFIXES = (
     re.compile(r"> ?"),
@@ -35,26 +35,26 @@ _PREFIXES = (
     re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? "),
     re.compile(r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \S+ [^\s:]+: ?"),
 )
-"""What a quotation, a container, a time or the journal of a system puts before every line."""
+"""Prefixes of every line: of a quotation, of a container's log, of a time, and of the system journal."""
 _RECORD = re.compile(
     r"(?:\(\S+ pid=\d+\) )?(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d"
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 )
 """The start of a line in a log of vLLM or SGLang."""
 NARROWEST, WIDEST = 70, 200
-"""Columns at which people's terminals and editors break lines."""
+"""Range of widths, in columns, at which terminals and editors break lines."""
 
 
 class NamedText(NamedTuple):
-    """A text, and its place in words for messages."""
+    """A text, and the name of its place for messages."""
 
     where: str
     text: str
 
 
 def plain(text: str) -> str:
-    """A text without the colours of a terminal, without fences and what stands before every line, with bars
-    in tables, and with points in numbers such as 38,70.
+    """A cleaned text. Colours, code fences and prefixes of all lines are removed, and broken lines are
+    joined. Cells of tables are separated by bars, and numbers such as 38,70 have decimal points.
     """
     lines = _FENCE.sub("", _COLOUR.sub("", _out_of_containers(text))).split("\n")
     for prefix in _PREFIXES:
@@ -162,12 +162,12 @@ def _cell_with_points(cell: str) -> str:
 
 
 def is_json(text: str) -> bool:
-    """Whether a text begins as a JSON object or a list of them; a date in brackets does not."""
+    """Whether a text begins like a JSON object or a list of objects. A date in brackets does not count."""
     return _JSON.match(text) is not None
 
 
 def parse_objects(where: str, text: str) -> list[dict[str, Any]]:
-    """Reads one JSON object, a list of them, or one per line. Raises InputError."""
+    """Reads one JSON object, a list of objects, or one object per line. Raises InputError."""
     try:
         data = json.loads(text)
     except RecursionError:
@@ -182,7 +182,7 @@ def parse_objects(where: str, text: str) -> list[dict[str, Any]]:
 
 
 def floats(words: Iterable[str]) -> list[float]:
-    """Numbers of a log line; all NaN if one word is not a number."""
+    """The words as numbers. All results are NaN if one word is not a number."""
     numbers = list(words)
     try:
         return [float(word) for word in numbers]
@@ -191,5 +191,5 @@ def floats(words: Iterable[str]) -> list[float]:
 
 
 def is_count(value: object) -> TypeGuard[float]:
-    """A finite number from 0 on."""
+    """Whether a value is a number from 0 to `MAX_COUNT`."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT

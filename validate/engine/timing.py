@@ -1,4 +1,6 @@
-"""One row of a benchmark file: the time of one decoding step, with its batch, context and draft length."""
+"""A row of a benchmark file: the time of one decoding step with its batch, context and draft length, and the
+facts that the user adds.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,9 +12,11 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.specs import Frozen, files
 
 MAX_PREFILL_SHARE = 0.06
-"""Share of the time between tokens that other requests' prompts may take in a usable row."""
+"""Largest share of the time between tokens that the prompts of other requests may take in a usable row."""
 MISSING_SHARE = 0.15
-"""Share of a draft's tokens that may be missing at the ends of answers before the length is rounded down."""
+"""Largest share of draft tokens that may be missing because answers ended. The mean draft is rounded up to
+the draft length by at most this share.
+"""
 Tokens = Annotated[float, Meta(ge=0, le=1e9)]
 Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 
@@ -20,11 +24,12 @@ Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 class Timing(Frozen):
     """One measured step of an engine.
 
-    kind: an ``iteration`` of the serving loop (at gamma 0 one baseline step), a bare target ``pass`` over
-    gamma + 1 tokens of each sequence, or a ``pass_with_draft``. seconds: its time. batch: sequences decoded
-    together. context: cached tokens of one sequence in the middle of the run. tokens_per_iteration: gained by
-    one sequence, including the bonus token; 1 at gamma 0. how: the origin of `seconds`. prefill_share:
-    estimated share of other requests' prefill in `seconds`.
+    kind: ``iteration`` is an iteration of the serving loop (at gamma 0, one baseline step), ``pass`` is one
+    pass of the target over gamma + 1 tokens of each sequence, and ``pass_with_draft`` also has the passes of
+    the draft. seconds: the time of the step. batch: sequences decoded together. context: cached tokens of one
+    sequence in the middle of the run. tokens_per_iteration: the tokens that one sequence gains, including the
+    bonus token; 1 at gamma 0. how: how `seconds` was computed. prefill_share: the estimated share of
+    `seconds` that the prefill of other requests takes.
     """
 
     where: str = ""
@@ -43,12 +48,12 @@ class Timing(Frozen):
 
     @classmethod
     def checked(cls, **values: Any) -> "Timing":
-        """Refuses (InputError) values that no engine can report."""
+        """A timing with these values. Raises InputError for values that no engine can report."""
         return files.parse(cls, values, values["where"])
 
     @property
     def name(self) -> str:
-        """The point in words."""
+        """A short text with batch, context and draft length."""
         draft = f"K={self.gamma}" if self.gamma else "baseline"
         return f"B={self.batch:g} S={self.context:.0f} {draft}"
 
@@ -60,7 +65,9 @@ class Timing(Frozen):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenFacts:
-    """Facts about a file from the command line that the file lacks; None if not given."""
+    """Facts about a file that the user gives on the command line, because the file lacks them. None: not
+    given.
+    """
 
     batch: float | None = None
     input: float | None = None
@@ -70,17 +77,19 @@ class GivenFacts:
     """Tokens per iteration."""
 
     def over(self, other: "GivenFacts") -> "GivenFacts":
-        """These facts, completed with others."""
+        """These facts. Facts that were not given are taken from `other`."""
         facts = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return replace(other, **{name: value for name, value in facts.items() if value is not None})
 
 
 _FLAGS = {"input": " or --context N", "gamma": " or --gamma N"}
-"""Facts that have flags of their own."""
+"""Fact -> further flags that can state it."""
 
 
 class MissingFact(InputError):
-    """A text lacks a figure that the command line can state. key: its name in `GivenFacts`."""
+    """Raised if a text lacks a fact that the user can give on the command line. key: its name in
+    `GivenFacts`.
+    """
 
     def __init__(self, where: str, key: str) -> None:
         flag = _FLAGS.get(key, "")
@@ -90,21 +99,23 @@ class MissingFact(InputError):
 
 
 def needed(where: str, key: str, value: float | None) -> float:
-    """A figure that the file or the command line must state. Raises MissingFact with the way to state it."""
+    """The value of a fact that the file or the command line must state. Raises MissingFact, which says how to
+    state it.
+    """
     if value is None:
         raise MissingFact(where, key)
     return value
 
 
 class RequestLengths(NamedTuple):
-    """Tokens of a prompt and of its answer."""
+    """The lengths of a prompt and of its answer, in tokens."""
 
     prompt: float
     answer: float
 
 
 class SpeculatedTokens(NamedTuple):
-    """The draft length, and the tokens that one sequence gains in an iteration, bonus token included."""
+    """The draft length, and the tokens that one sequence gains per iteration, including the bonus token."""
 
     gamma: int
     tokens_per_iteration: float
@@ -114,19 +125,24 @@ NOT_SPECULATED = SpeculatedTokens(0, 1.0)
 
 
 def stated_lengths(where: str, facts: GivenFacts) -> RequestLengths:
-    """The lengths of a text that prints neither. Without ``output=N`` the step lies
-    behind one token, so that ``input=N`` is its context. Raises MissingFact without ``input=N``.
+    """The lengths for a text that does not state them. Without ``output=N``, the answer has one token, so the
+    context of the step is about ``input=N``. Raises MissingFact without ``input=N``.
     """
     return RequestLengths(needed(where, "input", facts.input), facts.output or 1.0)
 
 
 def drafted_length(mean: float) -> int:
-    """The draft length behind the mean tokens of a draft, which the ends of answers shorten."""
+    """The draft length that follows from the mean number of tokens per draft. The ends of answers make the
+    mean smaller than the draft length.
+    """
     return max(math.ceil(mean - MISSING_SHARE * mean), 1)
 
 
 def speculation(where: str, facts: GivenFacts, accepted: float | None, gamma: int | None) -> SpeculatedTokens:
-    """What a step speculated, by the file and the command line. Raises InputError."""
+    """The draft length and the tokens per iteration of a step. accepted, gamma: the tokens per iteration and
+    the draft length in the file; None if it does not state them. `facts` replaces missing values. Raises
+    InputError.
+    """
     length = facts.gamma if gamma is None else gamma
     gained = facts.accepted if accepted is None else accepted
     if gamma is not None and facts.gamma is not None and gamma != facts.gamma:

@@ -1,5 +1,5 @@
-"""Signs in a log that a server runs otherwise than predicted: on another attention backend, or with a batch
-outside its CUDA graphs.
+"""Finds signs in a log that a server does not run as predicted: it uses another attention backend, or the
+batch is larger than its CUDA graphs.
 """
 
 import re
@@ -12,22 +12,24 @@ from perfmodel.validate.engine.signs import Half, Sign
 _CAPTURED_TOKENS = re.compile(
     r"max_(?:cudagraph_)?capture_size\W+(\d+)|cudagraph_capture_sizes\W+([\d, ]+)\]"
 )
-"""The sizes of CUDA graphs in a log of vLLM: tokens of a pass."""
+"""The sizes of CUDA graphs in a log of vLLM, in tokens of a pass."""
 _CAPTURED_REQUESTS = re.compile(r"cuda[-_]graph[-_]max[-_]bs\W+\d+")
-"""The largest size in a log of SGLang: requests."""
+"""The largest CUDA graph in a log of SGLang, in requests."""
 _BACKEND = re.compile(
     r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend"
     r"|Use (\w+) (?:attention )?backend by default|\battention_backend=['\"](\w+)['\"]"
 )
 """The attention backend in a log of vLLM or SGLang."""
 _FALLBACKS = ("FLEX_ATTENTION", "XFORMERS", "TORCH_SDPA")
-"""Backends of vLLM that no prediction assumes: general kernels, for shapes that the others do not run."""
+"""Backends of vLLM that no prediction assumes. They have general kernels for shapes that other backends
+cannot run.
+"""
 _FLASH = "flash-attn"
 _FLASH_VERSION = re.compile(r"Using FlashAttention version (\d)")
 
 
 def unlike_predicted(text: str, predicted: WhatIf) -> Iterator[Sign]:
-    """All such signs in a log."""
+    """All signs in a log that the server does not run as predicted."""
     yield from _outside_captured(text, predicted)
     yield from _other_flash_version(text, predicted)
     yield from _other_backend(text, predicted)

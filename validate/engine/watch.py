@@ -1,8 +1,8 @@
-"""Whether the served draft length is still the best one, by the counters of the server itself.
+"""Checks whether the draft length of a server is still the best one, with the server's own counters.
 
-Acceptance, running requests and contexts are those since the server's start, or since an earlier page. The
-length stays if no other one is faster by more than `TOLERANCE`. Otherwise the answer names the better one,
-and the command that prints the server's new line.
+Acceptance, running requests and contexts are counted since the start of the server, or since an earlier page.
+The draft length is good if no other length is faster by more than `TOLERANCE`. Otherwise the answer names the
+best length, and a command that prints the new flags of the server.
 """
 
 import re
@@ -41,27 +41,29 @@ from perfmodel.validate.engine.text import NamedText, plain
 from perfmodel.validate.engine.timing import Timing
 
 TOLERANCE = 0.05
-"""Gain of another draft length from which restarting a server is worthwhile."""
+"""Gain of another draft length from which on it is worth restarting the server."""
 CONTEXTS_TRIED = 49
-"""Number of contexts, at even logarithmic distances, at which lengths are compared."""
+"""Number of contexts at which draft lengths are compared. They are evenly spaced on a logarithmic scale."""
 SHORTEST_CONTEXT = 128
-"""The shortest of them."""
+"""The shortest of these contexts."""
 MOST_BATCH = 256
 """Largest batch in the comparison."""
 MOST_GAMMA = 16
 """Largest draft length in the comparison."""
 _RANK = re.compile(r"Engine \d{3}: Avg|\bDP\d+\b.*Decode batch")
-"""A line of the load of one data-parallel rank, in a log of vLLM or SGLang."""
+"""A line about the load of one data-parallel rank in a log of vLLM or SGLang."""
 GAUGES = ("vllm:num_requests_running", "sglang:num_running_reqs")
 REQUEST_ITERATIONS = "vllm:inter_token_latency_seconds_count"
-"""Iterations, counted for each request."""
+"""The number of iterations, summed over requests."""
 ITERATIONS = "vllm:iteration_tokens_total_count"
-"""Iterations, counted once for all requests."""
+"""The number of iterations of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedCounts:
-    """Counts of a server at one range of contexts. running: None if the server does not report it."""
+    """The counts of a server in one range of contexts. gamma: its draft length. running: the number of
+    running requests; None if the server does not report it.
+    """
 
     gamma: int
     acceptance: Acceptance
@@ -70,8 +72,8 @@ class ServedCounts:
 
     @classmethod
     def of(cls, row: AcceptanceEntry, gamma: int | None, running: float | None) -> "ServedCounts":
-        """From a row of imported figures. gamma: used if they do not state it. Raises InputError if neither
-        does.
+        """The counts in a row of imported figures. gamma: the draft length; None if the figures state it.
+        Raises InputError if it is not known.
         """
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
         length = gamma or (len(positions) if positions else None)
@@ -86,9 +88,9 @@ class ServedCounts:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The verdict on the served draft length at one range of contexts.
+    """The verdict about the served draft length in one range of contexts.
 
-    lines: the verdict as text. holds: whether no other length is faster by more than `TOLERANCE`. best: the
+    lines: the verdict in words. holds: whether no other length is faster by more than `TOLERANCE`. best: the
     fastest length.
     """
 
@@ -98,7 +100,7 @@ class Drift:
 
 
 def read_page(place: str) -> NamedText:
-    """A file, or the page of metrics of a server. Raises InputError."""
+    """The text of a file, or the page of metrics of the server at a URL. Raises InputError."""
     if "://" not in place and not holds_key(place):
         return NamedText(place, plain(read_text(Path(place))))
     try:
@@ -112,14 +114,16 @@ def read_page(place: str) -> NamedText:
 
 
 def page_of(given: NamedText) -> NamedText:
-    """The page of metrics, if a text is the address of a server; otherwise the text. Raises InputError."""
+    """The page of metrics, if the text is the URL of a server; otherwise the text itself. Raises
+    InputError.
+    """
     address = given.text.strip()
     return read_page(address) if address.startswith(("http://", "https://")) else given
 
 
 def expected(query: Query, scenario: Scenario, context: float, file: str | None) -> Acceptance | None:
-    """The acceptance at the time of the advice: from a file's rows, or else the published one; None without
-    either.
+    """The expected acceptance: from the rows of an acceptance file, or else the published one. None if there
+    is neither.
     """
     rows = None if file is None else read_acceptance(file)
     with suppress(UnknownAcceptance):
@@ -128,7 +132,9 @@ def expected(query: Query, scenario: Scenario, context: float, file: str | None)
 
 
 def expected_gain(query: Query, scenario: Scenario, file: str | None, timing: Timing) -> ExpectedGain | None:
-    """What a step is expected to gain; None if it is not known."""
+    """The tokens per iteration that a step is expected to gain; None if they are not known. file: an
+    acceptance file.
+    """
     known = expected(query, scenario, timing.context, file)
     if known is None or (known.max_gamma is not None and timing.gamma > known.max_gamma):
         return None
@@ -140,15 +146,17 @@ def expected_gain(query: Query, scenario: Scenario, file: str | None, timing: Ti
 def usual_gain(
     query: Query, scenario: Scenario, file: str | None, timing: Timing
 ) -> tuple[float, float] | None:
-    """The least and the most expected tokens per iteration of a step; None if they are not known."""
+    """The smallest and the largest expected tokens per iteration of a step; None if they are not known. file:
+    an acceptance file.
+    """
     if not timing.gamma:
         return None
     return _interval(expected(query, scenario, timing.context, file), timing.gamma)
 
 
 def running(where: str, text: str) -> float | None:
-    """Number of running requests: the mean over a page's iterations, else its gauge, or the median of a log's
-    lines under load. None if missing or 0.
+    """Number of running requests: the mean over all iterations that a page counts, or else the page's gauge,
+    or else the median of the lines under load in a log. None if it is missing or 0.
     """
     of_requests = total(where, text, REQUEST_ITERATIONS)
     iterations = total(where, text, ITERATIONS)
@@ -162,8 +170,8 @@ def running(where: str, text: str) -> float | None:
 
 
 def of_all_ranks(requests: float | None, query: Query, text: str) -> float | None:
-    """Running requests of all data-parallel ranks, of which a log states each rank's own. None if it states
-    none.
+    """Number of running requests on all data-parallel ranks. requests: the number that the text states; if
+    the text is a log with a line per rank, this is the number on one rank. None if `requests` is None.
     """
     if requests is None or _RANK.search(text) is None:
         return requests
@@ -171,10 +179,10 @@ def of_all_ranks(requests: float | None, query: Query, text: str) -> float | Non
 
 
 def drift(query: Query, served: ServedCounts, expected: Acceptance | None = None) -> Drift:
-    """Compares the served length with others at the server's own contexts.
+    """Compares the served draft length with other lengths at the server's own contexts.
 
-    query: model, device, draft and calibration. Its batch replaces an unknown number of running requests.
-    expected: the acceptance at the time of the advice.
+    query: the model, device, draft and calibration. Its batch is used if the number of running requests is
+    not known. expected: the expected acceptance, which is printed next to the counted one.
     """
     batch = float(round(served.running or query.batch))
     point = replace(query, batch=int(batch), context=round(served.context), gamma=None)
@@ -233,8 +241,8 @@ def _good_loads(
 def check_health(
     query: Query, served: ServedCounts, expected: Acceptance | None, where: str, text: str
 ) -> Health | None:
-    """Compares the server's pace with the prediction for its own load and acceptance; None if the text has no
-    pace.
+    """Compares the speed of the server with the prediction for its own load and acceptance. None if the text
+    states no speed.
     """
     gained = float(served.acceptance.tokens_per_iteration(served.gamma))
     pace = Pace.of(where, text, gained)
@@ -267,7 +275,7 @@ def _interval(expected: Acceptance | None, gamma: int) -> tuple[float, float] | 
 
 
 def rates_of(acceptance: Acceptance, gamma: int) -> str:
-    """Acceptance by position, as ``--rate`` takes it."""
+    """The acceptance by position, written as a value of ``--rate``."""
     survival = acceptance.survival(gamma)
     return "/".join(f"{rate:.6g}" for rate in conditional_from_survival(survival))
 
@@ -307,7 +315,9 @@ def _range_in_words(holds: Array, values: Array, here: float) -> str:
 
 
 def command(query: Query, last: ServedCounts, extra: Sequence[str]) -> str:
-    """The command that prints the lines for the latest counts. extra: further flags of the question."""
+    """The command that prints the best draft lengths for the latest counts. extra: further flags of the
+    question.
+    """
     rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail,))
     words = ["perfmodel", "schedule", "--model", query.model, "--hardware", query.hardware]
     words += ["--draft", query.draft or "self", "--rate", rates, "--context", f"{last.context:.0f}", *extra]

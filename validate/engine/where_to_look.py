@@ -1,5 +1,5 @@
-"""What can slow a server without a line in the given text, by its engine, and the lines of its log that would
-show it.
+"""Reasons, by engine, why a server can be slow although the given text does not show it, and the lines of its
+log that would show them.
 """
 
 from typing import NamedTuple
@@ -8,8 +8,9 @@ OF_ALL = "a power or clock limit, other programs on the device, another format t
 
 
 class Unseen(NamedTuple):
-    """Reasons that a text need not show. step: of every step. draft: if steps without a draft are as fast as
-    predicted. shown_by: a pattern for grep, of the lines in a log that name them; empty if it has none.
+    """Reasons that a text may not show. step: reasons if all steps are slow. draft: reasons if only steps
+    with a draft are slow. shown_by: a pattern for grep that finds the log lines about them; empty if there
+    are none.
     """
 
     step: str
@@ -50,7 +51,7 @@ ENGINES = {
         "",
     ),
 }
-"""Engine -> what is possible in it."""
+"""Engine -> its possible reasons."""
 OTHER = Unseen(
     "layers or experts on the host, a fallback of the attention",
     "a verification that reads weights or cache once for each token, a draft that the host launches, prompts "
@@ -60,7 +61,9 @@ OTHER = Unseen(
 
 
 def unseen(stack: str, *, of_the_draft: bool) -> str:
-    """The reasons that are possible in an engine, and how its log shows them. stack: as in a calibration."""
+    """The possible reasons for an engine, and how to find them in its log. stack: the engine as a calibration
+    names it. of_the_draft: whether only steps with a draft are slow.
+    """
     engine = stack.partition(" ")[0]
     known = ENGINES.get("mlx" if engine.startswith("mlx") else engine, OTHER)
     reasons = known.draft if of_the_draft else f"{known.step}, {OF_ALL}"

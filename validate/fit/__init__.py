@@ -1,1 +1,3 @@
-"""From measured points to a calibration: operations counted once, least squares, refits without a fold."""
+"""Fits calibrations to measured points: counts operations, solves least squares, and judges the fit by refits
+without a part of the rows.
+"""

@@ -1,5 +1,5 @@
-"""Makes the fitted calibrations: fit, judge on held-out rows, write
-``hardware/calibrations/<gpu>.<stack>.yaml``.
+"""Makes the fitted calibrations ``hardware/calibrations/<gpu>.<stack>.yaml``: fits them, judges them on
+held-out rows and writes them.
 """
 
 import datetime
@@ -17,10 +17,10 @@ from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.solving import significant
 
 HELD_OUT = ("point", "batch", "draft", "model")
-"""Kinds of fold for the observed error, which is the largest of theirs."""
+"""The kinds of folds that are tried for the observed error. It is the largest of their errors."""
 PASSES = ("target_s", "draft_s", "verify_s")
 STRONG = 0.8
-"""Correlation from which two constants are reported together."""
+"""Correlation above which a pair of constants is reported."""
 COMMENT = (
     "Written by `perfmodel validate calibrate --write` from validate/fit/recipes.yaml and "
     "published measurements."
@@ -29,7 +29,9 @@ COMMENT = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One fit, and its errors on held-out rows by kind of fold."""
+    """A fit and its errors. in_sample: quantity -> errors on the fitted rows. held_out: kind of fold ->
+    quantity -> errors on held-out rows.
+    """
 
     recipe: Recipe
     fit: Fit
@@ -38,7 +40,7 @@ class Report:
 
 
 def report(recipe: Recipe) -> Report:
-    """Fit a recipe to all its rows and judge it."""
+    """Fits the constants of a recipe to all its rows and judges the fit."""
     points = points_of(recipe)
     whole = whole_fit(recipe)
     in_sample = errors_by_quantity(points, points.predict(whole.calibration))
@@ -50,7 +52,7 @@ def report(recipe: Recipe) -> Report:
 
 
 def as_dict(fit_report: Report) -> dict[str, Any]:
-    """A report in JSON types."""
+    """A report as a mapping for JSON."""
     recipe = fit_report.recipe
     return {
         "calibration": recipe.name,
@@ -90,7 +92,7 @@ class CorrelatedPair(NamedTuple):
 
 
 def correlated(fitted: StatedFit) -> list[CorrelatedPair]:
-    """Pairs of strongly correlated constants, which the rows barely separate."""
+    """The pairs of strongly correlated constants. The rows can hardly separate them."""
     pairs = []
     for name, row in zip(fitted.parameters, fitted.correlation, strict=True):
         for other, correlation in zip(fitted.parameters, row[:-1], strict=False):
@@ -100,7 +102,7 @@ def correlated(fitted: StatedFit) -> list[CorrelatedPair]:
 
 
 def report_lines(fields: dict[str, Any]) -> list[str]:
-    """A report (`as_dict`) in words."""
+    """The printed lines of a report. fields: the result of `as_dict`."""
     lines = [f"{fields['calibration']}: {fields['rows']} rows of {fields['set']}"]
     stderrs = fields["stderr"]
     for name, value in fields["values"].items():
@@ -123,21 +125,23 @@ def _error_line(rows: str, errors: dict[str, dict[str, float]]) -> str:
 
 
 def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
-    """Errors of a calibration on a recipe's rows to which it was not fitted."""
+    """Quantity -> errors of a calibration on the rows of a recipe to which it was not fitted."""
     calibration = calibration.replace(shards_lm_head=recipe.shards_lm_head)
     points = points_of(recipe)
     return errors_by_quantity(points, points.predict(calibration))
 
 
 class TransferError(NamedTuple):
-    """Speedup errors of a calibration on the rows of another device's recipe."""
+    """The speedup errors of a calibration on the rows of another device. recipe: the recipe of these rows."""
 
     errors: Errors
     recipe: Recipe
 
 
 def transfer_error(recipe: Recipe) -> TransferError | None:
-    """Speedup error of a fitted calibration on the rows of the same stack on another device."""
+    """The speedup errors of a fitted calibration on the rows of the same stack on another device; None if
+    there are no such rows.
+    """
     for other in _on_other_devices(recipe):
         errors = other_error(other, whole_fit(recipe).calibration)
         return TransferError(errors["speedup"], other)
@@ -150,10 +154,11 @@ def _on_other_devices(recipe: Recipe) -> list[Recipe]:
 
 
 def observed(fit_report: Report) -> dict[str, Scatter]:
-    """For each quantity the kind of fold with the largest error, in the form of the file.
+    """Quantity -> the observed error that the calibration file states: the largest error over the kinds of
+    folds.
 
-    Rows of one model give no error for another model. Its passes then have the error of the stack's other
-    device, by model.
+    If all rows have the same model, they give no error for other models. For passes, the error with each
+    model held out on another device of the stack is then a candidate too.
     """
     judged = [by for by in HELD_OUT if by in fit_report.held_out]
     folds = {
@@ -182,8 +187,8 @@ def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
 
 
 def as_shipped(fit_report: Report, date: datetime.date) -> Calibration:
-    """The content of a fitted calibration's file: rounded, with its errors on other rows than the fitted
-    ones.
+    """The content of the file of a fitted calibration. Constants are rounded, and the errors are those on
+    held-out rows and on another device.
     """
     recipe = fit_report.recipe
     fitted = fit_report.fit
@@ -236,7 +241,9 @@ def path_of(name: str) -> Path:
 
 
 def refreshed(recipe: Recipe, today: datetime.date) -> str:
-    """The required content of a recipe's file. Its date is `today` only if anything in it has changed."""
+    """The text of the calibration file that a recipe gives now. Its date is `today` only if something else in
+    the file has changed.
+    """
     fit_report = report(recipe)
     path = path_of(recipe.name)
     before = load_calibration(str(path)) if path.is_file() else None

@@ -1,6 +1,6 @@
-"""Measured points with operations that are counted once, so that many calibrations can be tried quickly.
+"""Measured points whose operations are counted once, so that many calibrations can be tried quickly.
 
-The scenarios are those of `perfmodel whatif`, so the predictions are those of a user.
+The scenarios are made as for `perfmodel whatif`, so users get the same predictions.
 """
 
 from dataclasses import dataclass, replace
@@ -19,15 +19,16 @@ from perfmodel.speculation import Scenario, with_calibration
 TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
 """The fitted times: the three passes, and the time of an iteration outside them."""
 ANY_ALPHA = 0.8
-"""Acceptance of rows without a published one; no time depends on it."""
+"""Acceptance of rows without a published one. It does not affect any time."""
 
 
 @dataclass(frozen=True)
 class PassPart:
-    """One kind of pass in a measured quantity: over `tokens` tokens of all sequences, run `times` times.
+    """One kind of pass in a measured quantity. tokens: the tokens of all sequences in one pass. times: how
+    often the pass runs.
 
-    The draft passes of a tree have several parts, one per width of a level; `times` is then a share of their
-    mean, and `levels` says that each also chooses the nodes of a level.
+    The draft passes of a tree have one part for each width of a level. `times` is then the share of the
+    levels with this width, and `levels` is True, because each pass also chooses the nodes of a level.
     """
 
     machine: Machine
@@ -37,7 +38,7 @@ class PassPart:
     levels: bool = False
 
     def predict(self, calibration: Calibration) -> Array:
-        """Calibrated seconds of all `times` passes."""
+        """The predicted seconds of all `times` passes."""
         machine = replace(self.machine, calibration=calibration)
         pass_s = np.asarray(machine.predicted_s(self.ops, self.tokens))
         if self.levels:
@@ -47,7 +48,9 @@ class PassPart:
 
 @dataclass(frozen=True)
 class Group:
-    """Points that differ only in batch, context and gamma. `index`: their places among all points."""
+    """Points that differ only in batch, context and gamma. index: their positions among all points. passes:
+    quantity -> its parts.
+    """
 
     scenario: Scenario
     index: NDArray[np.intp]
@@ -56,7 +59,7 @@ class Group:
     passes: dict[str, list[PassPart]]
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
-        """Calibrated seconds by quantity, for the quantities that the points have."""
+        """Quantity -> predicted seconds of each point, for the quantities that the points have."""
         times = {}
         for name, parts in self.passes.items():
             times[name] = np.sum([part.predict(calibration) for part in parts], axis=0)
@@ -66,12 +69,14 @@ class Group:
         return times
 
     def lower_s(self, quantity: str) -> Array:
-        """Physical lower bound of a quantity, in seconds."""
+        """The physical lower bound of a quantity for each point, in seconds."""
         lower = [p.times * p.machine.time(p.ops, p.tokens).lower_s for p in self.passes[quantity]]
         return np.broadcast_to(sum(lower), self.batch.shape)
 
     def bytes_read(self, quantity: str) -> Array:
-        """Least bytes of weights and cache that a pass of a quantity reads, over its parts."""
+        """The bytes of weights and cache that one pass of a quantity reads, for each point. Of several parts,
+        the smallest number counts.
+        """
         by_part = []
         for part in self.passes[quantity]:
             read = sum(op.cost.weight_bytes + op.cost.kv_bytes for op in part.ops)
@@ -80,7 +85,9 @@ class Group:
 
 
 class PointSet:
-    """Points in a fixed order, counted under the layout (`shards_lm_head`) of one calibration."""
+    """Points in a fixed order with their counted operations. layout: a calibration whose `shards_lm_head` was
+    assumed when they were counted.
+    """
 
     def __init__(self, points: tuple[MeasuredPoint, ...], layout: Calibration) -> None:
         self.points = points
@@ -94,11 +101,13 @@ class PointSet:
         self.groups = [_group(points, np.array(index), layout) for index in by_kind.values()]
 
     def measured(self, quantity: str) -> Array:
-        """Measured seconds; NaN if the source does not state them."""
+        """The measured values of a quantity for each point, in seconds except for the speedup; NaN if the
+        source does not state a value.
+        """
         return np.array([getattr(p, quantity) for p in self.points], dtype=float)
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
-        """Calibrated seconds by quantity; NaN if a point has no such pass."""
+        """Quantity -> predicted seconds of each point; NaN if a point has no such pass."""
         if calibration.shards_lm_head != self.layout.shards_lm_head:
             raise ValueError("counted under another layout of the LM head")
         out = {name: np.full(len(self.points), np.nan) for name in TIMES}
@@ -108,18 +117,22 @@ class PointSet:
         return out
 
     def iteration_s(self, times: dict[str, Array]) -> Array:
-        """Time of a whole speculative iteration from predicted times."""
+        """The time of a whole speculative iteration of each point, in seconds. times: the result of
+        `predict`.
+        """
         drafts = np.array([p.drafts for p in self.points], dtype=float)
         return np.asarray(drafts * times["draft_s"] + times["verify_s"] + times["overhead_s"])
 
     def speedup(self, times: dict[str, Array]) -> Array:
-        """Speedup from predicted times and the measured tokens per iteration; NaN without the latter."""
+        """The speedup of each point from predicted times and the measured tokens per iteration; NaN if these
+        were not measured. times: the result of `predict`.
+        """
         gained = np.array([p.tokens_per_iteration for p in self.points], dtype=float)
         return gained * times["target_s"] / self.iteration_s(times)
 
 
 def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
-    """The question of a measured row. Its acceptance is that of the row, if published."""
+    """The scenario of a measured row. Its acceptance is that of the row if the row has one."""
     tokens_per_iteration = p.tokens_per_iteration if p.gamma else None
     alpha = None
     if tokens_per_iteration is None:
@@ -168,6 +181,8 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
 
 
 def draft_passes(p: MeasuredPoint) -> list[tuple[float, float]]:
-    """(tokens per sequence, number of times) of the passes in `draft_s`."""
+    """Pairs of the tokens per sequence in a draft pass, and its number (for a tree, its share) of the passes
+    in `draft_s`.
+    """
     levels = p.widths[:-1] if p.widths else (1,)
     return [(float(width), levels.count(width) / len(levels)) for width in dict.fromkeys(levels)]

@@ -1,4 +1,4 @@
-"""Errors of predictions: the statistics that every table, gate and calibration uses."""
+"""Error statistics of predictions. All tables, checks and calibrations use them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +15,10 @@ ERROR_DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Errors over rows: mean absolute, mean signed and largest (signed) relative error, and the rms of the
-    logarithmic one.
+    """Errors over some rows. mape: mean absolute relative error. bias: mean signed relative error. worst: the
+    signed relative error of the largest size. log_rms: root mean square of the logarithmic error.
 
-    Relative is predicted / measured - 1, logarithmic log(predicted / measured).
+    The relative error is predicted / measured - 1, and the logarithmic error is log(predicted / measured).
     """
 
     rows: int
@@ -28,13 +28,13 @@ class Errors:
     log_rms: float
 
     def scatter(self, source: str) -> Scatter:
-        """The form that a calibration states."""
+        """The error as a calibration file states it."""
         return Scatter(log_rms=significant(self.log_rms, ERROR_DIGITS), rows=self.rows, source=source)
 
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:
-    """Errors over the rows that have both values; None without rows. A predicted 0 is skipped (ideal has no
-    overhead).
+    """The errors over the rows that have both values; None if there are no such rows. Rows with a prediction
+    of 0 are left out (``ideal`` predicts no overhead).
     """
     has_both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
     if not has_both.any():
@@ -54,13 +54,13 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
 
 
 def same_side(predicted: Any, measured: Any) -> Any:
-    """Whether speedups are predicted on the measured side of 1; one of exactly 1 loses nothing."""
+    """Whether speedups are predicted on the measured side of 1. A speedup of exactly 1 counts as above 1."""
     return (predicted >= 1.0) == (measured >= 1.0)
 
 
 def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, Errors]:
-    """Errors of every quantity that the points measure; the speedup uses the measured tokens per
-    iteration.
+    """Quantity -> errors, for every quantity that the points measure. The predicted speedup uses the measured
+    tokens per iteration.
     """
     by_quantity = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
     by_quantity["speedup"] = errors_of(points.speedup(times), points.measured("speedup"))

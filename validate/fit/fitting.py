@@ -1,5 +1,5 @@
-"""Bounded least squares on log ratios: from measured points to a calibration's constants and their
-covariance.
+"""Fits the constants of a calibration and their covariance to measured points, by bounded least squares on
+log ratios.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from perfmodel.validate.fit.recipes import Recipe
 from perfmodel.validate.solving import Parameter, Values, estimate
 
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
-"""Weights of quantities. The overhead is a difference of published figures and a twentieth of an iteration,
-so its weight is lower.
+"""Weights of quantities. The overhead has a lower weight, because it is a difference of published figures and
+only about a twentieth of an iteration.
 """
 SOFT = 0.05
 """Log ratio above which a residual counts linearly (soft L1), so one outlier does not distort the fit."""
@@ -29,7 +29,8 @@ SEARCHED = {name: declared.search for name, declared in CONSTANTS.items() if dec
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted calibration with standard errors and correlation, and the values of its free constants.
+    """A fitted calibration. values: the free constants. stderr: their standard errors. at_bound: the
+    constants that ended at a bound of their search.
 
     Constants at a bound have no standard error and no correlation.
     """
@@ -42,7 +43,7 @@ class Fit:
 
 @cache
 def points_of(recipe: Recipe) -> PointSet:
-    """The published points of a recipe, counted."""
+    """The published points of a recipe, with counted operations."""
     points = []
     for p in published_points(recipe.set_name):
         if p.hardware == recipe.gpu and p.stack == recipe.stack:
@@ -52,13 +53,15 @@ def points_of(recipe: Recipe) -> PointSet:
 
 @cache
 def start_of(recipe: Recipe) -> Calibration:
-    """The literature calibration with the recipe's pinned values."""
+    """The calibration from which the fit of a recipe starts: its base with its pinned values."""
     pinned = {name: Constant(value=value, source=why) for name, (value, why) in recipe.pinned.items()}
     return load_calibration(recipe.base).replace(**pinned, shards_lm_head=recipe.shards_lm_head)
 
 
 def used(points: tuple[MeasuredPoint, ...], train: Mask) -> dict[str, Mask]:
-    """The points used for each quantity. A baseline time that several rows repeat is one measurement."""
+    """Quantity -> mask of the points that are used for it. If several rows repeat one baseline time, only the
+    first counts.
+    """
     first = np.zeros(len(points), dtype=bool)
     seen: set[tuple[object, ...]] = set()
     for i in np.flatnonzero(train):
@@ -76,7 +79,9 @@ def fit(
     train: Mask,
     begin: dict[str, float] | None = None,
 ) -> Fit:
-    """Fits the `free` constants to the points of `train`; the others stay as in `start`."""
+    """Fits the `free` constants to the points of the mask `train`. The others keep their values of `start`.
+    begin: the values at which the search begins.
+    """
     parameters = []
     for name in free:
         search = SEARCHED[name]
@@ -103,9 +108,10 @@ def fit(
 
 
 def weighted_residuals(times: dict[str, Array], logs: dict[str, Array], rows: dict[str, Mask]) -> Array:
-    """Log ratios of predicted times to measured ones, weighted by quantity and joined in the order of `rows`.
+    """The logs of predicted over measured times, times the weights of the quantities, concatenated in the
+    order of `rows`.
 
-    logs: of the measured times. rows: the points used for each quantity.
+    logs: the logs of the measured times. rows: quantity -> mask of the points that are used for it.
     """
     residuals = []
     for name, mask in rows.items():

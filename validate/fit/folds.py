@@ -1,4 +1,6 @@
-"""Judges a fit on held-out rows: refits without a fold, and the errors on that fold."""
+"""Judges a fit on held-out rows. The rows are divided into folds, and each fold is predicted by a refit
+without it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,17 +37,17 @@ FOLDS: dict[str, Key] = {
     "context": lambda p: (_context(p),),
     "tp": lambda p: (p.tp,),
 }
-"""Keys of folds. ``point`` is the rule of the gate: device, target, batch and context, so that no baseline
-time is in both parts.
+"""Kind of fold -> the key of a point; points with the same key are in the same fold. The accuracy check uses
+``point``, with which no baseline time is in both the fitted and the judged rows.
 """
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Times of every point, predicted by a fit without its fold.
+    """The times of every point, predicted by a fit without its fold.
 
-    times: name of a time -> seconds ``[point]``. fold: number of the fold, ``[point]``. fits: one per
-    fold.
+    times: quantity -> seconds ``[point]``. fold: number of the fold of each point, ``[point]``. fits: one fit
+    per fold.
     """
 
     points: PointSet
@@ -69,8 +71,8 @@ def folds_of(points: tuple[MeasuredPoint, ...], by: str) -> NDArray[np.intp]:
 
 @cache
 def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
-    """Refits a recipe once without each of its folds (two or more, see `has_folds`) and predicts that
-    fold.
+    """Fits a recipe once without each of its folds and predicts this fold. There must be two folds or more,
+    see `has_folds`.
     """
     points = points_of(recipe)
     fold = folds_of(points.points, by)
@@ -86,7 +88,9 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
 
 
 def has_folds(recipe: Recipe, by: str) -> bool:
-    """Whether a recipe's rows differ in the key of the folds; baseline rows have no draft."""
+    """Whether the rows of a recipe are in more than one fold of this kind. Rows without drafts have no folds
+    by draft.
+    """
     points = points_of(recipe).points
     if by == "draft" and not any(p.draft for p in points):
         return False

@@ -1,9 +1,10 @@
-"""Constants of an indexer, from public tables of sparse-attention modules: a layer's GEMMs, indexer and
-attention.
+"""Fits the constants of the indexer of sparse attention to public tables. The tables time whole modules: the
+GEMMs, the indexer and the attention of a layer.
 
-The time of a module outside its kernels is ``layer + tokens * token + (1/f - 1) * bytes / BW``, where bytes
-are keys and scores, and a calibration prices the kernels with the indexer at the full bandwidth. The
-constants are the non-negative least squares of relative errors.
+A calibration predicts the kernels of a module with the indexer at the full bandwidth. The rest of the
+module's time is ``layer + tokens * token + (1/f - 1) * bytes / BW``. Here bytes are those of keys and scores,
+``BW`` is the bandwidth and ``f`` the share of it that the indexer reaches. The constants are a non-negative
+least-squares fit of the relative errors.
 """
 
 from dataclasses import dataclass, replace
@@ -27,22 +28,24 @@ from perfmodel.validate.solving import nonnegative
 MODEL = "deepseek-v3.2"
 NAME = "dsa_generation_module_perf"
 DEGREES = (8, 4)
-"""Devices that share the heads of a module."""
+"""Numbers of devices that share the heads of a module."""
 SHORTEST_TOKENS = 64
 LEAST_ROWS = 60
 UNPRICED = IndexConstants(bandwidth_fraction=0.0, layer_s=0.0, token_s=0.0)
-"""The calibration without constants of an indexer: 0 stands for the usual bandwidth."""
+"""Constants of a calibration without an indexer. A bandwidth fraction of 0 means the usual bandwidth."""
 IDEAL = IndexConstants(bandwidth_fraction=1.0, layer_s=0.0, token_s=0.0)
 HELPS = 0.9
-"""Largest share of the median error without these constants that may remain with them."""
+"""The constants are used only if the median error with them is below this share of the median error without
+them.
+"""
 PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", "rope", "kv append")
 
 
 def with_indexer(
     kernels: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
 ) -> Kernels:
-    """The same constants with `index`, if the tables have such modules and the median error falls by at least
-    a tenth.
+    """The same kernel constants, with `index` if the tables have such modules and the median error falls by
+    at least a tenth.
     """
     if not tables.versions("sparse_attention", engine, NAME):
         return kernels
@@ -60,8 +63,8 @@ def with_indexer(
 
 @dataclass(frozen=True)
 class TimedModules:
-    """Timed layers of sparse attention: seconds and tokens of each, and their operations by degree, whose
-    counts are arrays ``[module]``.
+    """Timed modules (layers) of sparse attention. ops: for each of `DEGREES`, the operations of the modules,
+    whose counts are arrays ``[module]``. seconds, tokens: of each module.
     """
 
     gpu: GPUSpec
@@ -96,7 +99,7 @@ class TimedModules:
         return cls(gpu, calibration, model.num_hidden_layers, ops, seconds, tokens)
 
     def priced(self, index: IndexConstants) -> Array:
-        """Seconds of each module with these constants of an indexer."""
+        """Predicted seconds of each module with these constants of an indexer."""
         constants = index_constants(index).items()
         update = {name: Constant(value=value, source=NAME) for name, value in constants}
         machine = Machine(self.gpu, self.calibration.replace(**update))
@@ -104,11 +107,11 @@ class TimedModules:
         return np.concatenate(by_degree) / self.layers
 
     def error(self, index: IndexConstants) -> float:
-        """Median error of the logarithm with these constants."""
+        """Median absolute log error of the modules with these constants."""
         return float(np.median(np.abs(np.log(self.priced(index) / self.seconds))))
 
     def fitted(self) -> IndexConstants:
-        """The constants of the least relative errors."""
+        """The constants with the smallest relative errors."""
         index_ops = [op for op in chain.from_iterable(self.ops) if isinstance(op, IndexerOp)]
         moved = np.concatenate([op.cost.kv_bytes + op.cost.activation_bytes for op in index_ops])
         ideal_s = moved / self.layers / self.gpu.memory_bandwidth_bytes_per_s

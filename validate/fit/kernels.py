@@ -1,4 +1,4 @@
-"""The kernel constants of a calibration from the tables of one device and engine."""
+"""Fits all kernel constants of a calibration to the tables of one device and engine."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -18,7 +18,9 @@ Fit = TypeVar("Fit")
 
 @dataclass(frozen=True)
 class IndexConstants:
-    """Constants of a sparse-attention indexer: share of the bandwidth, seconds of a layer and of a token."""
+    """Constants of a sparse-attention indexer: the share of the memory bandwidth, and the seconds per layer
+    and per token.
+    """
 
     bandwidth_fraction: float
     layer_s: float
@@ -27,10 +29,10 @@ class IndexConstants:
 
 @dataclass(frozen=True)
 class Kernels:
-    """All constants from the tables of one device and engine.
+    """All kernel constants from the tables of one device and engine.
 
-    gemm, experts: by format of the weights. attention, latent: by format of the cache. allreduce: number of
-    devices -> (message bytes, seconds).
+    gemm, experts: format of the weights -> fit. attention, latent: format of the cache -> fit. allreduce:
+    number of devices -> pairs of message size (bytes) and seconds.
     """
 
     source: str
@@ -43,7 +45,7 @@ class Kernels:
 
 
 def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
-    """All kernel constants, by default of the newest version.
+    """Fits all kernel constants. version: that of the tables; by default the newest.
 
     Raises InputError if the engine has no GEMM table of this version.
     """

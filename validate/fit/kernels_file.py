@@ -1,4 +1,6 @@
-"""A calibration of kind ``kernels``: the result of `kernels.distil`, with sources and fit errors."""
+"""Makes a calibration of the kind ``kernels`` from the result of `kernels.distil`, with sources and fit
+errors.
+"""
 
 import datetime
 from collections.abc import Mapping
@@ -18,11 +20,11 @@ from perfmodel.validate.solving import significant
 
 COMMENT = "Written by `perfmodel calibrations import aiconfigurator` from public kernel tables (Apache-2.0)."
 MOST_PEAK_SHARE = 2.0
-"""Share of the peak that is stated at most; a larger one would say that it is another peak."""
+"""Largest share of the peak that a file states. A larger one would mean that the peak is wrong."""
 
 
 def index_constants(index: IndexConstants) -> dict[str, float]:
-    """The constants of an indexer by their names in a calibration."""
+    """Name in a calibration -> value, for the constants of an indexer."""
     return {
         "index_bandwidth_fraction": index.bandwidth_fraction,
         "index_layer_s": index.layer_s,
@@ -31,7 +33,7 @@ def index_constants(index: IndexConstants) -> dict[str, float]:
 
 
 def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | None = None) -> Calibration:
-    """The calibration of these kernels, dated today by default."""
+    """The calibration with these kernel constants. date: today by default."""
     values: dict[str, tuple[float, str]] = {
         **_dense_constants(k),
         **_attention_constants(k),

@@ -1,8 +1,9 @@
-"""The constants that are fitted for each device and stack, and why the others are not: ``recipes.yaml``.
+"""Reads ``recipes.yaml``, which lists the constants that are fitted for each device and stack, and says why
+others are not.
 
-Constants that a set of measurements cannot determine keep the value of the literature calibration from which
-a recipe starts; its `notes` and `pinned` state non-obvious reasons. The declaration of a constant has its
-search range, in perfmodel/specs/calibrations/calibration.py.
+Constants that the measurements cannot determine keep the value of the literature calibration from which a
+recipe starts. Its `notes` and `pinned` state the reasons that are not obvious.
+perfmodel/specs/calibrations/calibration.py declares the search range of each constant.
 """
 
 from pathlib import Path
@@ -16,8 +17,8 @@ from perfmodel.specs import Frozen, files
 class Recipe(Frozen):
     """The recipe of one fitted calibration.
 
-    base: the calibration from which it starts. free: names of the fitted constants. pinned: name -> (value,
-    reason), where it differs from the base.
+    base: the calibration from which the fit starts. free: names of the fitted constants. pinned: name ->
+    (value, reason), for constants that are not fitted but differ from the base.
     """
 
     name: str
@@ -45,7 +46,7 @@ RECIPES = _read(Path(__file__).with_suffix(".yaml"))
 
 
 def recipe_of(name: str) -> Recipe:
-    """A recipe by the name of its calibration. Raises InputError."""
+    """The recipe of the calibration `name`. Raises InputError."""
     if name not in RECIPES:
         raise unknown_name("NAME", "fitted calibration", name, RECIPES)
     return RECIPES[name]

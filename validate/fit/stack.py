@@ -1,8 +1,8 @@
-"""Stack factors: the cost of whole passes beyond their kernels, fitted to one half of a record and judged on
-the other.
+"""Fits stack factors, which scale kernel constants to whole passes. They are fitted to one half of a record
+and judged on the other half.
 
-There are four factors, because a record of a few dozen points determines no more. Each scales all constants
-of one kind of work.
+Each factor scales all constants of one kind of work. There are only four, because a record of a few dozen
+points cannot determine more.
 """
 
 from dataclasses import dataclass
@@ -26,14 +26,18 @@ KINDS: dict[str, tuple[Work, ...]] = {
     "rest of a pass": ("small", "pass"),
     "outside the passes": ("iteration",),
 }
-"""Factor -> the work whose efficiencies it divides (at most to 1) and whose times it multiplies."""
+"""Factor -> the kinds of work that it scales. It multiplies their times and divides their efficiencies, which
+stay at most 1.
+"""
 LOW = 0.25
 HIGH = 4.0
 
 
 @dataclass(frozen=True)
 class StackFit:
-    """Factors fitted to all points, and the errors of every point with the factors of the other half."""
+    """The stack factors, fitted to all points. calibration: the scaled calibration. held_out: errors of each
+    half with the factors that were fitted to the other half.
+    """
 
     factors: dict[str, float]
     calibration: Calibration
@@ -55,9 +59,9 @@ def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
 
 
 def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str, float]:
-    """The factors that best fit the points of `train`, in logarithms of the times of passes and overhead.
+    """The factors with the smallest log errors of pass and overhead times on the points of the mask `train`.
 
-    A predicted 0, such as the overhead of ``ideal``, is left out.
+    Predictions of 0, such as the overhead of ``ideal``, are left out.
     """
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     plain = points.predict(kernels)
@@ -72,10 +76,11 @@ def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str
 
 
 def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: str = "--stack") -> StackFit:
-    """Fits to one half and judges on the other, in both directions. Points with one baseline time stay
-    together.
+    """Fits the factors to each half of the points and judges them on the other half. Points that share a
+    baseline time are in the same half.
 
-    Raises InputError, which begins with `where`, if there are not two such groups.
+    Raises InputError, which begins with `where`, if all points share one baseline time, or if no pass was
+    timed.
     """
     folds = folds_of(measured, "point")
     if not folds.any():
@@ -96,10 +101,10 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
 def with_stack(
     measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str, where: str = "--stack"
 ) -> Calibration:
-    """The calibration `name`: the constants of kernels, scaled by the stack factors.
+    """The calibration `name`: the kernel constants, scaled by the stack factors.
 
-    Its observed error is that of each half with the factors of the other half. Raises InputError as
-    `fit_stack`.
+    Its observed error is that of each half with the factors that were fitted to the other half. Raises
+    InputError, see `fit_stack`.
     """
     stack = fit_stack(measured, kernels, where)
     set_name = measured[0].set_name

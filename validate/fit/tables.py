@@ -1,6 +1,7 @@
-"""Public kernel tables: Parquet files of the package ``aiconfigurator-core`` (Apache-2.0), from a folder.
+"""Reads public kernel tables, which are Parquet files of the package ``aiconfigurator-core`` (Apache-2.0) in
+a folder.
 
-``<root>/<device>/<family>/<engine>/<version>/<name>.parquet``, times in milliseconds.
+A file is ``<root>/<device>/<family>/<engine>/<version>/<name>.parquet``. Its times are in milliseconds.
 """
 
 import io
@@ -38,17 +39,17 @@ TEXT = {
 }
 """Columns that hold words; every other column holds numbers."""
 MAX_TABLE_BYTES = 2**26
-"""Most bytes of one table. Those of aiconfigurator-core 0.12.0 have at most 2 MB."""
+"""Largest size of a table, in bytes. The tables of aiconfigurator-core 0.12.0 have at most 2 MB."""
 MAX_ROWS = 10**6
-"""Most rows of one table. Those of aiconfigurator-core 0.12.0 have at most 126,360."""
+"""Largest number of rows of a table. The tables of aiconfigurator-core 0.12.0 have at most 126,360."""
 MAX_WORD = 200
-"""Most characters of a word."""
+"""Largest number of characters of a word."""
 MOST = 1e12
-"""The largest number."""
+"""Largest number that a table may have."""
 
 
 class CheckedTable(Table):
-    """Column -> values, all of equal length. where: the file, for messages."""
+    """A table: column -> values, all of equal length. where: the file, for messages."""
 
     def __init__(self, where: str, columns: dict[str, NDArray[Any]]) -> None:
         super().__init__(columns)
@@ -59,7 +60,7 @@ class CheckedTable(Table):
 
 
 class VersionedTable(NamedTuple):
-    """A table, and the version of the engine that it is of."""
+    """A table, and the version of its engine."""
 
     version: str
     table: Table
@@ -67,7 +68,9 @@ class VersionedTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one device. `path` is the user's, `device` the folder's name for it."""
+    """The tables of one device. path: the folder that the user gave. device: the name of the device's folder
+    in it. files: place in the device's folder -> path. package: the name of the tables' package.
+    """
 
     path: str
     device: str
@@ -76,8 +79,8 @@ class Tables:
 
     @classmethod
     def of(cls, path: str, gpu: str) -> "Tables":
-        """Finds the tables in a folder. Raises InputError if there are none, or none for this
-        device.
+        """Finds the tables in a folder. gpu: the name of the device. Raises InputError if there are no
+        tables, or none for this device.
         """
         paths = sorted(Path(path).rglob("*"))
         # what follows the folder of all devices
@@ -106,7 +109,7 @@ class Tables:
         return sorted(versions, key=release_order)
 
     def read_version(self, family: str, engine: str, version: str | None, name: str) -> VersionedTable:
-        """A table of this version, or else of the newest."""
+        """The table of this version of an engine, or of the newest version if this one has none."""
         known = self.versions(family, engine, name)
         if not known:
             raise InputError(f"{self.path}: must hold {self.device}/{family}/{engine}/VERSION/{name}.parquet")
@@ -114,10 +117,10 @@ class Tables:
         return VersionedTable(used, self.read(family, engine, used, name))
 
     def read(self, family: str, engine: str, version: str, name: str) -> Table:
-        """One table by column, with its latency in seconds. Raises InputError for a file that is not such a
-        table.
+        """One table, with a column ``seconds`` instead of ``latency``. Raises InputError for a file that is
+        not such a table.
 
-        A column of another type, or with missing or infinite values, is refused only when it is used.
+        A column of a wrong type, or with missing or infinite values, is an error only when it is used.
         """
         import pyarrow as pa
 
@@ -146,8 +149,9 @@ def _package(paths: Iterable[Path]) -> str:
 
 
 def folder_of(gpu: str, folders: Collection[str]) -> str:
-    """The folder of a device: its name without the memory size, which the tables may complete
-    (``rtx_pro_6000_server``) or shorten (``b60`` of ``arc-pro-b60-24gb``). Raises InputError without one.
+    """The folder of a device. Its name is that of the device without the memory size. The tables may have a
+    longer name (``rtx_pro_6000_server``) or a shorter one (``b60`` for ``arc-pro-b60-24gb``). Raises
+    InputError if there is none.
     """
     name = gpu.rpartition("-")[0].replace("-", "_")
     longer = [folder for folder in folders if folder.startswith(f"{name}_")]
@@ -159,20 +163,22 @@ def folder_of(gpu: str, folders: Collection[str]) -> str:
 
 
 def where(table: Table, keep: Mask) -> Table:
-    """The rows that a mask keeps."""
+    """The rows of a table for which the mask `keep` is True."""
     selected = copy(table)
     selected.update((name, values[keep]) for name, values in table.items())
     return selected
 
 
 def most_frequent(calls: Table) -> Table:
-    """The rows of the most frequent kernel."""
+    """The rows of the kernel that has the most rows."""
     names, counts = np.unique(calls["kernel_source"], return_counts=True)
     return where(calls, calls["kernel_source"] == names[np.argmax(counts)])
 
 
 def fastest(calls: Table, keys: tuple[str, ...]) -> Table:
-    """One row for each call: that of its fastest kernel."""
+    """One row for each distinct call, namely that of its fastest kernel. keys: the columns that identify a
+    call.
+    """
     by_key = [calls[c] for c in reversed(keys)]
     order = np.lexsort((calls["seconds"], *by_key))
     stacked = np.stack([calls[c][order] for c in keys])
@@ -218,6 +224,6 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def release_order(version: str) -> list[float]:
-    """Sort key of a version: 1.3.0rc9 before 1.3.0rc20 before 1.3.0."""
+    """The sort key of a version. It sorts 1.3.0rc9 before 1.3.0rc20, and that before 1.3.0."""
     numbers = [float(n) for n in re.findall(r"\d+", version)]
     return [*numbers[:3], *(numbers[3:] if "rc" in version else [math.inf])]

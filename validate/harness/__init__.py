@@ -1,5 +1,6 @@
-"""Measures the decoder: points of a plan, kernels alone, and the acceptance of drafted tokens.
+"""Measures the decoder: the points of a plan, single kernels, and the acceptance of drafted tokens.
 
-Read it in this order: `session` (one sitting of a run), `measure` (the points of a plan), `point_runner` (one
-point, ready to run), `journal` (recovery after an interruption), `micro` (kernels), `acceptance`.
+Read the modules in this order: `session` (one session of a run, which can be resumed), `measure` (the points
+of a plan), `point_runner` (one point, ready to run), `journal` (recovery after an interruption), `micro`
+(kernels), `acceptance`.
 """

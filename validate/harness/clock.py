@@ -1,5 +1,5 @@
-"""Seconds between two moments: a monotonic clock on a CPU, the thread's own time where it uses one thread,
-device events on CUDA.
+"""Clocks that measure seconds between two moments: a monotonic clock on a CPU, the thread's own CPU time for
+work of one thread, and device events on CUDA.
 """
 
 import gc
@@ -15,13 +15,13 @@ import torch.distributed as dist
 from perfmodel.validate.records.schema import THREAD_TIME
 
 BUSY_CYCLES = 2_000_000
-"""Cycles of busy work: about a millisecond on a GPU."""
+"""Cycles of busy work, which take about a millisecond on a GPU."""
 EMPTY_LAPS = 2000
 
 
 class Clock:
-    """`mark` records a moment. `laps` returns the seconds between the marks so far, and clears them. For work
-    that is done when its call returns. now_ns: the host's time in nanoseconds.
+    """`mark` records a moment. `laps` returns the seconds between the marks so far, and clears them. This
+    class is for work that is complete when its call returns. now_ns: the host's time in nanoseconds.
     """
 
     name = "perf_counter"
@@ -31,7 +31,7 @@ class Clock:
         self._marks: list[Any] = []
 
     def mark(self) -> None:
-        """Records a moment in the device's own order of work. The host does not wait."""
+        """Records a moment in the order of the device's work. The host does not wait."""
         self._marks.append(self._now_ns())
 
     def laps(self) -> list[float]:
@@ -42,8 +42,8 @@ class Clock:
 
 
 class ThreadClock(Clock):
-    """CPU time of the calling thread, which stands still while other processes have the core. It is only for
-    work of one thread.
+    """The CPU time of the calling thread, which does not advance while other processes use the core. It is
+    only for work of one thread.
     """
 
     name = THREAD_TIME
@@ -53,7 +53,7 @@ class ThreadClock(Clock):
 
 
 class DeviceClock(Clock):
-    """CUDA events on the current stream: work counts from the time when the device reaches it."""
+    """CUDA events on the current stream. A mark is the time at which the device reaches it."""
 
     name = "cuda_event"
 
@@ -70,8 +70,8 @@ class DeviceClock(Clock):
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock for a device. On a CPU it depends on torch's number of threads at this time, and on whether
-    other processes share the work: a thread's own time stands still while it waits for their messages.
+    """The clock for a device. On a CPU, `ThreadClock` is used if torch has one thread and no other process
+    shares the work. With several processes, a thread's CPU time would not include waiting for messages.
     """
     if device.type == "cuda":
         return DeviceClock()
@@ -80,13 +80,15 @@ def clock_for(device: torch.device) -> Clock:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits for all earlier work."""
+    """Waits until the device has done all earlier work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def free_memory(device: torch.device) -> None:
-    """Frees unreferenced memory. Raises RuntimeError if a failed capture has corrupted torch's allocator."""
+    """Frees memory that is no longer referenced. Raises RuntimeError if a failed capture has corrupted
+    torch's allocator.
+    """
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -109,7 +111,7 @@ def keep_busy(device: torch.device) -> None:
 
 
 def overhead_s(clock: Clock) -> float:
-    """The clock's own time per lap: the mean of an empty lap."""
+    """The clock's own seconds per lap: the mean of empty laps."""
     for _ in range(EMPTY_LAPS):
         clock.mark()
     return fmean(clock.laps())

@@ -1,4 +1,4 @@
-"""The environment of a run: device, clocks, threads, libraries. No host name, no user, no path."""
+"""The environment of a run: device, clocks, threads and libraries. It has no host name, user name or path."""
 
 import os
 import platform
@@ -27,13 +27,15 @@ VARIABLES = (
     "TRITON_INTERPRET",
     "WORLD_SIZE",
 )
-"""The only environment variables in a record."""
+"""The environment variables that a record contains. It contains no others."""
 DRIFTING = ("clocks", "temperature_c")
-"""Facts of a device that change by themselves between two sittings of a run."""
+"""Facts of a device that change by themselves between two sessions of a run."""
 
 
 def device_of(kind: str) -> torch.device:
-    """The device of a plan, this process's own under torchrun. Raises InputError if it is absent."""
+    """The device of a plan. Under torchrun, it is the device of this process. Raises InputError if it does
+    not exist.
+    """
     if kind == "cuda" and not torch.cuda.is_available():
         raise InputError("plan: device: must be cpu where torch sees no CUDA device, given 'cuda'")
     return local_device(kind)
@@ -64,7 +66,9 @@ def _libraries() -> dict[str, str]:
 
 
 def without_drift(environment: Any) -> dict[str, Any]:
-    """The part that must be equal in all sittings of one run; empty for what is no environment."""
+    """The part of an environment that must be equal in all sessions of a run; empty if `environment` is not
+    an environment.
+    """
     device = environment.get("device") if isinstance(environment, dict) else None
     if not isinstance(device, dict):
         return {}

@@ -1,4 +1,4 @@
-"""The engine's answers about a plan's points before a run: refusals, memory and time."""
+"""Checks the points of a plan before a run, and estimates their memory and time."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from perfmodel.validate.records import Plan, PlanPoint, model_reference
 
 
 def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> Scenario:
-    """The question of a point.
+    """The scenario that predicts a point of a plan.
 
-    calibration: by name or path; by default the device's own.
+    calibration: name or path; by default the device's own.
     """
     question = Query(
         model=model_reference(point.target),
@@ -36,8 +36,8 @@ def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) ->
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
-    """Refuse (InputError) points that could be timed but not compared: a pair that cannot draft, or a device
-    without a peak.
+    """Raises InputError for points that could be timed but not predicted, for example if target and draft
+    have different vocabularies, or if the device has no published peak for the format.
     """
     distinct = {(p.target, p.draft, p.draft_kv, p.parents): p for p in plan.points()}
     for point in distinct.values():
@@ -56,8 +56,8 @@ def check(plan: Plan, calibration: str | None = None) -> None:
 
 
 def fitting(plan: Plan, calibration: str | None = None) -> Plan:
-    """The plan without the batches and contexts that do not fit on its device. Raises InputError if none
-    fits.
+    """The plan without the batches and contexts that do not fit in the memory of its device. Raises
+    InputError if no point fits.
     """
     fits = {of_point.point: of_point.fits for of_point in estimate(plan, calibration)}
     restricted = plan.restricted_to(lambda point: fits[point])
@@ -67,7 +67,9 @@ def fitting(plan: Plan, calibration: str | None = None) -> Plan:
 
 
 class PredictedTimes(NamedTuple):
-    """Times of one step without a draft and of one iteration with it, and the speedup."""
+    """The predicted seconds of a step without a draft and of an iteration with it, and the predicted
+    speedup.
+    """
 
     target_s: float
     iteration_s: float
@@ -76,7 +78,9 @@ class PredictedTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PointEstimate:
-    """One point before its run: bytes on the device, whether they fit, and seconds for all of its rows."""
+    """The estimate of one point. needed_bytes: bytes on the device. fits: whether they fit. times: predicted
+    times. seconds: time that all rows of the point need.
+    """
 
     point: PlanPoint
     needed_bytes: float
@@ -86,8 +90,8 @@ class PointEstimate:
 
 
 def estimate(plan: Plan, calibration: str | None = None) -> list[PointEstimate]:
-    """Estimates of all points of a plan. It assumes that caches are filled with random values at the device's
-    bandwidth.
+    """The estimates of all points of a plan. The time to fill the caches with random values is included, at
+    the device's bandwidth.
     """
     return [_of_point(plan, point, scenario_of(plan, point, calibration)) for point in plan.points()]
 
@@ -120,7 +124,7 @@ def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> PointEstimate
 def predicted_times(
     scenario: Scenario, batch: float, context: float, gamma: int, tree: Tree | None
 ) -> PredictedTimes:
-    """The times of `whatif` and `tree`.
+    """The predicted times of a point, as the commands `whatif` and `tree` compute them.
 
     tree: the drafted tree; None for a chain.
     """

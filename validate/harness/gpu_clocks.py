@@ -1,4 +1,4 @@
-"""The clocks of a CUDA device during a measurement, as `nvidia-smi` prints them."""
+"""Records the clocks of a CUDA device during a measurement, as `nvidia-smi` prints them."""
 
 import re
 import subprocess
@@ -13,13 +13,15 @@ import torch
 WATCH_MS = 250
 """Milliseconds between samples of a device's clocks."""
 THROTTLED = 0xFFFFFFFFFFFFFFFE
-"""NVML's reasons for a lower clock, except idleness (nvmlClocksEventReasonGpuIdle is the lowest bit)."""
+"""A mask of NVML's reasons for a lower clock, without idleness (nvmlClocksEventReasonGpuIdle is the lowest
+bit).
+"""
 
 
 @contextmanager
 def watched(device: torch.device) -> Iterator[dict[str, Any]]:
-    """The ``clocks`` of a row: `nvidia-smi`'s samples of a CUDA device during the work inside, complete when
-    it is done.
+    """A context that yields a mapping. When the context ends, the mapping has the ``clocks`` of a row: the
+    lowest clocks and the highest temperature that `nvidia-smi` sampled during the work inside.
     """
     clocks: dict[str, Any] = {}
     monitor = _monitor(device) if device.type == "cuda" else None

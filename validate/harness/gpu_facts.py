@@ -1,4 +1,4 @@
-"""A CUDA device: what torch and its driver state about it."""
+"""Facts about a CUDA device, from torch and from its driver."""
 
 from typing import Any
 
@@ -15,11 +15,13 @@ QUERIED = (
     "temperature.gpu",
     "persistence_mode",
 )
-"""What `nvidia-smi` is asked about a device."""
+"""The values that `nvidia-smi` is asked for."""
 
 
 def describe_gpu(device: torch.device) -> dict[str, Any]:
-    """Name, size and versions, and the state by `nvidia-smi`; clocks and temperature apart, as they drift."""
+    """Name, size and versions of a device, and its state from `nvidia-smi`. Clocks and temperature have keys
+    of their own, because they drift.
+    """
     properties = torch.cuda.get_device_properties(device)
     nccl = None
     if torch.distributed.is_nccl_available():

@@ -1,4 +1,6 @@
-"""The host's CPU, as the files of its system state it: its name and features, and how busy it is."""
+"""Facts about the host's CPU, from the files of the operating system: its name and features, and how busy it
+is.
+"""
 
 import platform
 import re
@@ -16,7 +18,9 @@ def busy_share(
     stat: Path = Path("/proc/stat"),
     sleep: Callable[[float], object] = time.sleep,
 ) -> float:
-    """Share of all CPU time used in the next `seconds`, 0 to 1; 0 if the system does not report it."""
+    """Share of all CPU time that is used during the next `seconds`, 0 to 1; 0 if the system does not report
+    it. The call takes this long.
+    """
     before = _jiffies(stat)
     sleep(seconds)
     after = _jiffies(stat)
@@ -39,9 +43,7 @@ def _jiffies(stat: Path) -> _Jiffies:
 
 
 def describe_cpu(root: Path = Path("/")) -> dict[str, Any]:
-    """Name, instruction sets and largest cache of the host's CPU, as the system's files below `root` state
-    them.
-    """
+    """Name, instruction sets and largest cache of the host's CPU, from the system files below `root`."""
     cpuinfo = _read(root / "proc/cpuinfo")
     flags = set(_first_value("flags", cpuinfo).split())
     bf16 = "emulated"
@@ -66,8 +68,8 @@ def _first_value(key: str, cpuinfo: str) -> str:
 
 
 def last_level_cache(root: Path = Path("/")) -> int | None:
-    """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it
-    with others).
+    """Bytes of the largest cache of processor 0; None if the system does not report it. A virtual machine may
+    share this cache with others.
     """
     units = {"K": 2**10, "M": 2**20}
     sizes = []

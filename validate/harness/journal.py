@@ -1,5 +1,5 @@
-"""Recovery after an interruption: one checked line per finished row, flushed to the disk before the next row
-begins.
+"""Recovery after an interruption. Each finished row is one line with a checksum, which is flushed to the disk
+before the next row begins.
 """
 
 import fcntl
@@ -18,24 +18,25 @@ from perfmodel.writing import write
 
 
 def encode(value: dict[str, Any]) -> str:
-    """One line of JSON; equal values give equal bytes."""
+    """A value as one line of JSON. Equal values give equal bytes."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def as_record(header: str, rows: Sequence[str]) -> str:
-    """A record's file from its header and rows as JSON: one row per line, and a checksum."""
+    """The text of a record's file, with one row per line and a checksum. header, rows: JSON texts."""
     return stamped(header.removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n")
 
 
 class Journal(AbstractContextManager["Journal"]):
-    """Lines of ``<crc32> <json>``: a header, then one line per row. One process at a time holds it.
+    """A file of lines ``<crc32> <json>``: a header, and then one line per row. It is locked, so that only one
+    process can write it.
 
-    A last line that a crash truncated is removed when the journal is opened again. A fault before it is
-    refused.
+    If a crash truncated the last line, this line is removed when the journal is opened again. A fault in an
+    earlier line is an error.
     """
 
     def __init__(self, path: Path) -> None:
-        """Locks a file, new or not. Raises InputError."""
+        """Opens or creates the file and locks it. Raises InputError."""
         self.path = path
         self._texts = list[str]()
         try:
@@ -53,7 +54,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     @classmethod
     def begin(cls, path: Path, header: dict[str, Any]) -> Self:
-        """A new journal with its header on the disk. Raises InputError if there is one already."""
+        """Begins a new journal and writes its header to the disk. Raises InputError if the file exists."""
         if path.exists():
             raise InputError(f"{path}: must be a new file, given one that exists")
         journal = cls(path)
@@ -62,7 +63,9 @@ class Journal(AbstractContextManager["Journal"]):
 
     @classmethod
     def resume(cls, path: Path) -> Self:
-        """Continues a journal. Every complete line stays as it is."""
+        """Opens an existing journal to continue it. Every complete line stays unchanged. Raises
+        InputError.
+        """
         journal = cls(path)  # taken before it is read, so that nobody else is writing
         try:
             data = read_bytes(path)
@@ -87,7 +90,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     @property
     def row_texts(self) -> list[str]:
-        """Every finished row, byte for byte."""
+        """The JSON text of every finished row, unchanged."""
         return self._texts[1:]
 
     def keys(self) -> set[str]:
@@ -95,7 +98,9 @@ class Journal(AbstractContextManager["Journal"]):
         return {json.loads(text)["key"] for text in self.row_texts}
 
     def add(self, row: dict[str, Any]) -> None:
-        """Appends the header or a finished row, which is on the disk when this returns."""
+        """Appends the header or a finished row. It is on the disk when this method returns. Raises
+        InputError.
+        """
         text = encode(row)
         body = text.encode()
         try:
@@ -110,10 +115,11 @@ class Journal(AbstractContextManager["Journal"]):
         self._texts.append(text)
 
     def finish(self, rows: Sequence[str] | None = None, *, partial: bool = False) -> Path:
-        """Writes the record next to the journal, completely or not at all, and deletes the journal.
+        """Writes the record next to the journal and deletes the journal. The record is written completely or
+        not at all.
 
-        rows: those of the record, if not all belong to it; each keeps its bytes. partial: the record states
-        that it is incomplete, and the journal stays for a resumed run.
+        rows: the texts of the record's rows, if it does not get all rows. partial: if True, the record states
+        that it is incomplete, and the journal is kept for a resumed run.
         """
         path = self.path.with_suffix(".json")
         header = encode(self.header | {"partial": True}) if partial else self._texts[0]
@@ -127,7 +133,7 @@ class Journal(AbstractContextManager["Journal"]):
         self.close()
 
     def close(self) -> None:
-        """Closes the file, and discards data that a full disk rejected."""
+        """Closes the file. Data that could not be written to a full disk are lost."""
         with suppress(OSError):
             self._file.close()
 

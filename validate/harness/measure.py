@@ -1,5 +1,5 @@
-"""Measures the points of a plan: end-to-end samples without waits in the loop, and phases in separate
-runs.
+"""Measures the points of a plan. End-to-end samples have no waits in the loop. The phases of an iteration are
+measured in separate runs.
 """
 
 import itertools
@@ -20,7 +20,9 @@ from perfmodel.validate.records import RESULTS, SAMPLES, Mode, Plan, PlanPoint, 
 from perfmodel.validate.records.plan import Protocol
 
 PHASES = {"ar": ("", "target", "accept", "commit"), "sd": ("draft", "verify", "accept", "commit")}
-"""The four parts of an iteration in the words of their samples; the baseline has no draft."""
+"""Names of the samples of an iteration's four phases, without a draft (``ar``) and with one (``sd``). A phase
+with an empty name is not recorded.
+"""
 
 
 def run_plan(
@@ -32,7 +34,7 @@ def run_plan(
     header: Row | None = None,
     deadline: float = math.inf,
 ) -> Path | None:
-    """Measure every point of a plan in every mode and write the record; see `run_rows`."""
+    """Measures every point of a plan in every mode and writes the record; see `run_rows`."""
 
     def rows(device: torch.device, shard: RankShard) -> Rows:
         measurer = PointMeasurer(plan, device, shard)
@@ -72,7 +74,9 @@ class PointMeasurer:
 
     @torch.inference_mode()
     def row(self, point: PlanPoint, mode: Mode) -> Row:
-        """One finished row. Running out of memory, and other failures, are rows too."""
+        """Measures one row and returns it. If memory runs out or another failure happens, the row has the
+        error instead.
+        """
         base = {**point.as_mapping(exclude_none=True), "mode": mode}
         runner = self._runner_of(point)
         if isinstance(runner, dict):
@@ -106,9 +110,10 @@ class PointMeasurer:
 
 
 def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:
-    """Plain (`ar`) and speculative (`sd`) samples in turn, each `iterations` long from the same start.
+    """Times samples without a draft (`ar`) and with one (`sd`) in turn. Each sample has `iterations`
+    iterations and begins with the same state.
 
-    There are as many as `samples` and `within` demand.
+    The number of samples follows from `samples` and `within` of the protocol.
     """
     protocol = plan.protocol
     began = time.monotonic()
@@ -150,7 +155,9 @@ def _is_settled(protocol: Protocol, seconds: dict[str, list[float]], elapsed_s: 
 
 
 def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:
-    """Each phase of each iteration between marks, on a busy device, with baseline iterations in between."""
+    """Times each phase of each iteration, in turn with iterations of the baseline. The device is kept busy,
+    so kernels do not wait for the host.
+    """
     protocol = plan.protocol
     samples: dict[str, list[float]] = {name: [] for name in SAMPLES["phases"]}
     for sample in range(-protocol.warmup, protocol.samples):
@@ -167,7 +174,7 @@ def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) 
 
 
 def in_turn(names: Iterable[str], sample: int) -> list[str]:
-    """One runs first in even samples, the other in odd ones."""
+    """The names in the order of a sample: the given order in even samples, and the reverse in odd ones."""
     if sample % 2 == 0:
         return list(names)
     return [*names][::-1]

@@ -1,5 +1,5 @@
-"""One point that is ready to be timed: baseline and speculative decoding over one cache, and a snapshot of
-the start for each sample.
+"""Makes a point ready to be timed: baseline and speculative decoding with one cache, and a snapshot of the
+start to which each sample returns.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 class LoadedModels:
-    """The models of a plan. The last pair stays loaded, because neighbouring points share it."""
+    """Loads the models of a plan. The last pair stays loaded, because successive points often share it."""
 
     def __init__(self, plan: Plan, device: torch.device, shard: RankShard | None = None) -> None:
         self.device = device
@@ -40,7 +40,7 @@ class LoadedModels:
         self._pair: LoadedPair | None = None
 
     def pair(self, point: PlanPoint) -> LoadedPair:
-        """The models of a point, loaded unless the last point had the same ones."""
+        """The models of a point. They are loaded unless the last point had the same models."""
         key = (point.target, point.weights, point.draft, point.draft_weights)
         if self._pair is None or key != self._key:
             self._pair = None  # let go before the next ones are made
@@ -56,13 +56,15 @@ class LoadedModels:
 
 @dataclass
 class DecoderRun:
-    """A decoder and its state."""
+    """A decoder and the state of its sequences."""
 
     decoder: Decoder
     state: State
 
     def run(self, iterations: int, read_every: int) -> None:
-        """The loop of `Decoder.generate`. Nothing waits for the device except the check of the lengths."""
+        """Runs the loop of `Decoder.generate`. It waits for the device only when it reads the lengths, every
+        `read_every` iterations.
+        """
         for done in range(1, iterations + 1):
             self.decoder.iterate(self.state)
             if done % read_every == 0:
@@ -70,9 +72,9 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; if `graphs`, each part is a graph.
+    """Runs the four phases of an iteration one by one. graphs: whether each phase is a CUDA graph.
 
-    capture: makes a replay of a part's work, which draws from the generator.
+    capture: captures the work of a phase, which uses the random generator, and returns its replay.
     """
 
     def __init__(
@@ -110,8 +112,8 @@ class PhaseRunner:
             self._run[phase] = capture(work, self.generator) if graphs else work
 
     def run(self, phase: str) -> None:
-        """Runs one of `phases`: "draft" is all draft steps (none in the baseline), "commit" includes periodic
-        work.
+        """Runs one of `phases`. "draft" is all draft steps (none in the baseline), and "commit" includes
+        periodic work.
         """
         self._run[phase]()
         if phase == "commit":
@@ -122,9 +124,10 @@ class PhaseRunner:
 
 
 class Snapshot:
-    """Runs, their caches and the draft's views at the time of the snapshot.
+    """The state of some runs, their caches and the draft's views at one moment.
 
-    Contents may stay, because data beyond a length is never read. Histograms continue to count.
+    The contents of caches are not copied, because data beyond a length are never read. Histograms are not
+    reset and continue to count.
     """
 
     def __init__(self, *runs: DecoderRun) -> None:
@@ -144,7 +147,7 @@ class Snapshot:
             self._before.append((owner, name, copy))
 
     def restore(self) -> None:
-        """Returns to the start."""
+        """Returns to the moment of the snapshot."""
         for cache, lengths, bound in self._caches:
             cache.set_lengths(lengths, bound)
         for owner, name, value in self._before:
@@ -155,8 +158,8 @@ class Snapshot:
 
 
 class PointRunner:
-    """Baseline (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache, so only one
-    copy has to fit.
+    """Baseline (`ar`) and speculative (`sd`) decoding of a point. Both use the same cache of the target, so
+    memory is needed for only one.
 
     graphs: whether iterations are captured.
     """
@@ -206,5 +209,7 @@ class PointRunner:
 
     @property
     def histogram(self) -> torch.Tensor:
-        """Speculative iterations so far by accepted drafted tokens, [batch, most + 1]."""
+        """The number of speculative iterations so far with 0, 1, ... accepted tokens, [batch, largest number
+        + 1].
+        """
         return self.runs["sd"].state.histogram

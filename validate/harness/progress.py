@@ -1,4 +1,6 @@
-"""Progress and remaining time of a run on stderr: one changing line on a terminal, several lines in a log."""
+"""Prints the progress and the remaining time of a run on stderr: one changing line on a terminal, and several
+lines in a log.
+"""
 
 import sys
 import time
@@ -6,11 +8,11 @@ from collections.abc import Callable
 from typing import TextIO
 
 EVERY_S = 20.0
-"""Seconds between two lines if stderr is no terminal."""
+"""Seconds between two lines if stderr is not a terminal."""
 
 
 class RowProgress:
-    """Finished rows out of all rows, and the remaining time at the pace of this run."""
+    """Shows the number of finished rows, and the remaining time at the speed of this run."""
 
     def __init__(
         self,
@@ -19,9 +21,9 @@ class RowProgress:
         stream: TextIO | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts with the number of all rows, and of those that an earlier sitting finished.
+        """total: the number of all rows. done: the number that an earlier session finished.
 
-        stream: where it is shown, stderr by default.
+        stream: where the progress is printed; stderr by default.
         """
         self._stream = stream or sys.stderr
         self.terminal = self._stream.isatty()
@@ -33,7 +35,7 @@ class RowProgress:
         self._printed_s = self._began_s
 
     def show(self, what: str) -> None:
-        """The row that begins."""
+        """Shows the row that begins."""
         line = f"[{self._done + 1}/{self._total}] {what[:80]}{self._time_left()}"
         if self.terminal:
             self._write(line)
@@ -42,11 +44,11 @@ class RowProgress:
             print(f"     {line}", file=self._stream, flush=True)
 
     def step(self) -> None:
-        """Counts it as finished."""
+        """Counts the current row as finished."""
         self._done += 1
 
     def end(self) -> None:
-        """Reports that all rows are finished."""
+        """Clears the line when all rows are finished."""
         if self.terminal:
             self._write("")
 

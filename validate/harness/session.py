@@ -1,4 +1,6 @@
-"""One sitting of a run: device and ranks, the record that it begins or continues, and every missing row."""
+"""One session of a run. It prepares the device and the ranks, begins or continues a record, and measures
+every missing row.
+"""
 
 import datetime
 import os
@@ -25,23 +27,26 @@ from perfmodel.validate.records import SCHEMA_VERSION, Plan, commit, machine_fol
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Callable[[], Row]]]
-"""Keys and the functions that measure them, in order."""
+"""The keys of rows and the functions that measure them, in order."""
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 SAME_HEADER = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
-"""Header fields that must be equal in all sittings of one run."""
+"""Header fields that must be equal in all sessions of one run."""
 
 
 class SpoiltDevice(Exception):
-    """A row failed and made the device unusable for this process; another process may use it."""
+    """Raised if a failed row made the device unusable for this process. Another process may still be able to
+    use it.
+    """
 
 
 @dataclass(frozen=True)
 class RowsToMeasure:
     """The rows of one record.
 
-    kind, machine, header: of the record; the protocol lacks its timer. rows: makes them, once device and
-    ranks are known. again: the whole run in another process, given `resume` and `deadline`. usable: whether
-    the device still works for this process after a failed row.
+    kind, machine, header: those of the record; the protocol in the header has no timer yet. rows: a function
+    that makes the rows when device and ranks are known. again: a function that starts the whole run in
+    another process, with `resume` and `deadline`. usable: a function that says whether the device still works
+    for this process after a failed row.
     """
 
     plan: Plan
@@ -57,11 +62,9 @@ class RowsToMeasure:
 def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
     """Measures the missing rows of the record and writes it; None on ranks other than 0.
 
-    Ctrl-C leaves the journal with every finished row, and `resume` continues it. deadline: a
-    value of `time.monotonic`. The record is finished when another row as long as the longest would end later.
-    The longest excludes the first row, which loads models and compiles kernels. On one GPU another process
-    measures, so this one holds none of its memory. If a failed row corrupts the device for that process, a
-    new one continues.
+    After Ctrl-C, the journal has every finished row, and `resume` continues it. deadline: a value of
+    `time.monotonic`; see `in_time`. On one GPU, a child process measures, so this process uses none of the
+    GPU's memory. If a failed row makes the device unusable for the child, a new child continues.
     """
     if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:
@@ -135,10 +138,10 @@ def _measure(
 def in_time(
     rows: Rows, shard: RankShard, deadline: float, now_s: Callable[[], float] = time.monotonic
 ) -> Iterator[tuple[str, Callable[[], Row]]]:
-    """The rows to measure, until another one as long as the longest would end after the deadline.
+    """Yields rows until another row as long as the longest so far would end after the deadline.
 
-    The first row is always measured and does not count as the longest: it loads models and compiles kernels.
-    All ranks stop at the same row.
+    The first row is always measured. It does not count as the longest, because it loads models and compiles
+    kernels. All ranks stop at the same row.
     """
     longest_s = 0.0
     for number, row in enumerate(rows):
@@ -151,14 +154,16 @@ def in_time(
 
 
 def failure(error: BaseException) -> Row:
-    """The text of a row without times."""
+    """The fields of a row without times: its status and the error."""
     text = " ".join(str(error).split())[:300]
     memory = isinstance(error, OUT_OF_MEMORY) or "must fit" in text
     return {"status": "out_of_memory" if memory else "failed", "error": f"{type(error).__name__}: {text}"}
 
 
 def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) -> Journal:
-    """Begins ``<UTC>-<commit8>-<name>``, or continues the latest unfinished run of that name."""
+    """Begins the journal ``<UTC>-<commit8>-<name>``, or continues the latest unfinished run of this name.
+    Raises InputError.
+    """
     if not resume:
         now = datetime.datetime.now(datetime.UTC)
         stem = f"{now:%Y%m%dT%H%M%SZ}-{header['commit'][:8]}-{name}"
@@ -176,8 +181,8 @@ def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) 
 
 
 def finish_journal(path: Path) -> Path:
-    """Makes a record from the finished rows of an interrupted run. Raises InputError for a journal without a
-    row.
+    """Makes a record from the finished rows of an interrupted run. Raises InputError for a journal without
+    rows.
     """
     if path.suffix != ".journal" or not is_file(path):
         raise InputError(f"{path}: must be a .journal file that an interrupted run left behind")
@@ -190,13 +195,15 @@ def finish_journal(path: Path) -> Path:
 
 
 def unfinished(folder: Path, name: str) -> list[Path]:
-    """Journals of a name's interrupted runs, the oldest first."""
+    """The journals of interrupted runs with this name, beginning with the oldest."""
     stem = re.compile(rf"\d+T\d+Z-([0-9a-f]{{8}}|unknown)-{name}")
     return sorted(path for path in folder.glob("*.journal") if stem.fullmatch(path.stem))
 
 
 def check_same(before: Row, now: Row) -> None:
-    """Refuse (InputError) to mix two plans, two commits or two machines in one record."""
+    """Raises InputError if two headers have different plans, commits or machines, which must not be mixed in
+    one record.
+    """
     old = _identity(before)
     new = _identity(now)
     for key in old | new:

@@ -1,5 +1,5 @@
-"""Baseline and speculative decoding side by side: speed, acceptance, phases, and whether the texts
-are equal.
+"""Compares baseline and speculative decoding of the same prompts: speed, acceptance, phases, and whether the
+outputs are equal.
 """
 
 import math
@@ -30,10 +30,11 @@ PHASE_REPEATS = 5
 
 @dataclass(frozen=True)
 class Difference:
-    """The first token that differs from the baseline's: its place, and how strongly the model prefers one of
-    both.
+    """The first token that differs from the baseline's: its sequence and position, and how strongly the model
+    prefers one of the two tokens.
 
-    margin: gap between the two tokens' scores in units of the rounding of a score; a near-tie is a few units.
+    margin: the difference between the scores of the two tokens, in units of the rounding error of a score. In
+    a near-tie it is a few units.
     """
 
     sequence: int
@@ -43,11 +44,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class TimedRun:
-    """One timed way to decode.
+    """One timed run of decoding.
 
-    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch. It excludes prefill,
-    and iterations after the last sequence was finished. draft_s, verify_s: one draft step (all drafting over
-    gamma) and one verification, each alone, on the caches after prefill. counts: see `factory.watched`.
+    seconds: the time of the loop of `timed_iterations` iterations, in which the batch gained `timed_tokens`
+    tokens. It excludes prefill and iterations after the last sequence was finished. draft_s: one draft step
+    (the time of all drafting divided by gamma). verify_s: one verification. Both are timed alone, with the
+    caches after prefill. counts: see `factory.watched`.
     """
 
     request: Request
@@ -68,11 +70,13 @@ class TimedRun:
 
     @property
     def outside_s(self) -> float:
-        """Seconds of an iteration outside its passes: the cost of the loop."""
+        """Seconds of an iteration outside its passes, which are the cost of the loop."""
         return self.seconds / self.timed_iterations - self._passes_s()
 
     def speedup_from_parts(self, plain: "TimedRun") -> float:
-        """Omega T_T / (gamma T_D + T_V): the speedup from acceptance and phases, measured separately."""
+        """The speedup that follows from separately measured acceptance and phases: Omega T_T / (gamma T_D +
+        T_V). Omega is the number of tokens per iteration. plain: the run without a draft.
+        """
         return self.generation.tokens_per_iteration * plain.verify_s / self._passes_s()
 
     def _passes_s(self) -> float:
@@ -88,10 +92,11 @@ def run(
     graphs: bool = False,
     clock: Clock | None = None,
 ) -> TimedRun:
-    """Decodes the prompts once: prefill, the phases alone, then the loop end to end.
+    """Decodes the prompts once and times the prefill, the phases alone, and then the whole loop.
 
-    Scripted acceptance needs no prefill; the caches then have random values. graphs: whether iterations are
-    replayed as CUDA graphs. Iterations before the capture are not timed. clock: the device's own by default.
+    With scripted acceptance there is no prefill, and the caches have random values. graphs: whether
+    iterations are replayed as CUDA graphs; iterations before the capture are not timed. clock: the device's
+    own by default.
     """
     free_memory(model.device)  # an earlier run's caches must be gone before there are new ones
     decoder = make_decoder(model, request, draft)
@@ -130,7 +135,7 @@ def run(
 
 
 class PhaseTimes(NamedTuple):
-    """Median seconds of all draft steps of an iteration, and of one verification, each alone."""
+    """Median seconds of all draft steps of an iteration, and of one verification. Each is timed alone."""
 
     propose_s: float
     verify_s: float
@@ -138,7 +143,7 @@ class PhaseTimes(NamedTuple):
 
 @torch.inference_mode()
 def phases(decoder: Decoder, state: State, clock: Clock, graphs: bool = False) -> PhaseTimes:
-    """Times both phases of an iteration. Nothing is committed."""
+    """Times drafting and verification of an iteration alone. No tokens are committed."""
     draft_tokens = decoder.propose(state).tokens.clone()
     decoder.verify(state, draft_tokens)
 
@@ -156,7 +161,7 @@ def phases(decoder: Decoder, state: State, clock: Clock, graphs: bool = False) -
 
 
 class PlainAndDrafted(NamedTuple):
-    """Plain decoding of some prompts, and a run of each request on them."""
+    """The run without a draft, and the runs of all requests, on the same prompts."""
 
     plain: TimedRun
     drafted: list[TimedRun]
@@ -170,7 +175,9 @@ def compare(
     seed: int = 0,
     graphs: bool = False,
 ) -> PlainAndDrafted:
-    """Plain decoding, and each request. Greedy runs are compared with the plain one."""
+    """Decodes the prompts without a draft and with each request. Outputs of greedy runs are compared with
+    those of the run without a draft.
+    """
     plain = run(model, requests[0].plain(), prompts, None, seed, graphs)
     runs = []
     for request in requests:
@@ -187,7 +194,9 @@ def compare(
 def difference(
     model: Model, request: Request, prompts: list[list[int]], plain: Generation, other: Generation
 ) -> Difference | None:
-    """The first difference with the largest margin in the batch; None if all tokens are equal."""
+    """Of the first differences in all sequences, the one with the largest margin; None if all tokens are
+    equal.
+    """
     differences = []
     for row, prompt in enumerate(prompts):
         plain_tokens = plain.tokens[row]

@@ -1,11 +1,13 @@
-"""A real small model: byte-level, Llama-shaped, trained on sources that every Python installation has."""
+"""A small trained model. It is a byte-level model of the Llama family, trained on Python's standard library,
+which every Python installation has.
+"""
 
 from pathlib import Path
 
 from perfmodel.errors import InputError
 
 CHECKPOINT = Path(__file__).parent / "checkpoint"
-"""The trained model, which is in the source tree only; wheels leave it out."""
+"""The folder of the trained model. Only the source tree has it; wheels do not."""
 
 
 def bundled_checkpoint() -> str:
@@ -19,5 +21,5 @@ def bundled_checkpoint() -> str:
 
 
 def is_trained_here(folder: Path | None) -> bool:
-    """Whether a folder has the bundled model, whose held-out text is known."""
+    """Whether a folder has the bundled model, for which it is known which text it was not trained on."""
     return folder is not None and (folder / "recipe.json").is_file()

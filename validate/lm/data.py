@@ -1,4 +1,4 @@
-"""The Python standard library's own sources that the bundled model was not trained on, as bytes."""
+"""Text that the bundled model was not trained on: files of the Python standard library, as bytes."""
 
 import os
 import sysconfig
@@ -15,7 +15,7 @@ HELD_OUT_PERCENT = 5
 
 @cache
 def source_files() -> tuple[Path, ...]:
-    """Every ``.py`` file of the standard library (no installed packages), sorted."""
+    """Every ``.py`` file of the standard library, sorted, without installed packages."""
     paths: list[Path] = []
     for folder, subfolders, names in os.walk(sysconfig.get_paths()["stdlib"]):
         if "site-packages" in subfolders:
@@ -25,15 +25,17 @@ def source_files() -> tuple[Path, ...]:
 
 
 def is_held_out(path: Path) -> bool:
-    """True for about one file in twenty, by its path inside the library: the same files on every machine. The
-    model was trained on the other files.
+    """Whether the model was not trained on a file. This is so for about one file in twenty. The path inside
+    the library decides, so they are the same files on every machine.
     """
     name = path.relative_to(sysconfig.get_paths()["stdlib"]).as_posix()
     return zlib.crc32(name.encode()) % 100 < HELD_OUT_PERCENT
 
 
 def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
-    """`count` pieces of `length` bytes from the start of held-out files that are long enough."""
+    """The first `length` bytes of `count` randomly chosen files that the model was not trained on and that
+    are long enough. Files are repeated if there are fewer.
+    """
     files = [p for p in source_files() if is_held_out(p) and p.stat().st_size >= length]
     if not files:
         raise InputError(f"--context: no held-out file of the standard library is {length} bytes long")

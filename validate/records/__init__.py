@@ -1,5 +1,5 @@
-"""Own measurements: plans, the content of a record (`schema`), its place (`store`) and its statistics
-(`summary`).
+"""Own measurements: their plans, and the content (`schema`), location (`store`) and statistics (`summary`) of
+their records.
 """
 
 from perfmodel.validate.records.checksum import check_record, stamped

@@ -1,7 +1,7 @@
-"""The checksum of a record: its first member, the CRC-32 of the rest of the file byte for byte.
+"""The checksum of a record. It is the first key of the file, and the CRC-32 of the rest of the file.
 
-Records that were made before there were checksums have none. ``results/old_records.yaml`` lists them with
-a fingerprint; any other record without a checksum is refused.
+Old records have no checksum. ``results/old_records.yaml`` lists them with a fingerprint. Any other record
+without a checksum is an error.
 """
 
 import hashlib
@@ -28,12 +28,14 @@ class _OldRecords(Frozen):
 
 
 def stamped(text: str) -> str:
-    """A record's text, a JSON object, with its checksum."""
+    """The text of a record with its checksum added. text: a JSON object."""
     return f'{{"crc32":"{zlib.crc32(text.encode()):08x}",{text[1:]}'
 
 
 def check_record(path: Path, text: str) -> None:
-    """Refuse (InputError) a record that does not match its checksum, or has none and is no old one."""
+    """Raises InputError if a record does not match its checksum, or if it has none and is not a listed old
+    record.
+    """
     if _STAMP.match(text):
         check_stamp(path, text)
     elif fingerprint(text) not in _old_records():
@@ -41,7 +43,7 @@ def check_record(path: Path, text: str) -> None:
 
 
 def check_stamp(path: Path, text: str) -> None:
-    """Refuse (InputError) a text that does not match its checksum, if it has one."""
+    """Raises InputError if a text has a checksum and does not match it."""
     stamp = _STAMP.match(text)
     if stamp and int(stamp[1], 16) != zlib.crc32(b"{" + text[stamp.end() :].encode()):
         raise InputError(f"{path}: must match its checksum (crc32); the file was changed or damaged")

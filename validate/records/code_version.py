@@ -1,4 +1,6 @@
-"""The code of a run: commit and dirty flag, and a digest of the sources that a result can depend on."""
+"""The version of the code of a run: its commit, whether files were changed, and a digest of the files on
+which a result can depend.
+"""
 
 import hashlib
 import os
@@ -14,16 +16,16 @@ from perfmodel.reading import PACKAGE, data_folder
 ROOT = PACKAGE.parent
 SOURCES = ("perfmodel", "validate", "hardware")
 FOLDERS = {"": PACKAGE, "validate": Path(__file__).parents[1], "hardware": data_folder("hardware")}
-"""Folder in an installed package -> folder in a clone."""
+"""Name of a folder in the digest -> its path."""
 UNKNOWN = "unknown"
 WAIT_S = 20
 
 
 def commit() -> dict[str, Any]:
-    """Commit and dirty flag from PERFMODEL_COMMIT, or from git in a checkout, else `UNKNOWN`; and a source
-    digest.
+    """The commit of the code, whether files were changed, and the source digest. The commit comes from
+    PERFMODEL_COMMIT, or from git in a checkout; otherwise it is `UNKNOWN`.
 
-    Without either, the installed version and the digest identify the code. Raises InputError for an invalid
+    Without a commit, the installed version and the digest identify the code. Raises InputError for an invalid
     PERFMODEL_COMMIT.
     """
     digest = source_digest(FOLDERS)
@@ -61,8 +63,8 @@ def version() -> str:
 
 
 def source_digest(folders: Mapping[str, Path]) -> str:
-    """SHA-256 over the code and data files of `folders` that a run can depend on. It is equal for a clone and
-    an installed package of the same files.
+    """The SHA-256 of the code and data files in `folders` on which a run can depend. A clone and an installed
+    package with the same files have the same digest.
     """
     files = {
         Path(name) / path.relative_to(folder): path
@@ -77,7 +79,7 @@ def source_digest(folders: Mapping[str, Path]) -> str:
 
 
 def run(*command: str) -> str | None:
-    """Standard output of a command without its last line break; None if it fails."""
+    """The standard output of a command, without white space at its ends; None if the command fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     except (OSError, subprocess.SubprocessError):

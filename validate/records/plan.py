@@ -1,4 +1,4 @@
-"""The points to measure: a YAML plan, checked, and the points that it describes."""
+"""Reads and checks plans of measurements, which are YAML files, and lists their points."""
 
 import hashlib
 import itertools
@@ -29,7 +29,7 @@ SHAPES = FOLDER / "shapes"
 MIN_SAMPLES = 7
 Mode = Literal["end_to_end", "phases"]
 MOST_POINTS = 10_000
-"""Most points of a plan. A larger plan is a mistake."""
+"""Largest number of points of a plan. A larger plan is probably a mistake."""
 DType = Literal["bf16", "fp16", "fp32", "fp8"]
 
 
@@ -159,7 +159,9 @@ class Plan(Frozen):
         return [point for block in self.grid for point in block.points()]
 
     def restricted_to(self, wanted: Callable[[PlanPoint], bool]) -> "Plan | None":
-        """The plan with the batches and contexts of which all points are wanted; None without any."""
+        """The plan with only those pairs of batch and context whose points are all wanted; None if there are
+        none.
+        """
         blocks = []
         cells = 0
         for block in self.grid:
@@ -173,18 +175,20 @@ class Plan(Frozen):
         return self.replace(grid=tuple(blocks)) if blocks else None
 
     def runs(self) -> list[tuple[PlanPoint, Mode]]:
-        """Every point in every mode: the rows of the record."""
+        """Every point in every mode. These are the rows of the record."""
         return [(point, mode) for point in self.points() for mode in self.protocol.modes]
 
     def precisions(self) -> Precision:
-        """The precisions in the engine's words: on a CPU fp8 weights are widened, which is ``fp8-wo``."""
+        """The formats as predictions name them. On a CPU, fp8 weights have the format ``fp8-wo``, because
+        they are converted before products.
+        """
         weights = weight_format(self.precision.weights)
         on_device = weights.within(("bf16", "fp32")) if self.device == "cpu" else weights
         return Precision(on_device, kv_format(self.precision.kv))
 
     @property
     def digest(self) -> str:
-        """Digest to which a resumed run is compared: the plan's contents and those of its shapes."""
+        """The digest of the plan and of the shapes of its models. A resumed run must have the same digest."""
         return hashlib.sha256(json.dumps(self.resolved(), sort_keys=True).encode()).hexdigest()
 
     def resolved(self) -> dict[str, Any]:
@@ -195,24 +199,26 @@ class Plan(Frozen):
 
 
 def model_reference(name: str) -> str:
-    """A name for `load_model`: the path of a shape in this folder, or else the name itself."""
+    """A name for `load_model`: the path of the file in `SHAPES` if there is one, and otherwise the name
+    itself.
+    """
     path = SHAPES / f"{name}.yaml"
     return str(path) if is_file(path) else name
 
 
 def spec_of(name: str) -> ModelSpec:
-    """A model by name, or a shape made for measuring."""
+    """The model with this name, or the shape with this name that was made for measurements."""
     return load_model(model_reference(name), "plan")
 
 
 def plan_names() -> tuple[str, ...]:
-    """The plans that ship."""
+    """The names of the bundled plans."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 
 
 def load_plan(name: str) -> Plan:
-    """A plan by bundled name or path. Raises InputError naming file and key; every model it names
-    must exist.
+    """The plan with a bundled name or a path. Raises InputError, which names the file and the key. Every
+    model in the plan must exist.
     """
     path = Path(name) if files.looks_like_path(name) else FOLDER / f"{name}.yaml"
     if not files.looks_like_path(name) and name not in plan_names():

@@ -1,4 +1,4 @@
-"""The grid of a plan: blocks as they are written, and the points of each."""
+"""The grid of a plan: its blocks, and the points of each block."""
 
 import math
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ class GridBlock(PlannedDraft, forbid_unknown_fields=True):
         return math.prod(len(values) for values in lists if values is not None)
 
     def points(self) -> Iterator["PlanPoint"]:
-        """The points. Target and context are the outer loops, so models and caches change as rarely as
+        """All points of the block. The context is the outermost loop, so caches change as rarely as
         possible.
         """
         draft = {name: getattr(self, name) for name in PlannedDraft.__struct_fields__}
@@ -163,14 +163,16 @@ class PlanPoint(PlannedDraft):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Cached tokens of each sequence when a sample starts; `context` is their mean."""
+        """The number of cached tokens of each sequence when a sample starts. Their mean is `context`."""
         step = 2 * (self.spread or 0.0) * self.context / max(1, self.batch - 1)
         middle = (self.batch - 1) / 2
         return tuple(round(self.context + step * (i - middle)) for i in range(self.batch))
 
     @property
     def queries(self) -> tuple[int, ...]:
-        """Tokens per sequence in the passes of an iteration, the largest last."""
+        """The numbers of tokens per sequence in the passes of an iteration. The last number is the
+        largest.
+        """
         if self.parents is not None:
             return (*widths(self.parents)[:-1], len(self.parents))
         return 1, self.gamma + 1

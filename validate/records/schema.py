@@ -1,7 +1,7 @@
-"""The content of a record of own measurements, declared once. The reader checks it, and docs/records.md is
-made from it.
+"""The content of a record of own measurements. The reader checks records against these classes, and
+docs/records.md is generated from them.
 
-A record keeps only raw samples of times; `summary.py` makes the statistics.
+A record has only raw samples of times. `summary.py` computes the statistics.
 """
 
 import statistics
@@ -33,7 +33,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     },
     "kernel": {"call_s": "time of one kernel call: the mean over `calls` calls timed together"},
 }
-"""Mode of a row (or ``kernel``) -> its samples: name -> the timed work, in seconds."""
+"""Mode of a row (or ``kernel``) -> name of a sample -> the work that it times, in seconds."""
 KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "copy": ("bytes",),
     "read": ("bytes",),
@@ -48,7 +48,7 @@ KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "loop": ("batch",),
     "allreduce": ("bytes",),
 }
-"""Kind of kernel -> the sizes that a fit reads."""
+"""Kind of kernel -> the sizes that fits need."""
 Seconds = Annotated[float, Meta(ge=0, lt=1e5)]
 Time = Annotated[float, Meta(gt=0, lt=1e5)]
 Count = Annotated[int, Meta(ge=0, le=10**15)]
@@ -71,7 +71,7 @@ SamplesByName = Annotated[dict[str, Samples], Meta(description="raw samples in s
 
 
 THREAD_TIME = "thread_time"
-"""Timer that counts the CPU time of one thread, not the turns of other processes."""
+"""Timer that counts only the CPU time of one thread, without the time of other processes."""
 
 
 class _Part(Frozen, forbid_unknown_fields=False):
@@ -172,9 +172,7 @@ class KernelRow(_Part):
 
 
 class RecordedBlock(GridBlock, forbid_unknown_fields=False):
-    """A block as records keep it. Some records have keys of a former way of drafting, which are always
-    null.
-    """
+    """A block in a record. Some old records have further keys, which are always null."""
 
 
 class RecordedPlan(Plan):

@@ -1,4 +1,4 @@
-"""Finds, reads and checks own records, ``results/<machine>/*.json``. ``results/withdrawn.yaml`` lists
+"""Finds, reads and checks own records, ``results/<machine>/*.json``. ``results/withdrawn.yaml`` lists the
 withdrawn ones.
 """
 
@@ -17,18 +17,18 @@ from perfmodel.validate.records.checksum import check_record
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
 BUNDLED = data_folder("results").resolve()
-"""Results that come with the code."""
+"""The folder of the results that come with the code."""
 IN_CHECKOUT = (PACKAGE.parent / "pyproject.toml").is_file()
 RESULTS = BUNDLED if IN_CHECKOUT else Path("results")
-"""Default folder of own records: ``results/`` of a checkout, or else of the current folder. An installed
-package is never written to.
+"""Default folder of own records: ``results/`` in a checkout, or otherwise in the current folder. Files are
+never written into an installed package.
 """
 KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "microbench": KernelRecord}
 
 
 def machine_folder(label: str, results: Path = RESULTS) -> Path:
-    """``results/<machine>``. Raises InputError for a label with other characters than letters, digits, dots
-    and dashes.
+    """The folder ``results/<machine>``. Raises InputError for a label with other characters than lower-case
+    letters, digits and dashes.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", label) or label == "published":
         raise refuse(
@@ -39,14 +39,14 @@ def machine_folder(label: str, results: Path = RESULTS) -> Path:
 
 @dataclass(frozen=True)
 class Record:
-    """A record and its place. `rows` are those of a measurement, `kernels` those of a microbenchmark."""
+    """A record and its path."""
 
     path: Path
     data: PointRecord | KernelRecord
 
     @property
     def name(self) -> str:
-        """``<machine>/<file>``: the name of the set in a calibration's `fitted_on` and in comparisons."""
+        """``<machine>/<file>``, the name of the record in comparisons and in a calibration's `fitted_on`."""
         return f"{self.data.machine}/{self.path.stem}"
 
     @property
@@ -56,9 +56,9 @@ class Record:
 
     @property
     def calibration(self) -> str | None:
-        """The calibration of the run's predictions, by name or path; None for the device's own.
+        """The calibration of the run's predictions, as a name or path; None for the device's own.
 
-        A file that is gone has since been added to those that ship, under its own name.
+        If the named file no longer exists, it is the bundled calibration with the name of this file.
         """
         named = self.data.calibration
         if named is None or not files.looks_like_path(file := beside(self.path, named)):
@@ -67,12 +67,12 @@ class Record:
 
     @property
     def rows(self) -> tuple[PointRow, ...]:
-        """The rows of a measurement."""
+        """The rows of a measurement; empty for a microbenchmark."""
         return self.data.points if isinstance(self.data, PointRecord) else ()
 
     @property
     def kernels(self) -> tuple[KernelRow, ...]:
-        """The rows of a microbenchmark."""
+        """The rows of a microbenchmark; empty for a measurement."""
         return self.data.points if isinstance(self.data, KernelRecord) else ()
 
     def failures(self) -> tuple[PointRow | KernelRow, ...]:
@@ -81,15 +81,17 @@ class Record:
 
 
 def beside(record: Path, name: str) -> str:
-    """The file that a record calls `name`, relative to the record's folder, or next to the record if both
-    were moved; otherwise unchanged.
+    """The path of the file that a record names. It is relative to the folder of the record, or next to the
+    record if both were moved. A name without such a file is returned unchanged.
     """
     paths = (record.parent / name, record.parent / Path(name).name) if files.looks_like_path(name) else ()
     return next((str(path) for path in paths if path.is_file()), name)
 
 
 def read_record(path: Path) -> Record:
-    """Reads and checks one file. Raises InputError naming file and key, also for another schema."""
+    """Reads and checks one record. Raises InputError, which names the file and the key, also for another
+    schema version.
+    """
     raw = files.read_mapping(path)
     check_record(path, read_text(path))
     if raw.get("schema_version") != SCHEMA_VERSION:
@@ -112,7 +114,7 @@ class _Withdrawn(Frozen):
 
 
 def withdrawn(results: Path = RESULTS) -> dict[str, str]:
-    """``<machine>/<file>.json`` -> the reason for its withdrawal."""
+    """``<machine>/<file>.json`` of each withdrawn record -> the reason."""
     path = results / "withdrawn.yaml"
     if not path.exists():
         return {}
@@ -125,21 +127,21 @@ def withdrawn(results: Path = RESULTS) -> dict[str, str]:
 
 
 def records(results: Path = RESULTS, machine: str | None = None) -> tuple[Record, ...]:
-    """All records that are not withdrawn, the oldest first within a machine."""
+    """All records that are not withdrawn. Those of a machine are sorted by age, beginning with the oldest."""
     gone = withdrawn(results)
     paths = sorted(results.glob(f"{machine or '*'}/[0-9]*T[0-9]*Z-*.json"))
     return tuple(read_record(path) for path in paths if f"{path.parent.name}/{path.name}" not in gone)
 
 
 def latest(candidates: Iterable[Record], kind: str) -> Record | None:
-    """The newest record of a kind."""
+    """The newest record of a kind; None if there is none."""
     of_kind = [record for record in candidates if record.data.kind == kind]
     return max(of_kind, key=lambda record: record.path.name, default=None)
 
 
 def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
-    """The record of a kind (``measure``, ``microbench``) at a path; the newest of a folder, or of a machine
-    by its label.
+    """The record at a path, or the newest record of a kind in a folder. kind: ``measure`` or ``microbench``.
+    path: a file, a folder, or the label of a machine. flag: the flag that errors name.
 
     Raises InputError.
     """

@@ -1,5 +1,5 @@
-"""Statistics of own records, made on reading: measured points in the form of published rows, and their
-steadiness.
+"""Computes statistics of own records: measured points in the same form as published rows, and the steadiness
+of timings.
 """
 
 import math
@@ -15,24 +15,26 @@ from perfmodel.validate.records.schema import THREAD_TIME, PointRow
 from perfmodel.validate.records.store import Record
 
 STEADY_RATIO = {"cpu": 1.1, "cuda": 1.03}
-"""Largest ratio of a median to the fastest sample on a quiet machine. A GPU is not shared, and its second run
-should agree within 3 %.
+"""Kind of device -> largest ratio of the median to the fastest sample of a steady timing. A GPU is not
+shared, and a second run on it should agree within 3 %.
 """
 QUIET_SHARE = 0.7
-"""Share of steady timings below which the machine was busy and its medians are unreliable."""
+"""If the share of steady timings is below this, the machine was busy and its medians are unreliable."""
 QUARTILES_PER_DEVIATION = 1.349
-"""Interquartile range of a normal distribution in standard deviations."""
+"""Interquartile range of a normal distribution, in standard deviations."""
 HALF_WIDTH = 1.645 * 1.2533
-"""90 % half-width of a median of n normal samples, times sqrt(n), in their standard deviations."""
+"""Half-width of the 90 % interval of a median of n normal samples, times sqrt(n), in standard deviations of
+the samples.
+"""
 
 
 def points(record: Record) -> tuple[MeasuredPoint, ...]:
-    """The points of a measurement with a time in either mode. Times are medians, in seconds.
+    """The points of a measurement that have a time in at least one mode. Times are medians, in seconds.
 
-    target_s, draft_s, verify_s and overhead_s come from `phases` rows; ar_tpot_s, sd_tpot_s,
-    tokens_per_iteration and speedup from `end_to_end` rows. draft_s is one draft step, or the mean over the
-    levels of a tree. One mode never supplies a figure of the other. A shape of ``validate/plans/shapes`` is
-    named by its file, which `load_model` reads.
+    target_s, draft_s, verify_s and overhead_s come from `phases` rows. ar_tpot_s, sd_tpot_s,
+    tokens_per_iteration and speedup come from `end_to_end` rows. draft_s is one draft step, or the mean over
+    the levels of a tree. No figure combines both modes. A model in ``validate/plans/shapes`` is named by the
+    path of its file, so that `load_model` can read it.
     """
     by_key: dict[str, dict[str, PointRow]] = {}
     for row in record.rows:
@@ -118,7 +120,9 @@ def _end_to_end(row: PointRow, paired: bool) -> dict[str, Any]:
 
 
 def ratios(samples: Mapping[str, Sequence[float]]) -> list[float]:
-    """Baseline over speculative seconds of neighbouring samples, which a drift of the machine slows alike."""
+    """Baseline over speculative seconds of each pair of neighbouring samples. A drift of the machine affects
+    both samples of a pair alike.
+    """
     return [ar_s / sd_s for ar_s, sd_s in zip(samples["ar_s"], samples["sd_s"], strict=True)]
 
 
@@ -129,19 +133,21 @@ def spread(values: Sequence[float]) -> float:
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half of the 90 % interval of the median, as a share of it, from the interquartile range."""
+    """Half of the 90 % interval of the median, as a share of the median. It follows from the interquartile
+    range.
+    """
     deviation = spread(values) / QUARTILES_PER_DEVIATION
     return HALF_WIDTH * deviation / math.sqrt(len(values))
 
 
 def speedup_half_widths(record: Record) -> dict[str, float]:
-    """Point -> the 90 % half-width of its measured speedup, as a share of it."""
+    """Point -> half of the 90 % interval of its measured speedup, as a share of the speedup."""
     whole = (row for row in record.rows if row.status == "ok" and row.mode == "end_to_end")
     return {row.key.removesuffix("/end_to_end"): half_width(ratios(row.samples)) for row in whole}
 
 
 def scatter(record: Record) -> float:
-    """Interquartile range over the median of a typical timing: the median over all timings."""
+    """The typical scatter of a record: the median, over all timings, of interquartile range over median."""
     timings = _timings(record)
     return statistics.median(map(spread, timings)) if timings else 0.0
 
@@ -159,7 +165,9 @@ def _phases(row: PointRow) -> dict[str, Any]:
 
 
 def steady_share(record: Record) -> float:
-    """Share of timings with a median within `STEADY_RATIO` of their fastest sample; 1 on a quiet machine."""
+    """Share of timings whose median is within the factor `STEADY_RATIO` of their fastest sample; 1 on a quiet
+    machine.
+    """
     factor = STEADY_RATIO[record.data.environment.device.kind]
     timings = _timings(record)
     steady = sum(statistics.median(values) <= factor * min(values) for values in timings)
@@ -176,12 +184,12 @@ def _timings(record: Record) -> list[Sequence[float]]:
 
 
 def is_quiet(record: Record) -> bool:
-    """Whether its medians are reliable."""
+    """Whether the medians of a record are reliable."""
     return steady_share(record) >= QUIET_SHARE
 
 
 def quiet_line(record: Record) -> str:
-    """The steadiness of a record, in one line."""
+    """The steadiness of a record, as one printed line."""
     near = STEADY_RATIO[record.data.environment.device.kind] - 1
     line = f"{steady_share(record):.0%} of timings have a median within {near:.0%} of their fastest sample"
     return line if is_quiet(record) else f"WARNING: the machine was not quiet ({line}): measure again"

@@ -1,20 +1,21 @@
-"""This repository's own studies, for its maintainers: how its constants were made, and how far its answers
-are off.
+"""The studies of this repository, for maintainers. They fit the bundled constants and measure the errors of
+answers.
 
-They read the published rows and records of a checkout, so no wheel contains them. Read them in this order:
+They need the published rows and records of a checkout, so wheels do not contain them. Read them in this
+order:
 
-- What serving engines cost beyond their kernels, ``validate calibrate engines``: `parameters` (what is
-  fitted, and what is expected of it), `steps` and `iterations` (the rows), `robust` (the fit), `held_out`
-  (fits without some rows, and the intervals that follow), `engines` (all of it in one go), `engines_file`.
-- Runs of public sources, which are left out whole, ``validate calibrate sources``: `public_runs` (the
-  rows), `mixed` and `left_out` (the fits), `sources`.
+- The costs of serving engines outside their kernels, ``validate calibrate engines``: `parameters` (the fitted
+  constants and their expected values), `steps` and `iterations` (the rows), `robust` (the fit), `held_out`
+  (fits without some rows, and the intervals that follow), `engines` (runs all of these), `engines_file`.
+- Runs of public sources, each predicted without its own source, ``validate calibrate sources``: `public_runs`
+  (the rows), `refit` and `left_out` (the fits), `sources`.
 - llama.cpp and MLX by device, ``validate calibrate llamacpp`` and ``mlx``: `llamacpp_constants` (the model),
   `llamacpp_passes` and `llamacpp_prompts` (the data and the fits), `llamacpp` (the folds and the result);
   `mlx_kernels` (products of few rows), `mlx`.
 - Racks and pools: `rack_rows` (the data), `racks` (the model, the folds and the result), `rack_pools`.
-- Served runs replayed: `traffic` (the rows), `request_fit` (the costs of a request), `traffic_fit` (their
-  files), `traffic_figures`.
-- One question each: `memory` (caches that servers logged), `power` (the power that a device draws).
-- The gate, ``validate accuracy``: `record` (what is recorded, with `inputs`), `gate` (what fails), `page`
-  (docs/accuracy.md).
+- Simulations of served runs: `traffic` (the rows), `request_fit` (the costs of a request), `traffic_fit`
+  (their files), `traffic_figures`.
+- Single questions: `memory` (cache sizes that servers logged), `power` (the power that a device draws).
+- The accuracy check, ``validate accuracy``: `record` and `inputs` (the recorded figures), `gate` (the
+  faults), `page` (docs/accuracy.md).
 """

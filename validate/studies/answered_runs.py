@@ -1,4 +1,6 @@
-"""Public runs, asked as their authors would ask, and answered by the shipped constants."""
+"""Answers questions about public runs with the bundled constants. A question contains only what the run's
+author would know.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,25 +16,27 @@ from perfmodel.validate.studies.log_errors import log_error
 from perfmodel.validate.studies.public_runs import PublicRun, RunKind
 
 SET_ALPHA = 0.7
-"""Acceptance of a question about the ratio of an iteration to a step, which does not depend on it."""
+"""Acceptance in questions about the ratio of an iteration to a step. The ratio does not depend on it."""
 DEGREES = (1, 2, 4, 8)
-"""Degrees that are tried if a source does not state its tensor-parallel degree."""
+"""Tensor-parallel degrees that are tried if a source does not state its degree."""
 REQUESTS_PER_CLIENT = 10
-"""Requests of each client if a source does not state their number: a choice."""
+"""Requests per client if a source does not state their number. The value is a choice."""
 
 
 def spelled_kind(run: PublicRun) -> str:
-    """The kind of a run's draft, as `--draft` spells it."""
+    """The kind of a run's draft, as a value of `--draft`."""
     return resolve(speculating_query(run)).draft.kind
 
 
 def step_query(run: PublicRun) -> Query:
-    """The question of a run's baseline step."""
+    """The question about the baseline step of a run."""
     return Query(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments())
 
 
 def speculating_query(run: PublicRun) -> Query:
-    """The question of a run with drafts, at a set acceptance. Raises InputError without a draft length."""
+    """The question about a run with drafts, with the acceptance `SET_ALPHA`. Raises InputError if the run has
+    no draft length.
+    """
     return Query(
         batch=run.batch,
         context=round(run.context_tokens),
@@ -45,9 +49,8 @@ def speculating_query(run: PublicRun) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A row and its answer. figure: ``step``, ``speedup`` or ``ratio`` (an iteration over a step).
-
-    verdict: of a speedup.
+    """A figure of a run, predicted and measured. figure: ``step``, ``speedup`` or ``ratio`` (an iteration
+    over a step). verdict: the verdict of an answer with a speedup.
     """
 
     run: PublicRun
@@ -59,13 +62,13 @@ class Answered:
 
     @property
     def off(self) -> float:
-        """Logarithm of predicted over measured."""
+        """The log error: log(predicted / measured)."""
         return log_error(self.predicted, self.measured)
 
 
 def answers(run: PublicRun) -> list[Answered]:
-    """The answers for a row: of a speculation the speedup, and the ratio if its times are stated. Raises
-    InputError for a row that cannot be asked.
+    """The predicted figures of a run. A run with drafts has the speedup, and also the ratio if its times are
+    stated. Raises InputError for a run about which no question can be asked.
     """
     match run.kind:
         case RunKind.STEP:
@@ -89,7 +92,7 @@ def _step(run: PublicRun) -> Answered:
 
 
 def served_arguments(run: PublicRun) -> dict[str, Any]:
-    """Arguments of the question about a closed loop of clients."""
+    """The arguments of `traffic` for a run with a fixed number of clients."""
     input_mean = run.stated("input_tokens")
     output_mean = run.stated("output_tokens")
     spreads: dict[str, int] = {}
@@ -142,8 +145,8 @@ def _speculation(run: PublicRun) -> list[Answered]:
 
 
 def degree_of(run: PublicRun) -> int:
-    """The stated tensor-parallel degree, or the one whose baseline step is nearest to the measured one; 1 if
-    neither is known.
+    """The tensor-parallel degree of a run. If it is not stated, the degree whose predicted baseline step is
+    closest to the measured one; 1 if that is not known either.
     """
     if run.tensor_parallel:
         return run.tensor_parallel

@@ -1,9 +1,10 @@
-"""What was chosen with the held-out sources in sight: ``results/choices.json``.
+"""Choices that were made while the errors of the held-out sources were known, as ``results/choices.json``
+lists them.
 
-Which constants exist, where their priors lie, how strong they are, what a constant is without its rows and
-how a width is formed was decided while the errors of these sources were known, so that errors of sources left
-out are slightly optimistic. The file lists these choices next to the sources. A choice may only change
-together with the set of sources: `text` refuses anything else.
+The choices are the set of constants, their priors, the values of constants without rows, and the formula of
+interval widths. The errors of sources that are left out of a fit are therefore slightly optimistic. The file
+lists these choices and the sources. A choice may change only together with the set of sources, which `text`
+checks.
 """
 
 import json
@@ -24,7 +25,7 @@ PATH = BUNDLED / "choices.json"
 
 
 def present() -> dict[str, Any]:
-    """The sources whose rows count, and the present choices, in JSON types."""
+    """The sources whose rows count, and the present choices, as a mapping for JSON."""
     sources = {run.source_id for run in public_runs() if run.counts}
     as_text = json.dumps({"sources": sorted(sources), "choices": _choices()})
     return dict(json.loads(as_text))
@@ -63,12 +64,12 @@ def _choices() -> dict[str, Any]:
 
 
 def recorded() -> dict[str, Any]:
-    """The file. Raises InputError if it is missing or malformed."""
+    """The content of the file. Raises InputError if it is missing or malformed."""
     return files.read_mapping(PATH)
 
 
 def text(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str:
-    """The text of the file. Raises InputError for another choice with the same sources."""
+    """The text of the file. Raises InputError if a choice has changed and the set of sources has not."""
     if before is not None and before["sources"] == now["sources"]:
         changed = [name for name, value in now["choices"].items() if before["choices"].get(name) != value]
         if changed:

@@ -1,4 +1,6 @@
-"""Decisions by predictions for public runs: whether to speculate, and how many tokens to draft."""
+"""Judges decisions that follow from predictions for public runs: whether to speculate, and how many tokens to
+draft.
+"""
 
 import math
 from collections import Counter
@@ -17,11 +19,13 @@ from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Array
 
 NEAR = 0.03
-"""Part of the throughput that a draft length close to the best one may lose."""
+"""Share of the throughput that a draft length may lose and still count as close to the best one."""
 
 
 def side_counts(speedups: Sequence[JudgedRun]) -> dict[str, int]:
-    """Verdicts by constants that were fitted without the source of the row (`count_sides`)."""
+    """Counts of correct and wrong verdicts (`count_sides`). Each row is predicted with constants that were
+    fitted without its source.
+    """
     measured = np.array([r.measured for r in speedups])
     predicted = measured * np.exp([r.off for r in speedups])
     low, high = (measured * [r.interval_left_out[end] for r in speedups] for end in (0, 1))
@@ -29,10 +33,10 @@ def side_counts(speedups: Sequence[JudgedRun]) -> dict[str, int]:
 
 
 def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> dict[str, int]:
-    """Speedups on the correct side of 1: all, and those measured above 1, which "always speculate" gets
-    right.
+    """Counts of speedups that are predicted on the correct side of 1. The speedups measured above 1 are also
+    counted separately, because the rule "always speculate" gets all of them right.
 
-    sure: whether the whole interval of a prediction is on one side.
+    sure: whether the whole interval of a prediction is on one side of 1.
     """
     right = same_side(predicted, measured)
     pays = measured >= 1.0
@@ -48,8 +52,8 @@ def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> d
 
 @dataclass(frozen=True)
 class Choice:
-    """The draft length that predictions choose in a sweep, and the measured best one; None is no draft.
-    speedup, best_speedup: as measured with either.
+    """The draft length that predictions choose in a sweep, and the best one by measurement. gamma,
+    best_gamma: None means no draft. speedup, best_speedup: the measured speedups with both.
     """
 
     run: PublicRun
@@ -60,11 +64,11 @@ class Choice:
 
     @property
     def lost(self) -> float:
-        """Share of the best measured throughput that the predicted length loses."""
+        """Share of the best measured throughput that is lost with the predicted length."""
         return 1.0 - self.speedup / self.best_speedup
 
     def as_dict(self) -> dict[str, Any]:
-        """The choice with its server."""
+        """The choice and its server as a mapping for JSON."""
         return {
             "source": self.run.source_id,
             "model": load_model(self.run.model).name,
@@ -77,8 +81,8 @@ class Choice:
 
 
 def best_length_loss(rows: Sequence[Answered]) -> dict[str, Any]:
-    """What the predicted best draft length loses of the throughput of the measured best one. Predictions are
-    by constants that were fitted without the source of the row.
+    """Statistics of the throughput that is lost if the predicted best draft length is used instead of the
+    measured best one. Each row is predicted with constants that were fitted without its source.
     """
     errors = errors_left_out("speedup")
     several = [sweep for sweep in _sweeps(rows) if len(sweep) > 1]

@@ -1,6 +1,7 @@
-"""Costs of engines with their default flags, in addition to the tuned runs of the fit (InferenceX).
+"""Additional costs of engines with their default flags. The fit uses InferenceX's runs, whose flags are
+tuned.
 
-The fitted rows do not include these costs; every answer does.
+The fitted rows do not have these costs. Every answer includes them.
 """
 
 from perfmodel.validate.studies.parameters import PlacedConstant
@@ -12,7 +13,9 @@ _HOST = (
     " on H200 and B200), DeepSeek-R1 AWQ on 8 H100 (16.1 ms from 192 to 8,000 tokens)"
 )
 _TRITON_EXPERTS = 3e-5
-"""`vllm.hopper.expert_layer_s`: other engines and devices run the same Triton kernels of experts."""
+"""The value of `vllm.hopper.expert_layer_s`, in seconds. Other engines and devices run the same Triton
+kernels of experts.
+"""
 DEFAULT_FLAGS = (
     PlacedConstant(
         "vllm.host_pass_s",

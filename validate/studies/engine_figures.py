@@ -1,5 +1,5 @@
-"""The engines' part of the accuracy record: held-out errors, their intervals, and correct verdicts (speedup
-above or below 1).
+"""Computes the part of the accuracy record about serving engines: held-out errors, their intervals, and
+correct verdicts (speedup above or below 1).
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ from perfmodel.validate.studies.robust import Array
 
 
 def figures() -> dict[str, Any]:
-    """The engines' part of the accuracy record."""
+    """The part of the accuracy record about serving engines."""
     errors = replayed_as_recorded()
     folds = recorded()["step_folds"]["seen"]
     of_degrees = step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, folds)

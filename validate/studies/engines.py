@@ -1,7 +1,8 @@
-"""Everything from the engines' rows, made together: the constants, the folds and the stated errors.
+"""Fits the constants of serving engines to all rows, and fits them again without each fold, from which the
+stated errors follow.
 
-``results/engines.json`` keeps the constants of every fold, so the accuracy gate replays held-out rows without
-fitting. `STEP_FOLDS` and `RATIO_FOLDS` list the held-out groups.
+``results/engines.json`` has the constants of every fold, so the accuracy check can predict held-out rows
+without a fit. `STEP_FOLDS` and `RATIO_FOLDS` list the held-out groups.
 """
 
 import datetime
@@ -38,24 +39,24 @@ from perfmodel.validate.studies.robust import Array
 from perfmodel.validate.studies.steps import DecodeRows, group_of
 
 PATH = BUNDLED / "engines.json"
-"""The constants of the folds."""
+"""The file with the constants of all folds."""
 LONG_CONTEXT = 1024.0
-"""Context from which a row counts as one of long context."""
+"""Context, in tokens, above which a row counts as one with a long context."""
 WIDE = 256.0
-"""Verified tokens from which a verification counts as wide."""
+"""Number of verified tokens above which a verification counts as wide."""
 RatioFold = Literal["seen", "version", "model", "draft", "context", "width", "transferred"]
 Folds = dict[str, Mapping[Any, Mapping[str, Mapping[str, float]]]]
-"""``step_folds``, ``ratio_folds`` -> relation -> name of a fold -> the constants fitted without it. Steps
-have folds by `SOURCE` too.
+"""``step_folds`` or ``ratio_folds`` -> kind of fold -> name of a fold -> the constants that were fitted
+without it. Steps also have folds by `SOURCE`.
 """
 SOURCE = "source"
-"""Name of the folds of steps that leave out all rows of a source."""
+"""The kind of fold that leaves out all steps of a source."""
 
 
 class Fold(NamedTuple):
-    """A held-out group: rows with the same `key`. words: for tables. stated_as: name of the stated error.
-
-    ratio: for steps, the fold of ratios that is stated next to it.
+    """A kind of fold. Rows with the same `key` are held out together. words: its name in tables. stated_as:
+    its name in the description of the stated error. ratio: for steps, the kind of fold of ratios that is
+    stated with it.
     """
 
     key: Callable[[Any], Hashable]
@@ -88,8 +89,8 @@ STEP_FOLDS: dict[Relation, Fold] = {
         "transferred",
     ),
 }
-"""Folds of steps from the least to the most novel. The last two use the constants of held-out devices, as
-"gpu" does.
+"""Relation of a question to the fitted rows -> the folds of steps that measure its error, from the least to
+the most novel. The last two use the same constants as "gpu", which were fitted without the device.
 """
 RATIO_FOLDS: dict[RatioFold, Fold] = {
     "seen": Fold(lambda row: row.group, "draft length or task", "draft lengths or tasks"),
@@ -103,7 +104,9 @@ RATIO_FOLDS: dict[RatioFold, Fold] = {
 
 
 class FittedAnew(NamedTuple):
-    """The fits to all rows, of steps and of iterations over steps, and those outside each fold."""
+    """The fits to all rows, of steps and of ratios (an iteration over a step), and the fits without each
+    fold.
+    """
 
     steps: Estimate
     iterations: Estimate
@@ -111,9 +114,7 @@ class FittedAnew(NamedTuple):
 
 
 def make() -> FittedAnew:
-    """Fits everything anew, some minutes: steps and ratios from all rows, and from those outside each
-    fold.
-    """
+    """Fits steps and ratios to all rows, and again without each fold. This takes some minutes."""
     steps = rows_of("seen")
     whole, slopes = steps.fit()
     fitted = {by: fold for by, fold in STEP_FOLDS.items() if by not in ("transferred", "maker")}
@@ -127,7 +128,8 @@ def make() -> FittedAnew:
 
 @dataclass(frozen=True)
 class HeldOutReplay:
-    """Held-out errors of steps by relation, and of ratios (an iteration over a step) by kind of fold.
+    """Held-out errors of steps by relation, and of ratios (an iteration over a step) by kind of fold. Each
+    row is predicted with constants that were fitted without its fold.
 
     rows: the rows of `ratios`, in order.
     """
@@ -137,7 +139,7 @@ class HeldOutReplay:
     rows: tuple[Iteration, ...]
 
     def stated(self) -> Stated:
-        """The errors to state for each engine."""
+        """Engine -> relation -> the errors that its file states."""
         stated: Stated = {}
         for engine in ENGINES:
             stated[engine] = {}
@@ -161,18 +163,22 @@ class HeldOutReplay:
         }
 
     def unseen_draft(self) -> Scatter:
-        """Error of ratios with all rows of their kind of draft held out."""
+        """The error of ratios if all rows with the same kind of draft are held out."""
         return self.ratios["draft"].scatter("", "ratios of kinds of draft left out whole", borrowed=1.0)
 
     def unseen_context(self) -> Scatter:
-        """Error of ratios at long contexts, held out together, for each e-fold beyond the other contexts."""
+        """The error of ratios at long contexts, which are held out together, for each e-fold beyond the other
+        contexts.
+        """
         source = f"ratios of contexts above {LONG_CONTEXT:g} tokens left out whole"
         return self._for_each_fold(
             "context", [row.context for row in self.rows], LONG_CONTEXT, LONG_CONTEXT, source
         )
 
     def unseen_width(self) -> Scatter:
-        """The same for verifications of `2 * WIDE` tokens and more, with all above `WIDE` held out."""
+        """The error of ratios with verifications of `2 * WIDE` tokens and more, for each e-fold beyond the
+        other rows. All verifications above `WIDE` tokens are held out together.
+        """
         source = f"ratios of verifications of more than {WIDE:g} tokens left out whole"
         return self._for_each_fold("width", [row.tokens for row in self.rows], WIDE, 2 * WIDE, source)
 
@@ -189,7 +195,7 @@ class HeldOutReplay:
         )
 
     def widened(self, by: RatioFold, width: Array) -> Array:
-        """Half-widths of `covered` for questions with wider verifications than the other rows of an
+        """The half-widths of `covered`, widened for rows that verify more tokens than the other rows of their
         engine.
         """
         keys = np.array([RATIO_FOLDS[by].key(row) for row in self.rows])
@@ -223,21 +229,25 @@ def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
 
 
 def no_narrower(less: Scatter | None, more: Scatter) -> Scatter:
-    """Widens an error to at least that of a less novel relation: a new device may run a new model too."""
+    """The larger of two errors. The error of a relation is at least that of a less novel relation, because a
+    new device may also run a new model.
+    """
     return less if less is not None and less.deviation > more.deviation else more
 
 
 def step_errors(
     rows: DecodeRows, key: Callable[[DecodeRow], Hashable], folds: Mapping[str, Values]
 ) -> HeldOutErrors:
-    """Errors of steps, each with constants fitted without its fold."""
+    """The errors of steps. Each step is predicted with constants that were fitted without its fold."""
     engines = [r.engine for r in rows.rows]
     groups = [group_of(r) for r in rows.rows]
     return HeldOutErrors(replay(rows, key, folds), engines, groups)
 
 
 def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
-    """Errors of every row with constants fitted without its fold. constants: in the form of `recorded`."""
+    """The errors of all rows. Each row is predicted with constants that were fitted without its fold.
+    constants: as `recorded` returns them.
+    """
     whole = constants["steps"]
     steps = {}
     ratios = {}
@@ -257,7 +267,9 @@ def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
 
 
 def acceptance() -> Scatter:
-    """Error of tokens per iteration if a constant acceptance is carried to another draft length."""
+    """The error of the predicted tokens per iteration if the acceptance of one draft length is used as a
+    constant rate for another length.
+    """
     lists = {row.positions: row.conditional for row in served() if row.draft != "ngram"}
     for row in engine_speculation():
         if row.positions and row.steps > 1:
@@ -276,7 +288,9 @@ def acceptance() -> Scatter:
 
 
 def carried_errors(rates: Sequence[float]) -> list[float]:
-    """Log errors of tokens per iteration, per e-fold of the draft length, from each length to each other."""
+    """Log errors of tokens per iteration, per e-fold of the draft length, if each length is predicted from
+    each other length. rates: the acceptance at each position.
+    """
     gained = np.cumsum(np.cumprod([1.0, *rates]))
     lengths = range(1, len(gained))
     errors = []
@@ -289,12 +303,14 @@ def carried_errors(rates: Sequence[float]) -> list[float]:
 
 
 def refitted_files(date: datetime.date) -> dict[Path, str]:
-    """``hardware/fitted/engines.yaml`` and ``results/engines.json``, fitted anew: some minutes."""
+    """Path -> new text of ``hardware/fitted/engines.yaml`` and ``results/engines.json``. The fit takes some
+    minutes.
+    """
     return files_of(*make(), date)
 
 
 def files_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: datetime.date) -> dict[Path, str]:
-    """The texts of `refitted_files` from given fits, which `make` returns."""
+    """The result of `refitted_files`, from fits that `make` returned."""
     constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)
     steps = rows_of("seen").rows
@@ -337,12 +353,14 @@ def _facts(steps: Sequence[DecodeRow], iterations: Sequence[Iteration]) -> dict[
 
 @cache
 def recorded() -> dict[str, Any]:
-    """``results/engines.json``. Raises InputError if it is missing or malformed."""
+    """The content of ``results/engines.json``. Raises InputError if it is missing or malformed."""
     return files.read_mapping(PATH)
 
 
 def steps_without(source: str) -> Values:
-    """The constants of steps, fitted without the rows of a source; those of all rows if it has none."""
+    """The constants of steps that were fitted without the rows of a source; those of the fit to all rows if
+    the source has no rows.
+    """
     record = recorded()
     folds = record["step_folds"][SOURCE]
     return dict(next((folds[name] for name in folds if alike(name, source)), record["steps"]))
@@ -350,7 +368,7 @@ def steps_without(source: str) -> Values:
 
 @cache
 def replayed_as_recorded() -> HeldOutReplay:
-    """The errors of every row with the constants of `recorded`."""
+    """The errors of all rows with the constants in ``results/engines.json``."""
     return replayed(recorded())
 
 

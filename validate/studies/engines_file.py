@@ -1,4 +1,4 @@
-"""The text of ``hardware/fitted/engines.yaml``: fitted constants by place, with errors and sources."""
+"""Makes the text of ``hardware/fitted/engines.yaml``: the fitted constants with their errors and sources."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ def render(
 ) -> str:
     """The content of ``hardware/fitted/engines.yaml``.
 
-    decoding, iteration: the fitted constants of steps and of iterations. errors: of predictions, by engine.
-    shared: errors that belong to no single engine, by key. fitted: facts about each engine other than
-    constants and errors (`specs.engines.Engine`). rows: numbers of steps and of iterations. date: of the fit.
+    decoding, iteration: the fitted constants of steps and of iterations. errors: engine -> errors of its
+    predictions. shared: key -> error that belongs to no single engine. fitted: engine -> its other facts
+    (`specs.engines.Engine`). rows: the numbers of steps and of iterations. date: the date of the fit.
     """
     data: dict[str, Any] = {
         "fitted_on": list(FITTED_ON),

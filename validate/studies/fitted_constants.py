@@ -1,4 +1,4 @@
-"""The constants of an engine on a device as functions of the parameters that are fitted."""
+"""Computes the constants of an engine on a device from the parameters that are fitted."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,15 +23,17 @@ from perfmodel.validate.studies.public_parameters import PUBLIC
 from perfmodel.validate.studies.robust import Values
 
 GRAPH_TOKENS = (8, 512)
-"""CUDA graphs of 1, 2, 4 and multiples of 8 tokens up to 512: vLLM's default (config/compilation.py)."""
+"""Step and largest size of the captured CUDA graphs, in tokens. vLLM captures 1, 2, 4 and multiples of 8
+tokens up to 512 by default (config/compilation.py).
+"""
 
 
 @dataclass(frozen=True)
 class FittedConstants:
-    """Constants of an engine on a device as functions of the parameters: the kernels of the device, and for
-    each constant the place of its parameter.
+    """The constants of an engine on a device as functions of the fitted parameters. kernels: the kernel
+    constants of the device. chosen: constant -> its parameter.
 
-    drifts: factors of the device and of the version, applied last.
+    drifts: factors for the device and the version, which are applied last.
     """
 
     kernels: Calibration
@@ -47,10 +49,10 @@ class FittedConstants:
         parameters: Sequence[PlacedConstant],
         kernels_of: str | None = None,
     ) -> "FittedConstants":
-        """Makes the constants.
+        """Finds the parameters that apply to an engine, a version and a device.
 
-        kernels_of: another device whose kernels replace the device's own; no public run of the device counts
-        then.
+        kernels_of: another device whose kernels replace the device's own. The constants of public runs are
+        then not used.
         """
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
@@ -78,11 +80,13 @@ class FittedConstants:
         return (*self.chosen.values(), *self.drifts)
 
     def known(self, values: Values) -> Values:
-        """The values of these parameters; the expected ones if none is given."""
+        """Place -> value of each of these parameters. A parameter without a value gets its expected value."""
         return {p.place: values.get(p.place, p.expected) for p in self.parameters}
 
     def calibration(self, values: Values) -> Calibration:
-        """The calibration with these values by place, and the expected ones for other parameters."""
+        """The calibration with these values. Parameters without a value have their expected value. values:
+        place of a parameter -> value.
+        """
         values = self.known(values)
         update: dict[str, Constant] = {}
         for name, parameter in self.chosen.items():
@@ -135,7 +139,7 @@ def _drifts(
 
 
 def load_kernels(name: str) -> Calibration:
-    """A bundled calibration of kind ``kernels`` without its engine's constants, with the CUDA graphs of
-    `GRAPH_TOKENS`.
+    """A bundled calibration of the kind ``kernels``, without the constants of its engine and with the CUDA
+    graphs of `GRAPH_TOKENS`.
     """
     return read_kernels(name).replace(graph_tokens=GRAPH_TOKENS)

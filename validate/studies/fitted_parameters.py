@@ -1,4 +1,6 @@
-"""Constants of engines that are fitted to published rows, with the expectation that each fit starts from."""
+"""Lists the constants of engines that are fitted to published rows, each with its expected value and
+spread.
+"""
 
 from perfmodel.validate.studies.parameters import ARCHITECTURES, ENGINES, PlacedConstant, drift
 
@@ -43,7 +45,7 @@ DECODING = (
         for architecture in ARCHITECTURES
     ),
 )
-"""Constants of a step, which `engine_decode.csv` determines."""
+"""Constants of a step. They are fitted to `engine_decode.csv`."""
 SPECULATING = (
     PlacedConstant("all.iteration_fixed_s", expected=4e-4, spread=0.5),
     PlacedConstant("all.routing_independence", expected=0.6, spread=0.6),
@@ -60,4 +62,4 @@ SPECULATING = (
     drift("vllm", "0.22", "drafted_token_s", spread=0.8),
     PlacedConstant("h100-sxm-94gb.gemm_flops_factor", expected=1.0, spread=0.15),
 )
-"""Constants of iterations with a draft, which ratios of iterations to steps determine."""
+"""Constants of iterations with a draft. They are fitted to ratios of iterations to steps."""

@@ -1,4 +1,6 @@
-"""Faults of the accuracy check: changed inputs, changed figures, and violated bounds."""
+"""Finds the faults that make the accuracy check fail: changed inputs, changed figures, and times below their
+physical bound.
+"""
 
 import math
 import re
@@ -13,11 +15,15 @@ SCHEMA_VERSION = 2
 """Schema version of results/accuracy.json."""
 RELATIVE = 1e-5
 ABSOLUTE = 1e-6
-"""Largest difference at which a figure equals the recorded one; searches end this close on any platform."""
+"""Largest difference at which a figure counts as equal to the recorded one. Searches on different platforms
+end this close to each other.
+"""
 MOST_LINES = 12
-"""Most differences that are listed."""
+"""Largest number of differences that are listed."""
 ADDED = re.compile(r"^(?:gpus|models)/.+")
-"""Start of the place of an input: a file that may be added, because no recorded figure uses it."""
+"""Names of inputs whose files may be added without a fault, because no recorded figure uses a new device or
+model.
+"""
 
 
 class _Recorded(Frozen, forbid_unknown_fields=False):
@@ -27,7 +33,9 @@ class _Recorded(Frozen, forbid_unknown_fields=False):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The recorded accuracy. Raises InputError if there is none, or one that this version cannot compare."""
+    """The recorded accuracy. Raises InputError if the file does not exist, or if this version cannot compare
+    it.
+    """
     if not path.exists():
         raise InputError(f"{path}: must exist; `perfmodel validate accuracy --write` writes it")
     record = files.read_mapping(path)
@@ -40,7 +48,9 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """All differences between `now` and the record that are faults, one line each; empty if it passes."""
+    """The faults, one line each: differences between `now` and the record, and times below their bound. Empty
+    if the check passes.
+    """
     inputs = _without_additions(recorded.get("inputs", {}), now.get("inputs", {}))
     changed = list(_differences("", recorded.get("inputs"), inputs))
     lines = _fault_lines(f"changed: {len(changed)} inputs are not what was recorded", changed)
@@ -66,7 +76,7 @@ def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[st
 
 
 def added_file(kind: str, name: str) -> str | None:
-    """The file of an input, where it is one that is added, with its folder; None for any other input."""
+    """The file of an input that may be added without a fault, with its folder; None for any other input."""
     added = ADDED.findall(f"{kind}/{name}")
     return str(added) if added else None
 

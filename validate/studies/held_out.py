@@ -1,8 +1,10 @@
-"""Errors of predictions: fits without whole groups of rows, and the resulting intervals.
+"""Computes errors of predictions by fits without whole groups of rows, and the widths of intervals that
+follow.
 
-Rows of one group (model, device, degree) have correlated errors, so a group counts as many times as it has
-independent rows. An engine with few groups borrows from the others. The half-width of an interval is a
-quantile of such errors, so its coverage is the stated one.
+Rows of one group (model, device, degree) have correlated errors. A group therefore counts as often as the
+number of independent rows that it is worth. An engine with few groups also uses the errors of other engines,
+with a lower weight. The half-width of an interval is a quantile of such errors, so the interval has the
+stated coverage.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -20,11 +22,11 @@ from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values
 from perfmodel.validate.studies.steps import DecodeRows
 
 BORROWED = 0.1
-"""Weight of a group of another engine relative to one of the engine itself."""
+"""Weight of a group of another engine relative to a group of the same engine."""
 FOLD_ROUNDS = 2
-"""Rounds of a fit that begins at the constants of all rows."""
+"""Number of rounds of a fit that begins at the constants of the fit to all rows."""
 TOO_FEW_GROUPS = 2
-"""Number of groups that is too small to determine the width of an interval."""
+"""Largest number of groups that is too small to determine the width of an interval."""
 STAND_INS = {
     "h100-sxm-80gb": "h200-sxm-141gb",
     "h100-sxm-94gb": "h200-sxm-141gb",
@@ -34,18 +36,22 @@ STAND_INS = {
     "mi300x-192gb": "h200-sxm-141gb",
     "mi325x-256gb": "h200-sxm-141gb",
 }
-"""Device with rows -> another one whose kernels replace its own, to measure the error of a transfer."""
+"""Device with rows -> another device whose kernels replace its own. This measures the error of using the
+kernels of another device.
+"""
 
 
 def name_of(key: Hashable) -> str:
-    """A fold's key as text."""
+    """The key of a fold as text."""
     if isinstance(key, tuple):
         return " ".join(map(str, key))
     return str(key)
 
 
 def is_own(row: DecodeRow) -> bool:
-    """Whether the engine has kernels for the row's device, or for one with its maker and architecture."""
+    """Whether the engine has kernel constants for the row's device, or for a device of the same vendor and
+    architecture.
+    """
     gpu = load_gpu(row.hardware)
     kernels = calibration_of(gpu, row.engine).gpu or ""
     of_maker = load_gpu(kernels).vendor == gpu.vendor
@@ -53,8 +59,8 @@ def is_own(row: DecodeRow) -> bool:
 
 
 def rows_of(relation: Relation) -> DecodeRows:
-    """All rows of devices with kernels, counted for this relation. A device of another maker has only its own
-    rows.
+    """All rows of devices with kernel constants, counted as `relation` requires. The relation "maker" has
+    only the rows of other devices.
     """
     rows = [row for row in engine_decode() if is_own(row) == (relation != "maker")]
     return DecodeRows(rows, DECODING, STAND_INS if relation in ("maker", "transferred") else None)
@@ -63,8 +69,8 @@ def rows_of(relation: Relation) -> DecodeRows:
 def refits(
     rows: FittedRows[Row], key: Callable[[Row], Hashable], whole: Values, slopes: Array
 ) -> dict[str, dict[str, float]]:
-    """Constants fitted without the rows of each key, by the key's name. Each fit starts from the constants of
-    all rows and their slopes.
+    """Name of a key -> the constants that were fitted without its rows. whole, slopes: the constants and
+    slopes of the fit to all rows, from which each fit starts.
     """
     keys = np.array([name_of(key(row)) for row in rows.rows])
     fits = {}
@@ -75,7 +81,9 @@ def refits(
 
 
 def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping[str, Values]) -> Array:
-    """Errors of each row with constants fitted without its fold."""
+    """The log error of each row, predicted with constants that were fitted without its fold. folds: name of a
+    fold -> these constants.
+    """
     keys = np.array([name_of(key(row)) for row in rows.rows])
     errors = np.full(len(keys), np.nan)
     for name in dict.fromkeys(keys.tolist()):
@@ -86,17 +94,19 @@ def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping
 
 @dataclass(frozen=True)
 class HeldOutErrors:
-    """Held-out errors as logarithms, with the engine and the group of each row."""
+    """Held-out log errors, with the engine and the group of each row."""
 
     off: Array
     engines: Sequence[str]
     groups: Sequence[Any]
 
     def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
-        """Weights of rows for one engine's errors. A row of another engine has the weight `borrowed`.
+        """The weights of rows for the error of one engine. Rows of other engines are multiplied by
+        `borrowed`.
 
-        A group counts as many times as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey
-        Sampling, 5.4). rho is the common share of the squared errors within the groups of the engine.
+        A group of n rows counts as n / (1 + (n - 1) rho) independent rows (Kish 1965, Survey Sampling, 5.4).
+        rho is the share of the squared errors that the rows of a group have in common, for the groups of the
+        engine.
         """
         rows_by_group = grouped(range(len(self.groups)), lambda i: self.groups[i])
         groups = list(rows_by_group.values())
@@ -124,15 +134,16 @@ class HeldOutErrors:
         return HeldOutErrors(self.off[index], engines, groups)
 
     def beside_others(self) -> "HeldOutErrors":
-        """Errors of models that were seen at another degree of the same device, not held out completely."""
+        """The errors of only those rows whose model and device also have rows at another degree, which were
+        not held out.
+        """
         degrees = grouped(dict.fromkeys(self.groups), lambda group: group[:3])
         return self.part(i for i, group in enumerate(self.groups) if len(degrees[group[:3]]) > 1)
 
     def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
-        """The error to state for an engine: the quantile, widened to a prediction interval for the number of
-        groups.
+        """The error to state for an engine: a quantile of the errors, widened for the small number of groups.
 
-        The factors are Student's t and the square root of 1 + 1/n.
+        The widening is that of a prediction interval: Student's t, and the square root of 1 + 1/n.
         """
         weights = self.weights(engine, borrowed)
         size = np.abs(self.off)
@@ -147,7 +158,7 @@ class HeldOutErrors:
 
 
 def of_groups(off: Array, groups: Sequence[Hashable]) -> Array:
-    """The mean absolute error of each group."""
+    """The mean absolute relative error of each group. off: log errors."""
     sizes = np.abs(np.expm1(off))
     members = grouped(range(len(off)), lambda i: groups[i])
     return np.array([sizes[index].mean() for index in members.values()])
@@ -162,16 +173,18 @@ def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
 
 
 class Covered(NamedTuple):
-    """For each row: whether the interval of other groups contains it, and its half-width in logarithms."""
+    """For each row, whether the interval that follows from the other groups contains it, and the half-width
+    of this interval as a logarithm.
+    """
 
     inside: Array
     half_width: Array
 
 
 def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> Covered:
-    """Judges each row by the interval that the other groups make expect.
+    """Judges each row by the interval that follows from the errors of the other groups.
 
-    least: smallest half-width of an engine's intervals.
+    least: engine -> smallest half-width of its intervals.
     """
     inside = np.empty(len(errors.off))
     width = np.empty(len(errors.off))

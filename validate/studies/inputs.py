@@ -1,7 +1,7 @@
-"""The inputs of the predictions: a fingerprint of each file that enters an answer, to detect changes.
+"""Makes fingerprints of all files on which predictions depend, to detect changes.
 
-The replayed errors alone would not show a changed standard error, a device without measured rows, a published
-figure that changed slightly.
+The errors alone would not show all changes, such as a changed standard error, a changed device without
+measured rows, or a slightly changed published figure.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ OF_DATA = {
     "memory": ("memory", ("*.yaml",)),
     "links": ("links", ("*.yaml",)),
 }
-"""Name in the record -> a folder of hardware, and the patterns of its files that count."""
+"""Name in the record -> a folder of ``hardware``, and the patterns of its files that count."""
 OF_RESULTS = ("**/*.json", "**/*.jsonl", "**/*.yaml", "**/*.csv", "**/*.md")
-"""Files of results that count: records, the devices and calibrations that they name, tables and pages.
-Pictures follow from these.
+"""Patterns of the files in ``results`` that count: records, the devices and calibrations that they name,
+tables and pages. Pictures do not count, because they are made from these.
 """
 NOT_INPUTS = (UNGATED, "accuracy.json")
 FINGERPRINT_DIGITS = 16
@@ -35,7 +35,7 @@ FINGERPRINT_DIGITS = 16
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Folder -> its files -> their fingerprints; for units the values."""
+    """Kind of input -> name of a file -> its fingerprint. For units, it is name -> value."""
     of_data = {}
     for name, (folder, patterns) in OF_DATA.items():
         of_data[name] = _fingerprints(files.data_directory(folder), *patterns)

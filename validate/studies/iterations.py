@@ -1,10 +1,11 @@
-"""The cost of speculation to an engine outside its passes, from the ratio of an iteration to a baseline step.
+"""Fits the costs of speculation outside the passes of an engine, to ratios of an iteration to a baseline
+step.
 
-A ratio is free of most errors that a whole engine or model has in common. The timed rows are of two studies
-of vLLM (gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and of one of TensorRT-LLM.
-The other rows are tokens per iteration over speedup: Llama-3.1-8B with EAGLE heads, whose tokens per
-iteration come from traces at batch 1, so that rows of a data set have larger, correlated errors; and SGLang's
-throughputs, which include prefill and some trees.
+Most errors that all rows of an engine or model share cancel in a ratio. The timed ratios come from two
+studies of vLLM (gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and from one of
+TensorRT-LLM. The other ratios are tokens per iteration over speedup. Those of Llama-3.1-8B with EAGLE heads
+have larger errors that are correlated within a data set, because their tokens per iteration come from traces
+at batch 1. Those of SGLang come from throughputs, which include prefill and some trees.
 """
 
 from collections.abc import Hashable, Sequence
@@ -35,12 +36,14 @@ from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Pa
 from perfmodel.validate.studies.steps import StepGroup, batch_of
 
 NAMED_CONTEXT = 512
-"""Context of rows that name only a data set. Between 0 and 2048 it changes a ratio by less than 3 %."""
+"""Context, in tokens, of rows that state only a data set. Between 0 and 2048 tokens it changes a ratio by
+less than 3 %.
+"""
 HARD = 1e6
-"""Weighting in which every ratio counts in full, regardless of its error."""
+"""Value of `soft` with which every ratio counts fully, regardless of its error."""
 CLOCKED = ErrorSpread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
-"""Errors of timed ratios: 1 to 3 % come from the figures, the rest from the form of the model, which weak
-priors must absorb.
+"""Expected errors of timed ratios. 1 to 3 % come from the figures, and the rest from the form of the
+model.
 """
 THROUGHPUTS = replace(CLOCKED, row=0.10, group=0.15)
 TRACES = replace(CLOCKED, row=0.05, group=0.12)
@@ -49,12 +52,13 @@ LAW = replace(CLOCKED, row=0.03, group=0.10)
 
 @dataclass(frozen=True)
 class Iteration:
-    """One measured ratio. study, group: sets of rows with correlated errors. spread: the size of these
-    errors.
+    """A measured ratio of an iteration to a baseline step. study, group: sets of rows with correlated errors.
+    spread: the size of these errors.
 
-    A chain of `steps` drafted tokens has a `width` of 1 and verifies one token more. A tree drafts up to
-    `width` tokens in each step after the first. step_batch: sequences of the baseline step. gained: tokens
-    per iteration if the row has a speedup, gained / ratio.
+    steps: draft steps. width: 1 for a chain; a tree drafts up to `width` tokens in each step after the first.
+    verified: the tokens per sequence that are verified; for a chain, they are steps + 1. step_batch: the
+    sequences of the baseline step. gained: the tokens per iteration, if the row has a speedup, which is
+    gained / ratio.
     """
 
     name: str
@@ -75,12 +79,12 @@ class Iteration:
 
     @property
     def tokens(self) -> float:
-        """Tokens that a pass verifies, over all sequences."""
+        """The number of tokens that a pass verifies in all sequences."""
         return self.batch * self.verified
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """Key of the rows that differ only in batch and context."""
+        """A key that is equal for rows that differ only in batch and context."""
         return (
             self.engine,
             self.version,
@@ -91,20 +95,20 @@ class Iteration:
 
     @property
     def kind(self) -> str:
-        """The kind of its draft."""
+        """The kind of the draft."""
         word = (self.query.draft or "self").partition(":")[0]
         return word if word in kinds() else "model"
 
 
 @dataclass
 class IterationGroup(StepGroup):
-    """Iterations over baseline steps with a common part, represented by the first."""
+    """Ratios that differ only in batch and context. first: the row that represents them."""
 
     step_batch: Array
     first: Iteration
 
     def predict(self, calibration: Calibration) -> Array:
-        """Predicted ratio of an iteration to a baseline step."""
+        """The predicted ratios of an iteration to a baseline step."""
         s = with_calibration(self.scenario, calibration)
         batch = self.batch
         context = self.context
@@ -119,9 +123,9 @@ class IterationGroup(StepGroup):
 
 
 class Iterations(FittedRows[Iteration]):
-    """Iterations over baseline steps, with their ratios as functions of the parameters.
+    """The rows of the fit: ratios of iterations to baseline steps, as functions of the parameters.
 
-    decoding: values of the engines' other constants, which price the passes.
+    decoding: values of the other constants of the engines, which determine the times of passes.
     """
 
     def __init__(
@@ -157,13 +161,13 @@ class Iterations(FittedRows[Iteration]):
         return super().predict({**self._decoding, **values})
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors; every group is a kind of its own."""
+        """The parts of the errors. Every group is a kind of its own."""
         groups: list[Hashable] = [row.group for row in self.rows]
         return parts_of(groups, groups, train, [row.spread for row in self.rows])
 
 
 def iterations() -> list[Iteration]:
-    """The rows of the fit."""
+    """The measured ratios to which the constants are fitted."""
     rows = []
     for timed in engine_speculation():
         if not timed.clean:

@@ -1,7 +1,7 @@
-"""Steps, ratios and speedups by which predictions for public runs are judged, each with its errors.
+"""Collects the steps, ratios and speedups of public runs that judge predictions, each with its errors.
 
-Rows are public runs, and iterations of the tables to which constants are fitted. Errors are log errors
-(`log_errors`), with constants that were fitted without the row's source.
+The rows are public runs, and iterations of the tables to which constants are fitted. Errors are log errors
+(`log_errors`). Each row is predicted with constants that were fitted without its source.
 """
 
 import math
@@ -23,13 +23,13 @@ from perfmodel.validate.studies.sources import of_figure, recorded_sources
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """A row in the statistics.
+    """A row of the statistics.
 
-    off: log error with constants fitted without the row's source. shipped: the same with the constants of
-    answers. measured: seconds, or a ratio. interval: of an answer, over the measured value. kind: of a
-    llama.cpp step. ratio: of an iteration to a step, behind a speedup, as answers predict it. slowed: whether
-    the answer names a known defect of the engine that slows this draft, and so gives no verdict in its
-    favour.
+    off: log error with constants that were fitted without the row's source. shipped: log error with the
+    bundled constants. measured: seconds, a ratio or a speedup. interval: that of an answer, divided by the
+    measured value. kind: the kind of a llama.cpp step. ratio: for a speedup, the predicted ratio of an
+    iteration to a step. slowed: whether the answer names a known defect of the engine that slows this draft;
+    it then gives no verdict in favour of the draft.
     """
 
     source: str
@@ -47,15 +47,16 @@ class JudgedRun:
 
     @property
     def half_width(self) -> float:
-        """Half-width of the interval, as a ratio less 1."""
+        """The relative half-width of the interval."""
         assert self.interval
         low, high = self.interval
         return (high / low) ** 0.5 - 1.0
 
     @property
     def interval_left_out(self) -> tuple[float, float]:
-        """The interval around the prediction by constants that were fitted without the row's source, over the
-        measured value. That of a speedup has the width for its own share of extra time.
+        """The interval around the prediction with constants that were fitted without the row's source,
+        divided by the measured value. For a speedup, its width is scaled to the extra time of this
+        prediction.
         """
         assert self.interval
         widening = 1.0
@@ -67,9 +68,10 @@ class JudgedRun:
 
 
 def judged(figure: str) -> list[JudgedRun]:
-    """Rows of public runs, and iterations of the tables to which constants are fitted.
+    """The rows of public runs for a figure, and iterations of the tables to which constants are fitted.
+    figure: ``step``, ``ratio`` or ``speedup``.
 
-    Ratios of public runs have one constant that saw its source, SGLang's time outside passes.
+    For ratios of public runs, one constant was also fitted to the same source: SGLang's time outside passes.
     """
     errors = errors_left_out(figure)
     rows = [_of_run(a, errors.get(a.run.id, a.off)) for a in of_figure(figure)]
@@ -104,12 +106,12 @@ def _of_run(a: Answered, off: float) -> JudgedRun:
 
 
 def is_slowed(run: PublicRun) -> bool:
-    """Whether the answer for a run with drafts names a known defect that slows them (`slowing`)."""
+    """Whether the answer for a run with drafts names a known defect that slows the drafts (`slowing`)."""
     return slowing(resolve(speculating_query(run)), run.context_tokens) is not None
 
 
 def errors_left_out(figure: str) -> dict[str, float]:
-    """Id of a run -> its log error with constants fitted without its source."""
+    """Id of a run -> its log error with constants that were fitted without its source."""
     errors = recorded_sources()["errors"]
     if figure == "ratio":
         return {id: of_reciprocal(error) for id, error in errors["speedup"].items()}
@@ -127,7 +129,9 @@ def _speedups_of_tables() -> list[JudgedRun]:
 
 
 def speedup_of_table(row: Iteration, error_of_ratio: float) -> JudgedRun:
-    """The speedup of a row of the tables, from the log error of its ratio by a fit without its study."""
+    """The judged speedup of a row of the tables. error_of_ratio: the log error of its ratio with a fit
+    without its study.
+    """
     assert row.gained
     a = whatif(_question_of(row, row.gained))
     assert a.speedup

@@ -1,9 +1,9 @@
-"""Steps and speedups of public runs with constants fitted without their source.
+"""Predicts steps and speedups of public runs with constants that were fitted without their source.
 
-Data: steps of public runs, and steps of the engines' tables on devices that borrow kernels
-(`measured_steps`). Model: constants that are stated from public runs, fitted again (`refit`). Folds: whole
-sources; if a source has rows in those tables, all constants are fitted without them (`steps_without`).
-Result: the log error of each row.
+The data are steps of public runs, and steps in the tables of engines on devices that use the kernels of
+another device (`measured_steps`). Constants that come from public runs are fitted again (`refit`). Each
+source is left out whole. If a source has rows in those tables, all constants are fitted without them
+(`steps_without`). The result is the log error of each row.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,8 @@ from perfmodel.validate.studies.robust import Array
 
 
 def left_out(rows: Sequence[Answered]) -> Array:
-    """Logarithm of predicted over measured, of each step or speedup with constants fitted without its source.
-
-    Rows that are left out by judgement are predicted, but nothing is fitted to them.
+    """The log error of each step or speedup, predicted with constants that were fitted without its source.
+    Rows that do not count are predicted, but no constant is fitted to them.
     """
     values = shipped_values()
     steps = [MeasuredStep.of_run(a, values) for a in rows]
@@ -40,8 +39,8 @@ def left_out(rows: Sequence[Answered]) -> Array:
 
 
 def refitted_errors(judged: Sequence[MeasuredStep], fitted_to: Sequence[MeasuredStep]) -> list[float]:
-    """Logarithm of predicted over measured, of each step or speedup, with the free constants in them fitted
-    to other steps.
+    """The log error of each step or speedup, with its free constants fitted to other steps. judged: the steps
+    and speedups to predict. fitted_to: the steps for the fit.
     """
     places = sorted({place for step in judged for place in step.places})
     related = [step for step in fitted_to if not set(places).isdisjoint(step.places)]

@@ -1,9 +1,9 @@
-"""llama.cpp's calibrations, fitted to public runs: ``hardware/calibrations/<device>.llamacpp.yaml``.
+"""Fits llama.cpp's calibrations ``hardware/calibrations/<device>.llamacpp.yaml`` to public runs.
 
-Data: `llamacpp_passes`, with the prompts of `llamacpp_prompts`. Model: `llamacpp_constants`. Folds: sources,
-devices and makers, each left out whole (`LeftOut`). Result: a file for each device, with the errors of rows
-whose source, device or maker was left out, and ``results/llamacpp.json`` with each row's error without its
-source.
+The data are those of `llamacpp_passes`, with the prompts of `llamacpp_prompts`. The model is in
+`llamacpp_constants`. Sources, devices and vendors are each left out whole (`LeftOut`). The result is a file
+for each device, with the errors of rows whose source, device or vendor was left out.
+``results/llamacpp.json`` has the error of each row if its source is left out.
 """
 
 import datetime
@@ -29,7 +29,9 @@ from perfmodel.validate.studies.robust import Array
 
 FOLDER = files.data_directory("calibrations")
 ERRORS_PATH = BUNDLED / "llamacpp.json"
-"""Figure (step, ratio, prompt) -> id of a run -> its log error without its source."""
+"""The file of errors: figure (step, ratio, prompt) -> id of a run -> its log error if its source is left
+out.
+"""
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
 NOTES = (
     "Decode steps, verifications and MTP iterations of llama-bench, llama-batched-bench and llama-server, as "
@@ -42,8 +44,8 @@ NO_ROWS = "No run of a device of this maker is published: these are the constant
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors of steps, of iterations over steps, and of prompts, by run, with constants fitted without the
-    run's source or device.
+    """Log errors of steps, ratios (an iteration over a step) and prompts, by id of the run. Each run is
+    predicted with constants that were fitted without its source, device or vendor.
     """
 
     step: dict[str, float]
@@ -53,7 +55,9 @@ class LeftOut:
 
     @classmethod
     def by(cls, rows: LlamaCppPasses, names: NDArray[np.str_]) -> "LeftOut":
-        """Each row with constants fitted without those of its name. names ``[row]``: of the sources, say."""
+        """The errors if each row is predicted with constants that were fitted without the rows of the same
+        name. names ``[row]``: for example the names of sources.
+        """
         off = np.empty(len(names))
         for name in np.unique(names):
             out = names == name
@@ -62,7 +66,7 @@ class LeftOut:
 
     @classmethod
     def of(cls, rows: Sequence[MeasuredPass], off: Array) -> "LeftOut":
-        """Built from the error of each row."""
+        """The errors by run, from the log error of each row."""
         indices = [i for i, row in enumerate(rows) if row.run.counts]
         runs = grouped(indices, lambda i: rows[i].run.id)
         step = {}
@@ -81,7 +85,9 @@ class LeftOut:
         return cls(step, ratio, prompt, {row.run.id: row.run for row in rows})
 
     def stated(self, folds: str, maker: str | None = None) -> dict[str, Any]:
-        """The errors that a file of a maker's device states (None: of any maker). folds: in words."""
+        """The errors that the file of a device states. folds: what was left out, in words. maker: the vendor
+        of the device; None for any vendor.
+        """
         step_error = {}
         for kind in get_args(StepKind):
             off = [self.step[run.id] for run in self.alike(kind, maker)]
@@ -95,8 +101,10 @@ class LeftOut:
         }
 
     def alike(self, kind: StepKind, maker: str | None) -> list[PublicRun]:
-        """Steps of a kind. maker: if it has the kind in several sources, the steps of all such makers, else
-        the steps of all others, because without its only source nothing of a maker is known; None takes all.
+        """The runs whose steps have this kind and judge a device of a vendor. If several sources have this
+        kind for the vendor, they are the steps of all such vendors. Otherwise they are the steps of all other
+        vendors, because without its only source nothing is known about a vendor. maker: the vendor; None for
+        all steps.
         """
         runs = [self.runs[id] for id in self.step if kind_of(self.runs[id]) == kind]
         by_maker = grouped(runs, lambda run: load_gpu(run.hardware).vendor)
@@ -113,7 +121,7 @@ def _several_sources(runs: Sequence[PublicRun]) -> bool:
 
 
 def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
-    """The error to state; its interval contains nine in ten rows."""
+    """The error that a file states. 90 % of the rows are within its interval. off: log errors."""
     size = np.abs([*off])
     rms = float(np.sqrt(np.mean(size**2)))
     within = quantile(size, np.ones(len(size)))
@@ -121,13 +129,13 @@ def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
 
 
 def kind_of(run: PublicRun) -> StepKind:
-    """The kind of a run's steps."""
+    """The kind of a run's decode step."""
     return step_kind(bool(load_model(run.model).moe), run.batch, run.context_tokens)
 
 
 def refitted_files(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Path, str]:
-    """The files of all devices with rows, and the errors of rows with constants fitted without their source;
-    by path. passes: those of all public runs by default.
+    """Path -> text of the calibrations of all devices and of the file of errors. passes: the rows of the fit;
+    by default those of all public runs.
     """
     rows = passes or LlamaCppPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))

@@ -1,7 +1,8 @@
-"""llama.cpp's constants on a device, as functions of the parameters that its runs determine.
+"""Computes llama.cpp's constants on a device from the parameters that are fitted to its runs.
 
-A constant is the product of a common value, a maker's factor and a device's factor, both expected to be 1. A
-device with few rows stays near its maker, a maker with few rows near the common value.
+A constant is the product of a common value, a factor of the vendor and a factor of the device. Both factors
+are expected to be 1. A device with few rows therefore stays near its vendor, and a vendor with few rows near
+the common value.
 """
 
 import datetime
@@ -15,19 +16,24 @@ from perfmodel.validate.studies.llamacpp_prompts import PROMPT_TOKENS, prompt_pe
 from perfmodel.validate.studies.robust import Values
 
 FUSED = "2025-09"
-"""Month from which builds start fewer kernels (a pass of older ones has its own factor)."""
+"""Month from which on builds of llama.cpp launch fewer kernels. Passes of older builds have their own
+factor.
+"""
 OLD = "old"
-"""Scope of old builds."""
+"""Scope of constants of old builds."""
 EAGER = "eager"
-"""Scope of devices whose kernels the host launches one by one."""
+"""Scope of constants of devices whose kernels the host launches one by one."""
 EAGER_ARCHITECTURES = ("Pascal", "Volta", "Turing")
-"""NVIDIA's architectures on which ggml-cuda captures no CUDA graphs: below GGML_CUDA_CC_AMPERE (recalled)."""
+"""NVIDIA's architectures on which ggml-cuda captures no CUDA graphs, because they are older than
+GGML_CUDA_CC_AMPERE (recalled from memory).
+"""
 FITTED = "fitted to public_runs.csv"
 
 
 class Term(NamedTuple):
-    """A fitted constant: its expected value, and the spreads of its logarithm: of the common value, of the
-    factor of a group of devices (a maker, a size of chip) and of a device's factor.
+    """A fitted constant. expected: its expected value. common, group, device: the spreads of the logarithms
+    of the common value, of the factor of a group of devices (a vendor or a size of chip) and of the factor of
+    a device.
     """
 
     expected: float
@@ -37,7 +43,7 @@ class Term(NamedTuple):
 
     @property
     def spreads(self) -> tuple[float, float, float]:
-        """By scope, the widest first."""
+        """The spreads by scope, beginning with the widest scope."""
         return self.common, self.group, self.device
 
 
@@ -57,14 +63,14 @@ SET: dict[str, tuple[float, str]] = {
     "pass_fixed_s": (0.0, "part of small_kernel_s"),
     "token_s": (0.0, "part of gemm_efficiency"),
 }
-"""Fixed constants, which the rows do not determine."""
+"""Constants that the rows do not determine -> fixed value and reason."""
 REFERENCE_BANDWIDTH = 5e11
-"""Bytes per second at which `iteration_fixed_s` is fitted. A device's is inversely proportional to its own,
-because an iteration copies states, hidden values and logits.
+"""Memory bandwidth, in bytes per second, for which `iteration_fixed_s` is fitted. The value of a device is
+inversely proportional to its bandwidth, because an iteration copies states, hidden values and logits.
 """
 ALONE_TOKENS = {"NVIDIA": 4.0, "AMD": 4.0, "Apple": 31.0}
-"""Maker -> tokens of a pass up to which each token reads its own experts: those of the matrix-vector kernels
-in ggml-cuda and ggml-metal of 0c1e57098.
+"""Vendor -> largest number of tokens of a pass with which each token reads its own experts. It is the limit
+of the matrix-vector kernels in ggml-cuda and ggml-metal of 0c1e57098.
 """
 FITTED_ALONE = {
     "attention_bandwidth_fraction": Term(0.65, 0.3, 0.3, 0.15),
@@ -74,25 +80,26 @@ FITTED_ALONE = {
     "drafted_token_s": Term(2e-4, 0.6, 0.3, 0.0),
     "iteration_fixed_s": Term(1e-3, 0.6, 0.3, 0.0),
 }
-"""Constants of a calibration that are fitted as they are."""
+"""Fitted constants that a calibration has under the same name."""
 TOKENS = (1, 2, 4, 8, 16, 32)
 PROMPT = "prompt_share"
 ONE_TOKEN = 0.85
 """Expected share of the bandwidth that the GEMMs of one token reach."""
 VECTOR_TOKENS = 8
-"""Tokens of a pass up to which packed weights are multiplied on vector units: MMVQ_MAX_BATCH_SIZE in
-ggml-cuda/mmvq.cuh, and `mul_mv_ext` in ggml-metal.
+"""Largest number of tokens of a pass with which quantised weights are multiplied on vector units
+(MMVQ_MAX_BATCH_SIZE in ggml-cuda/mmvq.cuh, and `mul_mv_ext` in ggml-metal).
 """
 LANE_FLOPS = 64 * 8
-"""FLOPs of a multiprocessor in a cycle of dp4a: CUDA C++ programming guide, arithmetic throughput; RDNA3 ISA
-guide, v_dot4 (recalled).
+"""FLOPs of a multiprocessor per cycle with dp4a (CUDA C++ programming guide, arithmetic throughput; RDNA3 ISA
+guide, v_dot4; both recalled from memory).
 """
 OVERLAP = 2.5
-"""How far vector kernels compute while they load: 1 not at all, infinity wholly. From iterations of one model
-on six devices (sudoingX/qwen38-mtp), with peaks of 25 to 164 FLOPs per byte.
+"""Exponent for the overlap of loading and computing in vector kernels: 1 means no overlap, and infinity means
+full overlap. It comes from iterations of one model on six devices (sudoingX/qwen38-mtp) with peaks of 25 to
+164 FLOPs per byte.
 """
 VALUE_BYTES = {"bf16": 34 / 32, "q4_k": 144 / 256}
-"""Curve -> bytes of a weight for its expected shares: of q8_0, and of q4_k."""
+"""Curve -> bytes per weight for its expected shares: those of q8_0 and of q4_k."""
 TERMS = FITTED_ALONE | {
     "expert_s": Term(1.3e-5, 0.5, 0.2, 0.0),
     "expert_share": Term(0.8, 0.2, 0.15, 0.1),
@@ -105,20 +112,21 @@ TERMS = FITTED_ALONE | {
     "q4_k@1": Term(1.0, 0.1, 0.1, 0.1),
     **{f"q4_k@{n}": Term(1.0, 0.1, 0.1, 0.3) for n in (2, 4, 8, 16, 32)},
 }
-"""All fitted constants, with those that form the curves of GEMMs and the kernels of experts.
+"""All fitted constants, including those of the curves of GEMMs and of the kernels of experts.
 
-flops_share, vector_share: of the peak that kernels for many and for few tokens reach while computing.
-prompt_share: of the int8 peak (`prompt_peak_share`). ``bf16@N``: factor on the expected share of a pass of N
-tokens; ``q4_k@N``: another one for formats below one byte.
+flops_share, vector_share: the share of the peak that kernels for many and for few tokens reach while they
+compute. prompt_share: the share of the int8 peak (`prompt_peak_share`). ``bf16@N``: a factor on the expected
+share in a pass of N tokens. ``q4_k@N``: a further factor for formats below one byte per weight.
 """
 
 
 @dataclass(frozen=True)
 class ExpectedCurve:
-    """The share of the roofline that GEMMs of a format are expected to reach, by the tokens of a pass.
+    """The expected share of the roofline that GEMMs of a format reach, as a function of the tokens of a pass.
 
-    value_bytes: of a weight. ridge, vector_ridge: peak FLOPs of matrix and of vector units per byte of
-    bandwidth. flops_share, vector_share: of these peaks, while computing.
+    value_bytes: bytes per weight. ridge, vector_ridge: peak FLOP/s of matrix and of vector units over the
+    memory bandwidth in bytes/s. flops_share, vector_share: the shares of these peaks that kernels reach while
+    they compute.
     """
 
     value_bytes: float
@@ -128,7 +136,9 @@ class ExpectedCurve:
     vector_share: float
 
     def share(self, tokens: int) -> float:
-        """Share of the roofline, which is `ONE_TOKEN` for one token if loading limits it."""
+        """The expected share of the roofline in a pass of `tokens` tokens. For one token it is `ONE_TOKEN` if
+        memory limits the pass.
+        """
         roofline = max(1.0, 2.0 * tokens / (self.ridge * self.value_bytes))
         return ONE_TOKEN * roofline * self._weight_time(1) / self._weight_time(tokens)
 
@@ -155,10 +165,10 @@ class ExpectedCurve:
 
 
 def vector_peak(gpu: GPUSpec) -> float:
-    """FLOP/s of products of 8-bit integers outside matrix units, at most the 16-bit peak.
+    """FLOP/s of products of 8-bit integers on vector units, at most the 16-bit peak.
 
-    A multiprocessor or compute unit has 64 lanes with four multiply-adds each (dp4a). A device without a
-    stated clock has its 16-bit peak, which is the same on GeForce and Radeon boards.
+    A multiprocessor or compute unit has 64 lanes with four multiply-adds each (dp4a). For a device without a
+    stated clock, the result is its 16-bit peak, which is the same number on GeForce and Radeon boards.
     """
     peak = gpu.peak_flops("bf16")
     if gpu.multiprocessors is None or gpu.boost_clock is None:
@@ -167,7 +177,7 @@ def vector_peak(gpu: GPUSpec) -> float:
 
 
 def products_over_scopes(names: Iterable[str], scopes: Iterable[str], values: Values) -> dict[str, float]:
-    """Constants by name: the product of their values over the scopes. Factors of scopes without rows are
+    """Name of a constant -> the product of its values over the scopes. Scopes without a value have the factor
     1.
     """
     constants = {}
@@ -177,21 +187,23 @@ def products_over_scopes(names: Iterable[str], scopes: Iterable[str], values: Va
 
 
 def with_sources(constants: Mapping[str, tuple[float, str]]) -> dict[str, dict[str, Any]]:
-    """Constants in the form of a calibration's file. constants: value and source by name."""
+    """The constants as a calibration file states them. constants: name -> value and source."""
     return {name: {"value": value, "source": source} for name, (value, source) in constants.items()}
 
 
 @dataclass(frozen=True)
 class DeviceConstants:
-    """llama.cpp's constants on a device as functions of the parameters. old: of a build before `FUSED`."""
+    """llama.cpp's constants on a device as functions of the fitted parameters. old: whether the build is
+    older than `FUSED`.
+    """
 
     gpu: GPUSpec
     old: bool = False
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes of a constant, the widest first: all devices, the maker's, this device; then those of an
-        old build, and of a device without CUDA graphs.
+        """The scopes of a constant, beginning with the widest: all devices, the vendor and the device. The
+        scopes of old builds and of devices without CUDA graphs follow if they apply.
         """
         scopes = ["all", self.gpu.vendor, self.gpu.name]
         if self.old:
@@ -201,17 +213,17 @@ class DeviceConstants:
         return tuple(scopes)
 
     def known(self, values: Values) -> dict[str, float]:
-        """The constants by name. Factors of scopes without rows are 1."""
+        """Name -> value of the constants. Scopes without a value have the factor 1."""
         constants = products_over_scopes(TERMS, self.scopes, values)
         constants["iteration_fixed_s"] *= REFERENCE_BANDWIDTH / self.gpu.memory_bandwidth_bytes_per_s
         return constants
 
     def calibration(self, values: Values) -> Calibration:
-        """The calibration with these values by place."""
+        """The calibration with these values. values: place of a parameter -> value."""
         return Calibration.of_mapping(self.stated(values))
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
-        """The content of the file. more: its other keys."""
+        """The content of the calibration file. more: its other keys."""
         constants = self.known(values)
         curves = self.curves(constants)
         kernel = {
@@ -241,7 +253,7 @@ class DeviceConstants:
         }
 
     def curves(self, constants: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
-        """Format -> (tokens of a pass, share of the roofline) of its GEMMs."""
+        """Format -> pairs of the tokens of a pass and the share of the roofline that its GEMMs reach."""
         wide = {n: constants["share"] * constants.get(f"bf16@{n}", 1.0) for n in TOKENS}
         packed = {n: factor * constants[f"q4_k@{n}"] for n, factor in wide.items()}
         prompt = PROMPT_TOKENS, prompt_peak_share(self.gpu, constants[PROMPT])
@@ -262,5 +274,7 @@ class DeviceConstants:
 
 
 def with_factors(expected: ExpectedCurve, factors: Mapping[int, float]) -> list[tuple[float, float]]:
-    """(tokens, share of the roofline): the expected share times a factor, at most 1."""
+    """Pairs of tokens and share of the roofline. The share is the expected share times a factor, at most 1.
+    factors: tokens -> factor.
+    """
     return [(tokens, min(factor * expected.share(tokens), 1.0)) for tokens, factor in factors.items()]

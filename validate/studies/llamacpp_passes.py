@@ -1,7 +1,8 @@
-"""Measured passes of llama.cpp, and the constants that they determine.
+"""Fits constants to measured passes of llama.cpp.
 
-Rows are seconds of a decode step, of a verification alone (kind ``pass``), of an iteration with drafts, and
-of a whole prompt. The errors of a source are alike, and more so those of one server.
+A row is the time of a decode step, of a verification alone (kind ``pass``), of an iteration with drafts, or
+of a whole prompt, in seconds. The errors of rows of one source are correlated, and those of one server are
+even more correlated.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,23 +46,28 @@ from perfmodel.validate.studies.robust import (
 from perfmodel.validate.studies.steps import StepGroup
 
 TOLERANCE = 1e-5
-"""Relative change of the sum of squares, and of the values, below which a search ends. Shares of a curve are
-pooled and limited, so it has kinks, where a Gauss-Newton step is too long; a trust region shortens it.
+"""Relative change of the sum of squares and of the values below which a search ends. The curves have kinks,
+because shares are limited. A Gauss-Newton step would be too long there; the trust region of the solver
+shortens it.
 """
 SLOWER = 0.9
-"""Factor on a constant that shows which rows depend on it."""
+"""Factor by which a constant is changed to find the rows that depend on it."""
 USED = (None, Reason.NO_BASELINE, Reason.PASS_ALONE)
-"""Reasons why rows of the fit are left out of the judgement."""
+"""Rows with these reasons for being left out of the statistics are still used in the fit. None means no
+reason.
+"""
 SPREAD = ErrorSpread(row=0.04, group=0.05, kind=0.08)
-"""Spread of an error: the parts of a row, of a server (model, weights, device) and of a source."""
+"""Standard deviations of the parts of an error: of a row, of a server (model, weights, device) and of a
+source.
+"""
 SPREAD_ALONE = ErrorSpread(row=0.1, group=0.15, kind=0.15)
-"""Spread of passes alone, which ran on year-old builds."""
+"""Standard deviations for passes that were timed alone, on builds that are a year old."""
 
 
 @dataclass(frozen=True)
 class MeasuredPass:
-    """A measured time. figure: ``step``, ``pass`` (gamma + 1 tokens verified alone), ``iteration`` or
-    ``prompt`` (of `input_tokens`, without a draft).
+    """A measured time. figure: ``step``, ``pass`` (a verification of gamma + 1 tokens alone), ``iteration``
+    or ``prompt`` (a prompt of `input_tokens` tokens, without a draft).
     """
 
     run: PublicRun
@@ -70,30 +76,32 @@ class MeasuredPass:
 
     @property
     def is_alone(self) -> bool:
-        """Whether a verification was timed without an engine around it."""
+        """Whether a verification was timed alone, without the work of an engine."""
         return self.figure == "pass"
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """Key of the rows that differ only in batch and context."""
+        """A key that is equal for rows that differ only in batch and context."""
         gamma = None if self.figure == "step" else self.run.gamma
         return self.run.server, self.run.kv_dtype, self.run.draft, self.figure, gamma
 
 
 @dataclass
 class PassGroup(StepGroup):
-    """Rows with a common part, represented by the first."""
+    """Rows that differ only in batch and context. first: the row that represents them."""
 
     first: MeasuredPass
 
     def moved(self, name: str, values: Values, factor: float) -> Array:
-        """Logarithm of the seconds of each row with one constant times a factor."""
+        """The log of the predicted seconds of each row if one constant is multiplied by a factor."""
         place = f"all.{name}"
         changed = {**values, place: values[place] * factor}
         return np.asarray(np.log(self.predict(self.constants.calibration(changed))))
 
     def depends_on(self, name: str, values: Values) -> bool:
-        """Whether a constant changes these rows. Prompts determine `PROMPT`, and nothing else does."""
+        """Whether a constant affects the predictions for these rows. Only prompts determine `PROMPT`, and
+        they determine nothing else.
+        """
         of_prompts = self.first.figure == "prompt"
         if of_prompts != (name == PROMPT):
             return False
@@ -101,7 +109,7 @@ class PassGroup(StepGroup):
         return bool(np.any(moved != np.log(self.predicted(values))))
 
     def predict(self, calibration: Calibration) -> Array:
-        """Seconds of each row."""
+        """The predicted seconds of each row."""
         if self.first.figure == "step":
             return super().predict(calibration)
         s = with_calibration(self.scenario, calibration)
@@ -117,7 +125,7 @@ class PassGroup(StepGroup):
 
 
 class LlamaCppPasses(FittedRows[MeasuredPass]):
-    """All rows, with their seconds as functions of the parameters."""
+    """All rows of the fit, with their seconds as functions of the parameters."""
 
     terms: ClassVar[Mapping[str, Term]] = TERMS
     further: ClassVar[tuple[PlacedConstant, ...]] = (
@@ -127,12 +135,12 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
 
     @staticmethod
     def runs() -> Iterable[PublicRun]:
-        """The runs of the engine, and its prompts."""
+        """The public runs of the engine, and the published prompts."""
         return (*(run for run in public_runs() if run.engine == LLAMACPP), *prompts())
 
     @staticmethod
     def constants_of(run: PublicRun) -> Any:
-        """The constants of a run's device and build."""
+        """The constants of the device and build of a run."""
         return DeviceConstants(load_gpu(run.hardware), run.date < FUSED)
 
     def __init__(self) -> None:
@@ -144,7 +152,7 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         self.groups = [self._group(index, start) for index in alike.values()]
         pairs = product(self.terms, self.groups)
         self.moving = [(name, group) for name, group in pairs if group.depends_on(name, start)]
-        """Constants with the groups that they move."""
+        """Pairs of a constant and a group of rows that depends on it."""
 
     def _scoped_terms(self) -> Iterator[PlacedConstant]:
         """Every constant in every scope: all devices, those of a maker, and each device."""
@@ -179,7 +187,9 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])
 
     def slopes(self, values: Values, off: Array) -> Array:
-        """See `FittedRows.slopes`. Scopes multiply, so a constant has the same slope in each of them."""
+        """See `FittedRows.slopes`. The factors of all scopes are multiplied, so a constant has the same slope
+        in every scope.
+        """
         slopes = np.zeros((len(self.rows), len(self.parameters)))
         for name, group in self.moving:
             moved_off = group.moved(name, values, np.exp(LOG_STEP)) - self.logs[group.index]
@@ -190,14 +200,17 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return slopes
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
-        """The values from the rows of `train` alone, searched from the expectations until no step helps.
+        """The values that are fitted to only the rows of the mask `train`. The search begins at the expected
+        values and ends when no step improves the fit.
 
-        A start at the values of all rows would leave something of the other rows in the values.
+        If it began at the values of the fit to all rows, the result would still depend on the other rows.
         """
         return self.least_loss(self.parts(train))
 
     def least_loss(self, parts: Parts, start: Values | None = None) -> Values:
-        """The values with the least loss of these parts. start: by default the expectations."""
+        """The values with the smallest loss of these parts. start: values at which the search begins; by
+        default the expected ones.
+        """
 
         def residuals(values: Values) -> Array:
             return parts.residuals(parts.matrix @ self.off(values))
@@ -219,7 +232,7 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return end.values
 
     def parts(self, train: NDArray[np.bool_], off: Array | None = None) -> Parts:
-        """The parts of the errors: of a source, of its servers, and of rows. off: as in `parts_of`."""
+        """The parts of the errors: those of sources, of servers and of rows. off: see `parts_of`."""
         servers = [(row.run.server, row.is_alone) for row in self.rows]
         sources = [(row.run.source_id, row.is_alone) for row in self.rows]
         spreads = [SPREAD_ALONE if row.is_alone else SPREAD for row in self.rows]

@@ -1,4 +1,6 @@
-"""llama.cpp's prompts: the published ones, the time of one, and the share of the peak that it reaches."""
+"""Reads the published prompts of llama.cpp, and computes the time of a prompt and the share of the peak that
+it reaches.
+"""
 
 import dataclasses
 from collections.abc import Iterable
@@ -12,16 +14,18 @@ from perfmodel.speculation import Scenario
 from perfmodel.validate.studies.public_runs import PublicRun, RunKind
 
 PROMPTS = "llamacpp_prompts"
-"""Table of prompts in ``results/published``."""
+"""Name of the table of prompts in ``results/published``."""
 PROMPT_TOKENS = 512
-"""Tokens of a pass over a prompt (``--ubatch-size``)."""
+"""Largest number of tokens of a pass over a prompt (``--ubatch-size``)."""
 REACHED = "Apple"
-"""The maker whose device files state as the peak what a prompt reached."""
+"""The vendor whose device files state, as the peak, the rate that a prompt reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """One row of the table of prompts. time_ms: of the whole prompt; drafted_ms: of the same with MTP."""
+    """A row of the table of prompts. time_ms: the time of the whole prompt. drafted_ms: the time of the same
+    prompt with MTP.
+    """
 
     id: str
     source_id: str
@@ -37,7 +41,7 @@ class PromptRow:
     notes: str
 
     def run(self) -> PublicRun:
-        """The prompt as a run without tokens."""
+        """The prompt as a public run without output tokens."""
         blank: dict[str, Any] = dict.fromkeys(f.name for f in dataclasses.fields(PublicRun))
         of_engine = {"kind": RunKind.PROMPT, "engine": LLAMACPP, "engine_version": "", "tensor_parallel": 1}
         alone = {"expert_parallel": 1, "data_parallel": 1, "batch": 1, "context_tokens": self.input_tokens}
@@ -51,14 +55,15 @@ def prompts() -> Iterable[PublicRun]:
 
 
 def prompt_s(scenario: Scenario, tokens: float) -> float:
-    """Seconds of a prompt that is read alone."""
+    """The predicted seconds of one prompt alone."""
     return prompt_alone_s(scenario, tokens, engine_requests(scenario), PROMPT_TOKENS, drafts=False)
 
 
 def prompt_peak_share(gpu: GPUSpec, share: float) -> float:
-    """Share of the bf16 peak that the GEMMs of a prompt reach.
+    """The share of the bf16 peak that the GEMMs of a prompt reach.
 
-    Quantised weights are multiplied in 8-bit integers, so `share` is of the int8 peak where a device has one.
+    Quantised weights are multiplied as 8-bit integers. If a device has an int8 peak, `share` is therefore the
+    share of this peak.
     """
     if gpu.vendor == REACHED:
         return 1.0

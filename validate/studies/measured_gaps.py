@@ -1,4 +1,6 @@
-"""Measured passes of served runs: median gaps between streamed chunks, by the running batch of a server."""
+"""Measured times of passes in served runs: the median gap between streamed chunks, as a function of the
+running batch of a server.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,18 +26,18 @@ SERVER = (
     "data_parallel_attention",
     "weights",
 )
-"""Columns that are equal for two runs of one server."""
+"""Columns whose values are equal for runs of one server."""
 CROWDED_GAPS = 0.5
-"""Prompts between two chunks from which the median gap includes more than decoding."""
+"""Number of prompts between two chunks from which on the median gap includes more than decoding."""
 MOST_EXTRAPOLATED = 2.0
-"""The largest ratio of a batch to the largest batch with measured gaps."""
+"""Largest allowed ratio of a batch to the largest batch with measured gaps."""
 
 
 def gaps(run: ServedRun, batches: Array) -> Array | None:
-    """Seconds of passes by running batch: median gaps between chunks, from this server's runs with this
-    draft.
+    """The seconds of a pass at each of `batches`. They are interpolated between the median gaps in runs of
+    the same server and draft.
 
-    None if prompts fall into most gaps, or if the run is far above those with gaps.
+    None if most gaps contain prompts, or if the batch of the run is far above those with measured gaps.
     """
     study = DEEPSEEK if run.study == LONG_PROMPTS else run.study  # without gaps, on the same servers
     return gaps_among(run, runs(study), rows_of(study), batches)
@@ -44,7 +46,9 @@ def gaps(run: ServedRun, batches: Array) -> Array | None:
 def gaps_among(
     run: ServedRun, replayed: Sequence[ServedRun], rows: Sequence[ServedRun], batches: Array
 ) -> Array | None:
-    """See `gaps`. replayed: runs of the study. rows: all its rows, of which a baseline may lack figures."""
+    """See `gaps`. replayed: the runs of the study that can be simulated. rows: all rows of the study; some
+    baselines lack figures.
+    """
     passes = _passes_per_chunk(run, rows)
     with_draft = (*SERVER[1:], "draft", "steps")
     alike = [other for other in replayed if other.itl_p50_ms and other.agrees(run, with_draft)]

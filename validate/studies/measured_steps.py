@@ -1,7 +1,8 @@
-"""Steps of public runs, and ratios of an iteration to a step, as functions of the constants in them.
+"""Measured steps of public runs, and ratios of an iteration to a step, as functions of the constants that
+predict them.
 
-`FREE` has the constants that are stated from public runs; without a source, `refit` fits them again. All
-other constants stay.
+`FREE` has the constants that come from public runs. If a source is left out, `refit` fits them again. All
+other constants stay unchanged.
 """
 
 import math
@@ -27,16 +28,16 @@ from perfmodel.validate.studies.published_engines import DecodeRow, engine_decod
 from perfmodel.validate.studies.steps import batch_of, decoding, served_as
 
 FREE = {p.place: p for p in (*PUBLIC, *DEFAULT_FLAGS)}
-"""Place of a constant -> the constant, of those that are stated from public runs."""
+"""Place -> constant, for the constants that come from public runs."""
 
 
 @dataclass
 class MeasuredStep:
-    """The time of a step, or with a draft length the ratio of an iteration to a step, as a function of the
-    free constants in it.
+    """The time of a step, or the ratio of an iteration to a step, as a function of the free constants that
+    predict it.
 
-    engine: the one whose constants predict it. off: log error of the time or ratio with `values`, the values
-    of constants by place. gamma: draft length; 0: the time of a step.
+    engine: the engine whose constants predict it. values: place of a constant -> value. off: the log error of
+    the time or ratio with these values. gamma: the draft length of a ratio; 0 for the time of a step.
     """
 
     engine: str
@@ -57,14 +58,14 @@ class MeasuredStep:
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it is the ratio of an iteration to a step."""
+        """Whether the figure is the ratio of an iteration to a step."""
         return self.gamma > 0
 
     @classmethod
     def of_run(cls, a: Answered, values: Mapping[str, float]) -> "MeasuredStep":
-        """The step of a public run, or the ratio behind its speedup.
+        """The step of a public run, or the ratio that follows from its speedup.
 
-        values: of the shipped constants, which answered it.
+        values: the bundled constants, with which it was answered.
         """
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]
@@ -88,7 +89,9 @@ class MeasuredStep:
 
     @classmethod
     def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "MeasuredStep":
-        """The step of a row in the table to which engines are fitted, without the costs of default flags."""
+        """The step of a row in the table to which engines are fitted. It is predicted without the costs of
+        default flags.
+        """
         constants = FittedConstants.of(row.hardware, row.engine, version_of(row), (*DECODING, *SPECULATING))
         step = cls(
             engine=row.engine,
@@ -110,7 +113,9 @@ class MeasuredStep:
         return replace(other, off=self.off + other._predicted_log - self._predicted_log)
 
     def moved(self, by: Mapping[str, float]) -> float:
-        """Change of the logarithm of the time or ratio if the logarithms of its constants change by `by`."""
+        """The change of the log of the time or ratio if the logs of its constants change by `by` (place ->
+        change).
+        """
         return self._predict(by) - self._predicted_log
 
     def _predict(self, by: Mapping[str, float]) -> float:
@@ -137,12 +142,12 @@ class MeasuredStep:
 
 
 def shipped_values() -> Values:
-    """The constants of steps and of iterations that were fitted to all rows, by place."""
+    """Place -> value of the bundled constants of steps and iterations, which were fitted to all rows."""
     record = recorded()
     return {**record["steps"], **record["iteration"]}
 
 
 def on_borrowed_kernels(values: Mapping[str, float]) -> list[MeasuredStep]:
-    """Rows of the table to which engines are fitted, for devices that borrow kernels."""
+    """The rows of the table to which engines are fitted whose devices use the kernels of another device."""
     rows = [r for r in engine_decode() if r.hardware not in devices_of(r.engine)]
     return [MeasuredStep.of_table(row, values) for row in rows]

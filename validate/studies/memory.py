@@ -1,7 +1,8 @@
-"""Caches that servers logged at their start (``results/published/kv_tokens.csv``), next to the account's.
+"""Compares the cache sizes that servers logged at their start (``results/published/kv_tokens.csv``) with the
+predicted sizes.
 
-Numbers of vLLM's account that are means of such logs (`FITTED`) are fitted anew without each source. The
-memory of the caches is linear in them.
+The prediction uses a memory account of the engine. Numbers in vLLM's account that come from such logs
+(`FITTED`) are fitted again without each source. The memory of the caches is linear in these numbers.
 """
 
 from collections.abc import Sequence
@@ -21,9 +22,9 @@ from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import Array, grouped, least_squares
 
 WHOLE_NUMBERS = ("tp", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gamma")
-"""Columns of whole numbers; an empty one is the engine's default."""
+"""Columns with whole numbers. An empty cell means the engine's default."""
 SERVED = ("model", "weights", "kv_dtype", "hardware", "draft")
-"""Columns of words that a question has too."""
+"""Columns with words that are also fields of a question."""
 WORDS = ("source", "engine", "version", *SERVED, "left_out")
 REAL_NUMBERS = ("memory_fraction", "weights_gib", "pool_gib", "kv_tokens")
 FITTED = (
@@ -39,19 +40,20 @@ FITTED = (
     ("graphs", "recurrent_gib"),
     ("graphs", "sparse_latent_gib"),
 )
-"""Section and name of the numbers that are means of these logs. Bytes of a logit without FlashInfer are those
-of another repository, and single devices print their memory outside PyTorch.
+"""Section and name of the numbers that are fitted to these logs. Two similar numbers are not fitted: the
+bytes per logit without FlashInfer come from another repository, and the memory outside PyTorch on a single
+device is printed.
 """
 NEAR = 0.08
-"""The smaller error that a table counts."""
+"""Error up to which a log counts as near, as a fraction."""
 FAR = 0.20
-"""The larger error that a table counts."""
+"""Larger error up to which the table also counts logs, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One log. pool_gib: memory of the caches on one device; kv_tokens: their tokens. One of them may be
-    None.
+    """One log of a server. pool_gib: memory of the caches on one device, in GiB. kv_tokens: tokens that fit
+    in the caches. One of them may be None.
     """
 
     name: str
@@ -65,14 +67,14 @@ class Logged:
     kv_tokens: float | None
 
     def predicted(self, facts: VLLMMemory | None = None) -> KVCapacity:
-        """The caches by the account, with other numbers for vLLM if `facts` is given."""
+        """The predicted caches. facts: the numbers of vLLM's account; by default the bundled ones."""
         scenario = self.scenario
         if facts is not None and isinstance(scenario.account, VLLMAccount):
             scenario = replace(scenario, account=scenario.account.replace(facts=facts))
         return kv_cache_of(scenario, self.gamma, self.memory_fraction)
 
     def log_error(self, facts: VLLMMemory | None = None) -> float:
-        """Predicted over logged tokens, in logarithms; over logged memory where no tokens were logged."""
+        """The log error of the tokens in the caches, or of their memory if no tokens were logged."""
         cache = self.predicted(facts)
         if self.kv_tokens is not None:
             return float(np.log(max(cache.kv_tokens, 1) / self.kv_tokens))
@@ -82,7 +84,7 @@ class Logged:
 
 @cache
 def logs() -> tuple[Logged, ...]:
-    """The rows that count: their inputs and their caches were printed."""
+    """The rows that count. Their logs state all inputs of a prediction, and the caches."""
     columns = ("id", "url", *WORDS, *WHOLE_NUMBERS, *REAL_NUMBERS)
     lines = read_csv(BUNDLED / "published" / "kv_tokens.csv", columns)
     return tuple(_logged(row) for _, row in lines if not row["left_out"])
@@ -120,12 +122,12 @@ def _cell(column: str, text: str) -> int | float | str | None:
 
 
 def values_of(facts: VLLMMemory) -> Array:
-    """The fitted numbers, in the order of `FITTED`."""
+    """The values of the fitted numbers, in the order of `FITTED`."""
     return np.array([_newest(facts, section, name) for section, name in FITTED], float)
 
 
 def with_values(values: Array, facts: VLLMMemory) -> VLLMMemory:
-    """The account with these numbers."""
+    """The account with these values of the fitted numbers."""
     for (section, name), value in zip(FITTED, values.tolist(), strict=True):
         facts = facts.replace(**{section: _changed(getattr(facts, section), name, value)})
     return facts
@@ -156,8 +158,9 @@ def _newest(facts: VLLMMemory, section_name: str, name: str) -> float:
 
 
 class Pools(NamedTuple):
-    """Memory of caches in GiB. base_gib: without any fitted number, ``[row]``. unit_gib: what one unit of
-    each number takes, ``[row, number]``.
+    """The memory of caches, in GiB, as a linear function of the fitted numbers. base_gib: the memory if all
+    fitted numbers are 0, ``[row]``. unit_gib: the memory by which one unit of each number reduces it, ``[row,
+    number]``.
     """
 
     base_gib: Array
@@ -165,8 +168,8 @@ class Pools(NamedTuple):
 
 
 def pools(rows: Sequence[Logged]) -> Pools:
-    """The caches of some logs. The weights are the logged ones, where a log has them: of the target and of
-    its draft.
+    """The memory of the caches of some logs. If a log states the memory of the weights of target and draft,
+    this is used instead of the predicted one.
     """
     shipped = vllm_memory()
 
@@ -190,7 +193,9 @@ def pools(rows: Sequence[Logged]) -> Pools:
 
 
 def fitted(base: Array, taken: Array, logged: Array) -> Array:
-    """The numbers of the least relative errors of the caches' memory (soft L1); 0 for one without a row."""
+    """The numbers with the smallest relative errors of the caches' memory (soft L1). A number without rows is
+    0. base, taken: see `Pools`. logged: the logged memory in GiB.
+    """
 
     def errors(values: Array) -> Array:
         return np.append((base - taken @ values) / logged - 1.0, PRIOR * values)
@@ -202,17 +207,17 @@ def fitted(base: Array, taken: Array, logged: Array) -> Array:
 
 
 BELOW_ZERO = 1e-9
-"""Lower bound of a fitted number: a little below 0, so that 0 is not on it."""
+"""Distance of the lower bound of a fitted number below 0, so that 0 is not on the bound."""
 MOST_GIB = 50.0
 """Upper bound of a fitted number."""
 SOFT_ERROR = 0.03
-"""Relative error from which a log counts linearly."""
+"""Relative error above which a log counts linearly."""
 PRIOR = 1e-4
-"""Weight of each fitted number itself among the errors, so that one without a row is 0."""
+"""Weight of the size of each fitted number in the fit, so that a number without rows becomes 0."""
 
 
 def held_out(rows: Sequence[Logged]) -> Array:
-    """Log errors, each with the numbers that the other sources give."""
+    """The log error of each log, with numbers that were fitted without its source."""
     with_pool = [row for row in rows if row.pool_gib is not None and row.engine == "vllm"]
     base, taken = pools(with_pool)
     logged = np.array([row.pool_gib for row in with_pool], float)
@@ -227,7 +232,7 @@ def held_out(rows: Sequence[Logged]) -> Array:
 
 
 def figures() -> dict[str, Any]:
-    """Errors by engine, as shipped and with each source left out."""
+    """Engine -> errors with the bundled numbers, and with numbers that were fitted without each source."""
     rows = logs()
     shipped = np.array([row.log_error() for row in rows])
     left_out = held_out(rows)

@@ -1,10 +1,12 @@
-"""The time of a product of quantised weights and a few rows under MLX, in times of one row.
+"""Computes the time of a product of quantised weights and a few rows with MLX, relative to the time of one
+row.
 
 The kernel depends on the release of MLX, the generation of the chip, the format and the number of rows
-(`RowKernels`). ``qmv`` takes 1 + r (m - 1) for m rows. ``qmv_wide`` loads once and computes m rows: with c,
-the time of one row's arithmetic in times of the load, (1 + (c m)^3)^(1/3). ``qmm`` computes a whole tile,
-max(1, c t ceil(m / t)); so do 16-bit weights. The shares of the peak at which the arithmetic runs are fitted
-to ``results/published/mlx_kernels.csv``, products and forwards that nobody decoded with.
+(`RowKernels`). For m rows, ``qmv`` takes 1 + r (m - 1). ``qmv_wide`` loads the weights once and computes m
+rows in (1 + (c m)^3)^(1/3), where c is the time of one row's arithmetic relative to the load. ``qmm`` and
+kernels for 16-bit weights compute whole tiles of t rows in max(1, c t ceil(m / t)). The shares of the peak
+that the arithmetic reaches are fitted to ``results/published/mlx_kernels.csv``, which has times of products
+and of single forward passes.
 """
 
 import math
@@ -20,14 +22,14 @@ from perfmodel.specs.models.weights import weight_format
 from perfmodel.specs.published import read_published
 
 BLEND = 3.0
-"""Power at which loading and arithmetic blend, as in the other GEMMs (`gemm_blend_power`)."""
+"""Power of the formula that combines loading and arithmetic, as for other GEMMs (`gemm_blend_power`)."""
 MEASURED_ROWS = 8
-"""Most rows of ``qmv`` and ``qmv_wide`` that were measured; the products of ten and more ran ``qmm``."""
+"""Largest measured number of rows of ``qmv`` and ``qmv_wide``. Products of ten rows and more used ``qmm``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProductRow:
-    """A measured product, or a whole forward, of several rows. ratio: its time in times of one row."""
+    """A measured product or forward pass of several rows. ratio: its time over the time of one row."""
 
     id: str
     source_id: str
@@ -44,7 +46,9 @@ class ProductRow:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of an architecture's peak that the arithmetic of ``qmv_wide`` and of ``qmm`` reaches."""
+    """The shares of an architecture's peak that the arithmetic of ``qmv_wide`` (wide) and ``qmm`` (tile)
+    reaches.
+    """
 
     wide: float
     tile: float
@@ -52,8 +56,8 @@ class Shares:
 
 @dataclass(frozen=True)
 class RowTimes:
-    """The times of products on one device. wide: whether the release has ``qmv_wide``. dense: whether its
-    16-bit products have a kernel for few rows.
+    """The relative times of products on one device. wide: whether the release has ``qmv_wide``. dense:
+    whether it has a kernel for 16-bit products of few rows.
     """
 
     gpu: GPUSpec
@@ -64,7 +68,7 @@ class RowTimes:
     dense: bool = True
 
     def of(self, rows: int, value_bytes: float) -> float:
-        """Time of `rows` rows, in times of one. value_bytes: of a weight."""
+        """The time of a product of `rows` rows over the time of one row. value_bytes: bytes per weight."""
         if rows == 1:
             return 1.0
         k = self.kernels
@@ -109,13 +113,15 @@ def _in_tiles(rows: int, tile: int) -> int:
 
 @cache
 def kernel_rows() -> tuple[ProductRow, ...]:
-    """All measured products."""
+    """All measured products of several rows."""
     return read_published("mlx_kernels", ProductRow)
 
 
 @cache
 def shares_of(architecture: str) -> Shares:
-    """The fitted shares of an architecture; those of the nearest generation where it has no product."""
+    """The fitted shares of an architecture. If no product was measured on it, they are those of the nearest
+    generation.
+    """
     kernels = serving_engines()["mlx"].row_kernels
     assert kernels
     wide: dict[str, list[float]] = {}

@@ -1,11 +1,12 @@
-"""The error of borrowed constants: rows of each engine, predicted with the constants of the other engines.
+"""Measures the error of using the constants of another engine: rows of each engine are predicted with the
+constants of the other engines.
 
-Question: how wide is the interval of an engine to which nothing was fitted (`ServingEngine.constants_of`)?
-Data: steps and speedups of public runs, and the ratios of the tables to which engines are fitted. Model: the
-row's question, put to the newest version of the other engine, which is the one that is lent
-(`with_engine`). Folds: the constants are fitted without every row of the row's engine, as of an engine that
-is new; those from public runs also without the row's source. Result: errors by figure, lender and row, from
-which `sources` takes the widths of the class ``other_engine``.
+It sets the width of intervals for an engine without fitted constants (`ServingEngine.constants_of`). The data
+are steps and speedups of public runs, and ratios of the tables to which engines are fitted. The question of
+each row is answered for the newest version of the other engine (`with_engine`), which is called the lender.
+The constants are fitted without all rows of the row's engine, as for a new engine. Constants that come from
+public runs are also fitted without the row's source. The results are errors by figure, lender and row.
+`sources` computes the widths of the class ``other_engine`` from them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,13 +29,13 @@ from perfmodel.validate.studies.published_engines import alike
 from perfmodel.validate.studies.widths import LeftOutError
 
 FIGURES = ("step", "speedup", "ratio")
-"""Steps and speedups of public runs, and the tables' ratios of an iteration to a step."""
+"""Steps and speedups of public runs, and ratios of an iteration to a step in the tables."""
 ErrorsByLender = dict[str, dict[str, dict[str, float]]]
-"""Figure -> engine whose constants predict -> name of a row -> logarithm of predicted over measured."""
+"""Figure -> lender (the engine whose constants predict) -> name of a row -> log error."""
 
 
 def errors_of_lenders(rows: Sequence[Answered]) -> ErrorsByLender:
-    """The errors of every row by each other engine.
+    """The log errors of every row with the constants of each other engine.
 
     rows: steps and speedups of public runs, answered with the constants of their own engine.
     """
@@ -103,7 +104,7 @@ def _ratios(engine: str, lender: str, values: Values) -> dict[str, float]:
 
 
 def left_out_errors(errors: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, list[LeftOutError]]:
-    """Figure -> the errors of its class, each row once per lender."""
+    """Figure -> the errors of the class ``other_engine``. Each row occurs once per lender."""
     runs = {run.id: run for run in public_runs()}
     tables = {row.name: row for row in iterations()}
     of_figures: dict[str, list[LeftOutError]] = {"step": [], "speedup": []}

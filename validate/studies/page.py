@@ -1,7 +1,7 @@
-"""The pages of errors: ``docs/accuracy.md`` and the one with all tables. Prose is by hand, figures come from
-the accuracy record.
+"""Writes the tables of ``docs/accuracy.md`` and ``docs/accuracy_tables.md`` from the accuracy record. The
+text around the tables is written by hand.
 
-A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
+Each table follows a line ``<!-- table: NAME -->``, and `filled` replaces it.
 """
 
 import json
@@ -32,10 +32,10 @@ TEXT_COLUMNS = {
     "lengths": (0, 1, 6),
     "summary": (0, 1),
 }
-"""Table -> its columns of text; by default the first."""
+"""Table -> numbers of its columns with text. By default, only the first column has text."""
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
-"""The pages: the short one, and the one with all tables."""
+"""The short page, and the page with all tables."""
 TABLES: dict[str, Callable[[Record], Rows]] = {
     "sources": public_runs.sources,
     "coverage": public_runs.coverage,
@@ -54,11 +54,11 @@ TABLES: dict[str, Callable[[Record], Rows]] = {
     "engine_cells": engines.engine_cells,
     "engine_ratios": engines.engine_ratios,
 }
-"""Name of a table in a page -> what makes it."""
+"""Name of a table in a page -> the function that makes it."""
 
 
 def files(record: Record) -> dict[Path, str]:
-    """The record's file, and all pages that are derived from it; by path."""
+    """Path -> text of the record's file and of all pages that are made from it."""
     text = render(record)
     read_again = json.loads(text)
     pages = {path: filled(read_text(path), read_again) for path in PAGES}
@@ -66,7 +66,9 @@ def files(record: Record) -> dict[Path, str]:
 
 
 def filled(text: str, record: Record) -> str:
-    """A page with the tables of a record. Raises InputError for an unknown table."""
+    """The text of a page with its tables replaced by those of a record. Raises InputError for an unknown
+    table.
+    """
 
     def replaced(block: re.Match[str]) -> str:
         name = block[1]

@@ -1,9 +1,10 @@
-"""One constant of serving engines: its place in ``hardware/fitted/engines.yaml`` and its expectation.
+"""Defines a fitted constant of serving engines: its place in ``hardware/fitted/engines.yaml`` and its
+expected value.
 
-Few rows determine little about one engine on one device. So every constant starts from an expectation with a
-spread, and moves as far as its rows require. A constant that the data show to be common is one for all
-engines, or for an architecture. Changes between versions are factors of each version on the engine's
-constant, expected to be 1.
+Few rows exist for one engine on one device. Every constant therefore has an expected value with a spread, and
+differs from it only as far as its rows require. If the data show no difference between engines, they share
+one constant, or one for each architecture. A version of an engine can have a factor on the engine's constant,
+which is expected to be 1.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -13,12 +14,13 @@ from perfmodel.specs import DRIFT, ENGINES as STACKS
 
 @dataclass(frozen=True, slots=True)
 class PlacedConstant:
-    """One constant of engines.
+    """A fitted constant of engines.
 
-    place: scope and name, as in `Engines.places`. spread: standard deviation of the logarithm. times: whether
-    it multiplies the kernels' value, or that of other devices. source: of a constant that is stated and not
-    fitted here. elsewhere: its value without the runs that determine it, from kernels, tables of engines, or
-    a constant of the same work that other sources determine; 0 without any.
+    place: its scope and name, see `Engines.places`. spread: the standard deviation of its logarithm. times:
+    whether it is a factor on the value of the kernels or of a wider scope. source: the source of a constant
+    that is not fitted here. elsewhere: its value if the runs that determine it are left out. This value comes
+    from kernels, from tables of engines, or from a similar constant that other sources determine; 0 if there
+    is none.
     """
 
     place: str
@@ -31,22 +33,24 @@ class PlacedConstant:
 
     @property
     def name(self) -> str:
-        """The calibration constant."""
+        """The name of the constant in a calibration."""
         return self.place.rpartition(".")[2]
 
     @property
     def scope(self) -> str:
-        """Its scope: all, an architecture, a board, an engine, an engine on an architecture, or an engine
-        from a version on.
+        """The scope of the constant: all, an architecture, a device, an engine, an engine on an architecture,
+        or an engine from a version on.
         """
         return self.place.rpartition(".")[0]
 
 
 def drift(engine: str, version: str, name: str, *, spread: float, expected: float = 1.0) -> PlacedConstant:
-    """Factor on an engine's constant from a version on, until the next version that states it."""
+    """A factor on the constant of an engine. It applies from a version on, until the next version with a
+    factor on the same constant.
+    """
     return PlacedConstant(f"{engine}{DRIFT}{version}.{name}", expected=expected, spread=spread, times=True)
 
 
 ENGINES = {word: STACKS[word] for word in ("vllm", "trtllm", "sglang")}
-"""Engines whose constants are fitted -> their titles."""
+"""Engine whose constants are fitted -> its title."""
 ARCHITECTURES = ("hopper", "blackwell")

@@ -1,8 +1,8 @@
-"""The power that a device draws, fitted to one model's iterations at several power limits and draft lengths
+"""Fits the power that a device draws to iterations of one model at several power limits and draft lengths
 (``results/published/power_limits.csv``).
 
-An iteration starts from its measured time at the highest limit, so that errors of times do not enter the
-constants.
+The time of an iteration is predicted from its measured time at the highest limit, so errors of predicted
+times do not affect the constants.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ QUESTION: dict[str, Any] = {
     "batch": 1,
     "context": 250,
 }
-"""The question of all rows."""
+"""The fields of the question that all rows share."""
 COLUMNS = ("limit_w", "gamma", "tokens_per_s", "accepted_share", "joules_per_token")
 FITTED = {
     "static_w": (200.0, 10.0, 390.0),
@@ -31,12 +31,12 @@ FITTED = {
     "joules_per_flop": (2e-11, 1e-13, 1e-9),
     "memory_share": (0.8, 0.1, 1.0),
 }
-"""Fitted constant -> its start, lower and upper bound."""
+"""Fitted constant -> its start, its lower bound and its upper bound."""
 
 
 def power_table(hardware: str) -> Array:
-    """For each row the limit, gamma, seconds at the highest limit, bytes, FLOPs, seconds and joules of an
-    iteration: ``[column, row]``.
+    """The measured rows as an array ``[column, row]``. The columns are the power limit in W, gamma, and for
+    an iteration: seconds at the highest limit, bytes, FLOPs, seconds and joules.
     """
     lines = read_csv(BUNDLED / "published" / "power_limits.csv", ("source", *COLUMNS))
     rows = np.array([[float(row[column] or 0) for column in COLUMNS] for _, row in lines])
@@ -55,13 +55,13 @@ def power_table(hardware: str) -> Array:
 
 
 def log_errors(gpu: GPUSpec, rows: Array) -> Array:
-    """Predicted over measured seconds and joules, in logarithms: ``[2, row]``."""
+    """The log errors of seconds and joules, ``[2, row]``. rows: see `power_table`."""
     limits, _, full_s, moved, flops, *measured = rows
     return np.log(np.array(gpu.limited(limits, full_s, moved, flops)) / measured)
 
 
 def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
-    """The device with the constants of the least squared errors."""
+    """The device with the constants that have the smallest squared log errors."""
 
     def device(x: Array) -> GPUSpec:
         assert gpu.power_draw is not None
@@ -76,7 +76,9 @@ def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
 
 
 def held_out(gpu: GPUSpec, rows: Array, column: int) -> Array:
-    """Log errors ``[2, row]`` with constants fitted without the rows that have the same value in a column."""
+    """The log errors ``[2, row]``. Each row is predicted with constants that were fitted without all rows
+    that have the same value in `column`.
+    """
     errors = []
     for value in np.unique(rows[column]):
         out = rows[column] == value

@@ -1,7 +1,7 @@
 """The decoder's Triton kernels, each in a file with the function that launches it.
 
-A kernel runs as a grid of programs. Its docstring has the grid as ``Program (...)``, one entry per axis, and
-what one program reads and writes. Names in kernels:
+A kernel runs as a grid of programs. Its docstring gives the grid as ``Program (...)``, with one entry per
+axis, and says what one program reads and writes. Names in kernels:
 
 - ``x_at``: address of the first value of tensor x.
 - ``k_b``, ``k_h``, ``k_s``: strides of k between sequences, KV heads and slots (``k_l``: layers), in values.

@@ -1,4 +1,4 @@
-"""The units (pages or tokens) with the largest scores."""
+"""Selects the units (pages or tokens) with the largest scores."""
 
 import triton
 import triton.language as tl
@@ -6,15 +6,17 @@ import triton.language as tl
 from perfmodel.validate.decoder.kernels.split_kv import UNSEEN
 
 SEARCHED = 8192
-"""Most scores per step of the search."""
+"""Largest number of scores per step of the search."""
 WARPS = 16
 LEAST = tl.constexpr(-(2**31))
-"""The least of the integers among which `_best` searches."""
+"""The smallest integer that `_ordered` returns; it marks units beyond the end."""
 
 
 @triton.jit
 def _ordered(vote_at, t, units):  # type: ignore[no-untyped-def]
-    """Integers [t] with the order of the votes, which are floats; the least one beyond the end."""
+    """Integers [t] that sort like the votes, which are floats. Units beyond the end have the smallest
+    integer.
+    """
     bits = tl.load(vote_at + t, mask=t < units).to(tl.int32, bitcast=True)
     return tl.where(t < units, tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), LEAST)
 
@@ -45,7 +47,7 @@ def _vote(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _threshold(vote_at, units, COUNT: tl.constexpr, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The largest integer that COUNT units reach, found two of its bits at a time.
+    """The largest integer that at least COUNT units reach. The search finds two of its bits per step.
 
     Each step counts the units that reach three values. The counts are added in one sum, 21 bits each.
     """
@@ -80,15 +82,15 @@ def _best(  # type: ignore[no-untyped-def]
     TILE: tl.constexpr,
     VOTES: tl.constexpr,
 ):
-    """Program (sequence x KV head): the COUNT units with the largest votes in rising order, the first of
-    equals.
+    """Program (sequence x KV head): the numbers of the COUNT units with the largest votes, in rising order.
+    Of units with equal votes, it selects the first.
 
     - vote: [sequences x HEADS, units] float32. If VOTES, it is computed here and stored first.
     - score: [sequences x HEADS, ROWS, units] and lse: [sequences x HEADS, tiles, ROWS], of `_token_scores`;
       lengths: [sequences], cached tokens. The three are read if VOTES.
     - index: [sequences x HEADS, COUNT] int32, the numbers of the units.
 
-    TILE: votes that are read at a time. PAD: at least ROWS.
+    TILE: votes that are read at a time. PAD: a power of two, at least ROWS.
     """
     pair = tl.program_id(0).to(tl.int64)
     if VOTES:

@@ -1,4 +1,4 @@
-"""Outputs of stretches of a cache merged into one."""
+"""Merges the attention outputs of the stretches of a cache."""
 
 import triton
 import triton.language as tl
@@ -22,12 +22,12 @@ def _combine(  # type: ignore[no-untyped-def]
     D: tl.constexpr,
     MERGED: tl.constexpr,
 ):
-    """Program (sequence x KV head, row): the stretches' outputs of a row, weighted by their sums of
-    exponentials, MERGED stretches at a time.
+    """Program (sequence x KV head, row): the mean of a row's outputs over the stretches, weighted by their
+    sums of exponentials. MERGED stretches are read at a time.
 
     - out: [sequences x HEADS, stretches, ROWS, D], of `_split`.
     - lse: [sequences x HEADS, stretches, ROWS], of `_split`.
-    - result: [sequences, QUERIES, all query heads, D], which is what the next matrix product reads.
+    - result: [sequences, QUERIES, all query heads, D], the layout of the next matrix product's input.
     """
     pair = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1)

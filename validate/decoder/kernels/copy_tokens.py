@@ -1,4 +1,4 @@
-"""Tokens copied from places of one KV cache to slots of another."""
+"""Copies tokens from places in one KV cache to slots of another."""
 
 import triton
 import triton.language as tl
@@ -28,7 +28,7 @@ def _copy_tokens(  # type: ignore[no-untyped-def]
     D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Program (layer and sequence, token, KV head): one key or value from its place to its slot.
+    """Program (layer and sequence, token, KV head): copies one key or value from its place to its slot.
 
     - from: [layers, BATCH, HEADS, places, D], with strides.
     - into: [layers, BATCH, HEADS, slots, D], with strides.

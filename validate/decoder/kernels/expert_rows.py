@@ -1,4 +1,4 @@
-"""Few rows, each times the matrix of its expert."""
+"""Multiplies a few rows, each by the matrix of its expert."""
 
 import triton
 import triton.language as tl
@@ -22,12 +22,12 @@ def _expert_rows(  # type: ignore[no-untyped-def]
     BLOCK_K: tl.constexpr,
     BLOCK_M: tl.constexpr,
 ):
-    """Program (row, stretch of outputs): BLOCK_M outputs of a row times the matrix of its expert, summed in
-    float32 over BLOCK_K inputs at a time.
+    """Program (row, stretch of outputs): BLOCK_M outputs of the product of a row and the matrix of its
+    expert. It adds BLOCK_K products at a time in float32.
 
     - x: [rows, K], contiguous.
     - weight: [experts, M, K], contiguous.
-    - expert: [rows], the expert of each.
+    - expert: [rows], the expert of each row.
     - out: [rows, M].
     """
     row = tl.program_id(0).to(tl.int64)
@@ -45,8 +45,8 @@ def _expert_rows(  # type: ignore[no-untyped-def]
 
 
 def expert_rows(rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
-    """rows [r, k] times weights [num_experts, m, k], each with the matrix of its expert in experts [r]:
-    [r, m].
+    """The product of each row [k] of rows [r, k] and its expert's matrix in weights [num_experts, m, k].
+    experts [r]: the expert of each row. Returns [r, m].
     """
     _, m, k = weights.shape
     out = rows.new_empty(len(rows), m)

@@ -1,4 +1,4 @@
-"""Rows quantised to fp8, each with a scale of its own."""
+"""Quantises rows to fp8, each with a scale of its own."""
 
 import torch
 import triton
@@ -14,10 +14,11 @@ WARPS = 4
 
 @triton.jit
 def _e4m3(x):  # type: ignore[no-untyped-def]
-    """The nearest fp8 value, at most 448, of a float32, by arithmetic, because the interpreter rounds
-    conversions wrongly.
+    """The fp8 value nearest to a float32, with an absolute value of at most 448. It is computed by
+    arithmetic, because Triton's interpreter rounds conversions wrongly.
 
-    Three bits of the fraction are kept; below 2^-6 multiples of 2^-9, which are the units of 1.5 x 2^14.
+    Three bits of the fraction are kept. Values below 2^-6 are rounded to multiples of 2^-9, which is the
+    distance of float32 values near 1.5 x 2^14.
     """
     x = tl.minimum(tl.maximum(x, -448.0), 448.0)
     word = x.to(tl.int32, bitcast=True)
@@ -29,8 +30,8 @@ def _e4m3(x):  # type: ignore[no-untyped-def]
 def _rows_to_fp8(  # type: ignore[no-untyped-def]
     x_at, codes_at, scale_at, K: tl.constexpr, BLOCK: tl.constexpr, LEAST: tl.constexpr
 ):
-    """Program (row): the scale that maps the row's largest absolute value, at least LEAST, to 448, and the
-    row's codes. It reads the row twice, BLOCK values at a time.
+    """Program (row): the scale and the fp8 codes of a row. The scale maps the row's largest absolute value,
+    or LEAST if that is larger, to 448. The program reads the row twice, BLOCK values at a time.
 
     - x: [rows, K], contiguous.
     - codes: [rows, K] fp8.
@@ -51,7 +52,9 @@ def _rows_to_fp8(  # type: ignore[no-untyped-def]
 
 
 def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes and scales [rows, 1] of x [rows, k], as `fp8.by_row` in one kernel."""
+    """The codes and the scales [rows, 1] of x [rows, k]. The result is that of `fp8.by_row`, computed in one
+    kernel.
+    """
     codes = torch.empty(x.shape, dtype=FP8, device=x.device)
     scale = torch.empty(len(x), 1, dtype=torch.float32, device=x.device)
     _rows_to_fp8[(len(x),)](

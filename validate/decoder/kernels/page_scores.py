@@ -1,4 +1,4 @@
-"""Upper bounds of the scores of pages of keys."""
+"""Upper bounds of the attention scores of pages of keys."""
 
 import triton
 import triton.language as tl
@@ -22,8 +22,8 @@ def _page_scores(  # type: ignore[no-untyped-def]
     TILE: tl.constexpr,
     PAGE: tl.constexpr,
 ):
-    """Program (sequence x KV head, tile of pages): for TILE pages an upper bound of the scores of their keys
-    with any row. It is infinite for the newest page, and minus infinite for pages beyond it.
+    """Program (sequence x KV head, tile of pages): for each of TILE pages, an upper bound of the scores of
+    its keys with any row. It is infinite for the newest page, and minus infinite for pages beyond it.
 
     - q: [sequences x HEADS, ROWS, D], contiguous.
     - low, high: least and largest value of each dimension of a page's keys, [sequences, HEADS, pages, D],

@@ -1,4 +1,4 @@
-"""Heads of a projection normed, rotated and written to their places."""
+"""Normalises and rotates the heads of a projection, and writes them to their places."""
 
 import triton
 import triton.language as tl
@@ -45,18 +45,20 @@ def _rotate(  # type: ignore[no-untyped-def]
     CACHED: tl.constexpr,
     ROUNDED: tl.constexpr,
 ):
-    """Program (token of a sequence, head): one head normed, rotated and written to its place. Values are
+    """Program (token of a sequence, head): normalises, rotates and writes one head. The head of a value is
     only written.
 
     - qkv: [batch x queries, HEADS + 2 x KV_HEADS, D], contiguous: query heads, keys, values.
-    - cosine, sine: [batch x queries, HALF]. Dimension i turns with i + HALF; those from 2 x HALF on stay.
+    - cosine, sine: [batch x queries, HALF]. Dimensions i and i + HALF are rotated as a pair. Dimensions from
+      2 x HALF on are not rotated.
     - q_norm, k_norm: [D], read if NORM.
     - q: [batch, HEADS, queries, D], contiguous.
     - k, v: [batch, KV_HEADS, queries, D], with strides; rounded to fp8 if ROUNDED.
     - cache_k, cache_v: [batch, KV_HEADS, slots, D], with strides. If CACHED, keys and values are also
       written there, at slots [batch x queries].
 
-    BLOCK: at least D. Both numbers have 64 bits, because offsets in a cache of a million tokens exceed 32.
+    BLOCK: at least D. `token` and `head` are 64-bit integers, because offsets in a cache of a million tokens
+    exceed 32 bits.
     """
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1).to(tl.int64)

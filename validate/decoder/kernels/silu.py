@@ -1,4 +1,4 @@
-"""The gated activation: SiLU of one half, times the other."""
+"""The gated activation: the SiLU of the first half of a row, times the second half."""
 
 import triton
 import triton.language as tl
@@ -11,7 +11,8 @@ WARPS = 4
 
 @triton.jit
 def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Program (row, stretch): BLOCK values of SiLU(gate), rounded to the output's type, times up.
+    """Program (row, stretch): BLOCK values of SiLU(gate) times up. SiLU(gate) is first rounded to the type of
+    the output.
 
     - gate_up: [rows, 2 x INNER], contiguous: gate, then up.
     - out: [rows, INNER].

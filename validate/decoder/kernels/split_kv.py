@@ -1,25 +1,28 @@
-"""Attention of a stretch of the cache, or of the new tokens: the parts that `combine` merges."""
+"""Attention over one stretch of the cache, or over the new tokens. `combine` merges the results."""
 
 import triton
 import triton.language as tl
 
 NEW_TILE = tl.constexpr(16)
-"""New tokens of a tile. A tile as large as the cache's would take its shared memory; with 32 and a stated
-mask, registers would spill on sm_80.
+"""New tokens of a tile. Larger tiles would need shared memory that the tiles of the cache use. With 32 tokens
+and a given mask, registers would spill on sm_80.
 """
 UNSEEN = tl.constexpr(-1.0e30)
-"""Score of what a row does not see: finite, so that the difference of two of them is a number."""
+"""Score of a token that a row does not see. It is finite, so that the difference of two such scores is a
+number.
+"""
 
 
 @triton.jit
 def _accumulate(q, k, v, seen, scale, top, total, out):  # type: ignore[no-untyped-def]
-    """One tile of the online softmax of some rows, in powers of two.
+    """Adds one tile of tokens to the online softmax of some rows. Exponentials are powers of two.
 
     - q: [rows, d]; k, v: [tile, d]; seen: [rows, tile], whether a row sees a token.
-    - scale: of the scores, times log2(e).
+    - scale: the factor on the scores, times log2(e).
     - top: [rows], the largest score so far.
     - total: [rows], the sum of exponentials relative to it.
-    - out: [rows, d], the values weighted by these exponentials. The three are returned with the tile in them.
+    - out: [rows, d], the sum of the values weighted by these exponentials. The function returns top, total
+      and out, updated by the tile.
     """
     scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, UNSEEN)
     higher = tl.maximum(top, tl.max(scores, axis=1))
@@ -72,19 +75,20 @@ def _split(  # type: ignore[no-untyped-def]
     PAGE: tl.constexpr,
 ):
     """Program (sequence x KV head x block of rows, stretch): PAD rows attend to one stretch of tokens.
-    Stretches 0 to splits - 1 are equal parts of the cache, read TILE tokens at a time; the last one has the
-    new tokens.
+    Stretches 0 to splits - 1 are equal parts of the cache, which are read TILE tokens at a time. Stretch
+    `splits` has the new tokens.
 
-    - q: [sequences x HEADS, ROWS, D], contiguous. Row r is of new token r % QUERIES.
-    - k, v: the cache, [sequences, HEADS, slots, D], with strides. fp8 becomes the type of q in registers.
+    - q: [sequences x HEADS, ROWS, D], contiguous. Row r belongs to new token r % QUERIES.
+    - k, v: the cache, [sequences, HEADS, slots, D], with strides. fp8 values are converted to the type of q
+      in registers.
     - new_k, new_v: [sequences, HEADS, new, D], with strides.
     - lengths: [sequences], cached tokens.
-    - first: [sequences, QUERIES], the first cached token that each sees, read if WINDOW.
-    - sees: [sequences, QUERIES, new] of 0 and 1, the new tokens that each sees, read if STATED; otherwise
-      each sees those up to itself.
-    - index: [sequences x HEADS, chosen], the pages of PAGE tokens that are read in place of the whole cache,
-      one after another; not read if PAGE is 0.
-    - out: [sequences x HEADS, splits + 1, ROWS, D] float32, the output by the stretch's own softmax.
+    - first: [sequences, QUERIES], the first cached token that each query sees; read if WINDOW.
+    - sees: [sequences, QUERIES, new] of 0 and 1, the new tokens that each query sees; read if STATED.
+      Otherwise each query sees the new tokens up to its own.
+    - index: [sequences x HEADS, chosen], the pages of PAGE tokens that are read instead of the whole cache.
+      If PAGE is 0, the whole cache is read.
+    - out: [sequences x HEADS, splits + 1, ROWS, D] float32, the output of attention over the stretch alone.
     - lse: [sequences x HEADS, splits + 1, ROWS] float32, log2 of the stretch's sum of exponentials.
     """
     pair = (tl.program_id(0) // blocks).to(tl.int64)

@@ -1,4 +1,4 @@
-"""Scores of cached tokens, and their softmax by tile."""
+"""Attention scores of cached tokens, and the log-sum-exp of each tile of them."""
 
 import triton
 import triton.language as tl
@@ -34,7 +34,7 @@ def _token_scores(  # type: ignore[no-untyped-def]
     - score: [sequences x HEADS, ROWS, tokens].
     - lse: [sequences x HEADS, tiles, ROWS].
 
-    scale: of the scores. PAD: at least ROWS.
+    scale: the factor on the scores. PAD: at least ROWS.
     """
     pair = tl.program_id(0).to(tl.int64)
     tile = tl.program_id(1)

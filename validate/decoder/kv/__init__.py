@@ -1,4 +1,6 @@
-"""Draft caches, one file each, found by name. Each is the counterpart of a method in `perfmodel.kv`."""
+"""The views through which drafts read the KV cache, one file per KV method. Each runs the method of the same
+name in `perfmodel.kv`.
+"""
 
 from functools import cache
 from importlib import import_module
@@ -21,11 +23,11 @@ def names() -> tuple[str, ...]:
 
 
 def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[str, ...]:
-    """The spelling of every method that a draft model runs. Methods with a budget get an eighth of the
-    context.
+    """All KV methods that a draft model can run, as written for ``--draft-kv``. The budget is an eighth of
+    the context, or a larger minimum.
 
-    own_prefill: includes the published form of StreamingLLM, which neither sliding layers nor fp8 caches can
-    run.
+    own_prefill: whether to include the published form of StreamingLLM. Models with sliding layers and fp8
+    caches cannot run it.
     """
     budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
     spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}
@@ -36,7 +38,7 @@ def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[st
 
 
 def view_class(method: KVMethod) -> type[View]:
-    """The view that runs a method. Raises InputError for one that can only be predicted."""
+    """The class of view that runs a method. Raises InputError for a method that can only be predicted."""
     if method.name not in names():
         known = ", ".join(names())
         raise InputError(f"--draft-kv: the decoder runs {known}; {method.name} can be predicted but not run")
@@ -47,7 +49,7 @@ def view_class(method: KVMethod) -> type[View]:
 
 
 def view(method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> View:
-    """A view of a runner's cache, with room for `new_tokens`. An iteration commits at most max_accepted +
-    1.
+    """A view of a runner's cache, with room for `new_tokens` generated tokens. An iteration commits at most
+    max_accepted + 1 tokens.
     """
     return view_class(method)(method, runner, new_tokens, max_accepted)

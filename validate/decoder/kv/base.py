@@ -1,8 +1,8 @@
-"""The committed tokens that a draft reads: its view of a `KVCache`, the counterpart of a method in
-`perfmodel.kv`.
+"""The base classes of views. A view selects the committed tokens of a `KVCache` that a draft reads, as a KV
+method of `perfmodel.kv` describes.
 
-Every view has the same contract. `build` runs once the prompts are in the cache, `attend` serves one layer of
-a draft step, `commit` follows a verification. To add a view, add a file with the name of its method.
+Every view has the same contract. `build` is called once the prompts are in the cache, `attend` for each layer
+of a draft step, and `commit` after a verification. To add a view, add a file with the name of its method.
 """
 # ruff: noqa: B027 - what a view has nothing to do for, it leaves as it is
 
@@ -28,12 +28,12 @@ class View(ABC):
     window: int = 0
     """Number of last prompt tokens whose queries `build` needs."""
     own_prefill: ClassVar[bool] = False
-    """Whether its keys and values come from passes over the view itself, including those over the prompt."""
+    """Whether all keys and values, also those of the prompt, come from passes that read only this view."""
     by_query: ClassVar[bool] = False
-    """Whether `attend` selects by the queries that it is given, for all of them together."""
+    """Whether `attend` selects tokens by its queries. One selection serves all queries."""
     changing: ClassVar[tuple[str, ...]] = ()
-    """Names of attributes that iterations change, without contents (copied keys and values, and what is
-    computed from them).
+    """Names of attributes that iterations change, except copied keys and values and tensors that are computed
+    from them.
     """
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -46,35 +46,37 @@ class View(ABC):
         self.budget: int | None = method.budget
 
     def build(self, observed: Observed) -> None:
-        """Sets up from the prompts, which are committed in the source."""
+        """Prepares the view after the prompts have been committed to the source."""
 
     @abstractmethod
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        """As `FoldedAttention`, over the committed tokens that this view selects and over the new ones."""
+        """The same as `FoldedAttention`, over the new tokens and the committed tokens that this view
+        selects.
+        """
 
     def begin(self) -> None:
-        """Called before the draft steps of an iteration: one span serves all its layers and steps."""
+        """Called before the draft steps of an iteration. All layers and steps use the span that it makes."""
         self._span = self.source.span()
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """The source committed `count` [batch] tokens, 0 to max_accepted + 1, from positions `start` [batch]
-        on.
+        """Called after the source committed tokens. count [batch]: their number, 0 to max_accepted + 1. start
+        [batch]: the position of the first.
         """
 
     def refresh(self) -> None:
-        """Periodic work that the host decides on, after `commit` and outside any captured graph."""
+        """Periodic work that the host starts. It runs after `commit` and outside captured graphs."""
 
     def tighten(self) -> None:
-        """Brings host-side bounds down to the lengths. Only here may a view wait for the device."""
+        """Lowers the bounds on the host to the actual lengths. Only this method may wait for the device."""
 
 
 class Packed(View):
-    """A view with its own cache of `slots` tokens, and one more slot for tokens to discard.
+    """A view with its own cache of `slots` tokens. One more slot receives tokens that are to be discarded.
 
-    Subclasses choose the copied tokens at `build` and the places of later tokens. The order of tokens has no
-    meaning, because keys carry their positions.
+    Subclasses choose which tokens `build` copies, and the slots of later tokens. The order of tokens has no
+    effect, because the keys contain their positions.
     """
 
     bound: int
@@ -94,8 +96,8 @@ class Packed(View):
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
 
     def raise_bound(self, bound: int) -> None:
-        """States that no row is longer than `bound` tokens (all slots if the source's bound is fixed, for
-        captured graphs).
+        """Sets the upper bound of the lengths to `bound` tokens. If the bound of the source is fixed for
+        captured graphs, it is the number of slots.
         """
         self.bound = self.slots if self.source.fixed else min(bound, self.slots)
 
@@ -108,8 +110,8 @@ class Packed(View):
         self.v[layer][:, :, :count] = pick_tokens(self.source.v[layer], index)
 
     def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
-        """Copies the source's tokens start, start + 1, ... into slots [batch, n]; those beyond `count` are
-        discarded.
+        """Copies the source's tokens start, start + 1, ... into slots [batch, n]. Tokens beyond the first
+        `count` [batch] are discarded.
         """
         places = self.source.slot(self.source.positions(start, slot.shape[1]))
         keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
@@ -126,8 +128,8 @@ class Packed(View):
 
 
 def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and a mask of valid
-    ones.
+    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and a mask of the
+    valid tokens.
 
     The mask is [batch, 1, pages, page, 1], because the last page may not be full.
     """
@@ -138,7 +140,7 @@ def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tu
 
 
 def check_option(method: KVMethod, option: str, value: object, good: bool) -> None:
-    """Refuse (InputError) an option that the model can predict and the decoder cannot run."""
+    """Raises InputError unless `good`, for an option that can be predicted but not run by the decoder."""
     if not good:
         raise InputError(
             f"--draft-kv: {method.name}: {option}={value} can be predicted but not run by the decoder"

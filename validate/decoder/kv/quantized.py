@@ -1,4 +1,6 @@
-"""Reads every committed token from a copy in fewer bits."""
+"""The view of the method `quantized`: a draft step reads every committed token from a copy with fewer
+bits.
+"""
 
 import torch
 from torch import Tensor
@@ -11,12 +13,14 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 SCALE = torch.float16
 LEAST_STEP = 1e-7
-"""Least step of a group; equal values would give a step of 0, by which they are divided."""
+"""Lower limit of a group's step. Values are divided by the step, which would be 0 for a group of equal
+values.
+"""
 
 
 class QuantizedView(View):
-    """Codes of 4 or 8 bits with a scale and a zero point (fp16) for each `group` values of a head's key or
-    value.
+    """Stores codes of 4 or 8 bits. Each `group` values of a head's key or value share a scale and a zero
+    point in fp16.
     """
 
     def __init__(self, method: Quantized, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -35,8 +39,8 @@ class QuantizedView(View):
         self.scales = allocate(what, (*shape, d // self.group, 2), device, SCALE)
 
     def build(self, observed: Observed) -> None:
-        """Quantises the prompts, layer by layer and sequence by sequence, because the intermediate tensors
-        are large.
+        """Quantises the prompts. It works on one layer and sequence at a time, because the intermediate
+        tensors are large.
         """
         bound = self.source.bound
         tokens, codes, scales = (
@@ -46,7 +50,7 @@ class QuantizedView(View):
             codes[index], scales[index] = self._quantise(part)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Quantises the tokens that the verification wrote. Refused ones are beyond the length and will be
+        """Quantises the tokens that the verification wrote. Rejected tokens are beyond the length and will be
         overwritten.
         """
         positions = self.source.positions(start, self.max_accepted + 1)
@@ -75,7 +79,7 @@ class QuantizedView(View):
         return codes, scales
 
     def restored(self, layer: int, dtype: torch.dtype) -> Tensor:
-        """Keys and values [2, batch, kv_heads, bound, head_dim] of one layer."""
+        """The dequantised keys and values [2, batch, kv_heads, bound, head_dim] of one layer."""
         codes = self.codes[:, layer, :, :, : self._span.bound]
         if self.bits == 4:
             codes = torch.cat((codes & 15, codes >> 4), dim=-1)

@@ -1,5 +1,5 @@
-"""Query-aware pages: the smallest and largest keys of every page bound its scores, and the best pages are
-read.
+"""The view of the method `quest`. The smallest and largest keys of a page give an upper bound of its scores,
+and a draft step reads the pages with the largest bounds.
 """
 
 import torch
@@ -12,8 +12,8 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class QuestView(View):
-    """Bounds [layers, batch, kv_heads, pages + 1, head_dim]; the last page is for discarded tokens. The
-    newest page is always read.
+    """low, high: the smallest and largest keys of each page [layers, batch, kv_heads, pages + 1, head_dim].
+    The last page receives discarded tokens. The newest page of a sequence is always read.
     """
 
     by_query = True
@@ -29,7 +29,9 @@ class QuestView(View):
         self.low, self.high = (torch.empty(shape, dtype=self.dtype, device=source.k.device) for _ in "lh")
 
     def build(self, observed: Observed) -> None:
-        """Bounds of the prompts' pages, layer by layer. Those of an earlier prompt are cleared."""
+        """Computes the bounds of the prompts' pages, layer by layer, after clearing the bounds of earlier
+        prompts.
+        """
         most = torch.finfo(self.low.dtype).max
         self.low.fill_(most)
         self.high.fill_(-most)
@@ -51,8 +53,8 @@ class QuestView(View):
         self.high.scatter_reduce_(3, page, keys, "amax")
 
     def begin(self) -> None:
-        """Number of tokens that are read of each sequence: those of its best pages, of which the newest may
-        not be full.
+        """Computes the number of tokens that are read in each sequence. They are those of its best pages; the
+        newest page may not be full.
         """
         super().begin()
         lengths = self.source.lengths

@@ -1,5 +1,5 @@
-"""Chunks whose mean key has the best score for the latest query, copied and chosen again every few iterations
-(TriForce).
+"""The view of the method `retrieval` (TriForce). It copies the chunks whose mean key has the best score for
+the latest query, and chooses them again every few iterations.
 """
 
 import torch
@@ -12,11 +12,11 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class RetrievalView(Packed):
-    """`budget` slots per KV head, the best chunks first. Tokens committed since then replace the worst, from
-    the end.
+    """Has `budget` slots per KV head, with the best chunks first. Tokens that are committed later replace the
+    worst chunks, from the end.
 
-    The latest query is at first that of the last prompt token, and at a rebuild that of the latest draft
-    step's first token.
+    The first choice uses the query of the last prompt token. A rebuild uses the query of the newest token in
+    the first draft step of the iteration.
     """
 
     window = 1
@@ -39,9 +39,10 @@ class RetrievalView(Packed):
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
 
     def build(self, observed: Observed) -> None:
-        """Sums the keys of every chunk, then chooses with the last prompt token.
+        """Sums the keys of every chunk, then chooses chunks with the query of the last prompt token.
 
-        Sums sort full chunks as their means do. The newest chunk, which may not be full, is always taken.
+        For full chunks, sums have the same order as means. The newest chunk, which may not be full, is always
+        chosen.
         """
         self.sums.zero_()
         for layer, keys in enumerate(self.source.k):
@@ -78,7 +79,7 @@ class RetrievalView(Packed):
         return score.masked_fill(number >= filled[:, None, None], -torch.inf)
 
     def begin(self) -> None:
-        """Keeps the queries of the next pass for the next rebuild."""
+        """Also requests that the queries of the next pass are kept for the next rebuild."""
         super().begin()
         self._unobserved_layers = len(self.k)
 

@@ -1,4 +1,6 @@
-"""Prompt tokens to which the end of the prompt attends, chosen once; every later token is kept too."""
+"""The view of the method `snapkv`. It keeps the prompt tokens to which the end of the prompt attends most,
+which are chosen once, and all later tokens.
+"""
 
 import math
 
@@ -12,7 +14,9 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class SnapView(Packed):
-    """The budget's tokens per KV head (observation window included), then the tokens generated since."""
+    """Has `budget` tokens of the prompt per KV head, including the observation window, and then the generated
+    tokens.
+    """
 
     def __init__(self, method: SnapKV, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         self.window = method.window
@@ -22,7 +26,9 @@ class SnapView(Packed):
         super().__init__(method, runner, new_tokens, max_accepted, slots=slots)
 
     def build(self, observed: Observed) -> None:
-        """Chooses and copies, layer by layer and sequence by sequence, because scores are large."""
+        """Chooses and copies the tokens. It works on one layer and sequence at a time, because the scores are
+        large.
+        """
         self.raise_bound(min(self.source.bound, self.kept))
         # a separate draft lags: of one token it holds none
         for layer in range(self.k.shape[0] if self.source.bound else 0):
@@ -59,5 +65,7 @@ class SnapView(Packed):
         self.raise_bound(self.bound + self.max_accepted + 1)
 
     def tighten(self) -> None:
-        """Lowers the bound to that of the target's cache less the tokens left out, without a wait."""
+        """Lowers the bound to that of the source minus the tokens that were left out. It does not wait for
+        the device.
+        """
         self.raise_bound(min(self.bound, self.source.bound - self._less))

@@ -1,5 +1,5 @@
-"""Attention sinks and a sliding window in a ring buffer, with the target's own keys or, as published, the
-draft's.
+"""The views of the method `streamingllm`: attention sinks, and a sliding window in a ring buffer. The keys
+are those of the target or, as published, of passes over the view.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,24 @@ from perfmodel.validate.decoder.pointwise import rotate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 WINDOW_CHUNK = 128
-"""Prompt tokens that run through a window at a time. The last of them sees as many tokens beyond the
-budget.
+"""Largest number of prompt tokens in one pass over the window. The last token of such a pass sees up to this
+many tokens beyond the budget.
 """
 
 
 class RollingCache(KVCache):
-    """Only the latest `capacity` tokens. A view must have copied older ones that it needs."""
+    """A cache of only the latest `capacity` tokens. A view must copy older tokens that it needs before they
+    are overwritten.
+    """
 
     def slot(self, positions: Tensor) -> Tensor:
-        """The slot of token t is that of token t - capacity."""
+        """The slot of the token at position t is t modulo `capacity`."""
         return positions % self.capacity
 
 
 class StreamingView(Packed):
-    """Slot i < sinks holds token i. The other slots are a ring: token t is at sinks + (t - sinks) mod window.
-
-    Keys and values are the source's, and keys keep their positions in the text.
+    """Slot i < sinks has token i. The other slots are a ring: token t is in slot sinks + (t - sinks) mod
+    window. Keys and values are copies of the source's, and keys keep their positions in the text.
     """
 
     def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -48,7 +49,7 @@ class StreamingView(Packed):
         super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
 
     def build(self, observed: Observed | None = None) -> None:
-        """Gathers the sinks and, for each slot of the ring, the latest token with that slot."""
+        """Copies the sinks and, for each slot of the ring, the latest token that belongs in it."""
         last = self.source.lengths[:, None] - 1
         ring = torch.arange(self.ring, device=last.device)
         latest = last - (last - self.sinks - ring) % self.ring
@@ -62,11 +63,11 @@ class StreamingView(Packed):
         self.raise_bound(self.source.bound)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Newer tokens replace the oldest in the ring."""
+        """Newly committed tokens replace the oldest tokens in the ring."""
         self.take(start, count, self.max_accepted + 1)
 
     def take(self, start: Tensor, count: Tensor, most: int) -> None:
-        """As `commit` for at most `most` tokens, which must fit into the ring."""
+        """The same as `commit`, for at most `most` tokens, which must fit into the ring."""
         token = self.source.positions(start, most)
         in_ring = self.sinks + (token - self.sinks) % self.ring
         self.place(start, count, torch.minimum(token, in_ring))
@@ -75,12 +76,14 @@ class StreamingView(Packed):
 
 
 class RollingView(StreamingView):
-    """As published: keys and values come from passes over this view, and positions count inside the cache.
+    """StreamingLLM as published: keys and values come from passes over this view, and positions are positions
+    in the view.
 
-    A pass sees sinks, window and its own tokens as if they were consecutive, at 0, 1, ... (Xiao et al. 2023,
-    arXiv 2309.17453, section 3.2). Rotated keys depend on differences of positions only. So the window's keys
-    stay, and the sinks' keys are rotated further by the number of dropped tokens, to come right before the
-    window. LongRoPE's factors stay those of the whole text, regardless of the window.
+    A pass sees the sinks, the window and its own tokens at consecutive positions 0, 1, ... (Xiao et al. 2023,
+    arXiv 2309.17453, section 3.2). Attention scores depend only on differences of positions. The keys of the
+    window therefore stay unchanged. The keys of the sinks are rotated by the number of dropped tokens, which
+    puts them right before the window. LongRoPE's factors are those of the whole text, regardless of the
+    window.
     """
 
     own_prefill = True
@@ -92,16 +95,16 @@ class RollingView(StreamingView):
         self.chunk = min(WINDOW_CHUNK, self.ring)
         """Most tokens of a prompt in one pass."""
         self.sink_keys = torch.zeros_like(self.k[..., : self.sinks, :])
-        """Keys at their original positions, because rotating rotated keys would accumulate rounding
-        errors.
+        """The sinks' keys at their original positions. Rotating keys again and again would accumulate
+        rounding errors.
         """
 
     def read(self, tokens: Tensor, lengths: Tensor, run: Callable[[Tensor], object]) -> None:
-        """Runs prompts tokens [batch, longest] of `lengths` [batch] through the view itself, one chunk at a
-        time.
+        """Runs prompts through the view, one chunk at a time. tokens [batch, longest], lengths [batch]. run:
+        the pass of a chunk.
 
-        A chunk sees the tokens that the view keeps before it, and itself: O(longest x budget) time, memory
-        for one chunk.
+        A chunk sees itself and the earlier tokens that the view keeps. The time is O(longest x budget), and
+        the memory is that of one chunk.
         """
         self.source.set_lengths(torch.zeros_like(lengths), 0)
         self.build()
@@ -115,13 +118,13 @@ class RollingView(StreamingView):
             self.take(self.source.lengths - count, count, most)
 
     def build(self, observed: Observed | None = None) -> None:
-        """Builds the view as after a prompt; the source must have all kept tokens."""
+        """Copies the kept tokens from the source, which must have all of them."""
         super().build()
         self.sink_keys.copy_(self.k[..., : self.sinks, :])
         self._move_sinks()
 
     def take(self, start: Tensor, count: Tensor, most: int) -> None:
-        """The sinks follow the window."""
+        """The same as `StreamingView.take`. It also rotates the sinks to the positions before the window."""
         super().take(start, count, most)
         self._move_sinks()
 

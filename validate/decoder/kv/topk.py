@@ -1,5 +1,5 @@
-"""Exact top-k: every step scores every key and attends to the best. It bounds the acceptance and saves no
-time.
+"""The view of the method `topk`: every step scores every key and attends to the tokens with the best scores.
+It gives an upper bound of the acceptance of sparse methods and saves no time.
 """
 
 from torch import Tensor
@@ -9,8 +9,8 @@ from perfmodel.validate.decoder.kv.base import View
 
 
 class TopKView(View):
-    """Per KV head, the `budget` tokens with the largest attention weights, summed over the heads that share
-    it.
+    """Selects, per KV head, the `budget` tokens with the largest attention weights, summed over the query
+    heads that share it.
     """
 
     by_query = True

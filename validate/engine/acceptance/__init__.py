@@ -1,6 +1,8 @@
-"""Acceptance figures of serving engines, each in its own convention, converted to this project's table.
+"""Converts the acceptance figures of serving engines, each with its own convention, to this project's
+acceptance file.
 
-One file per engine. The written source names the convention, so that a reader can check the arithmetic.
+There is one module per engine. The `source` of the written file names the convention, so that a reader can
+check the arithmetic.
 """
 
 import os
@@ -22,13 +24,15 @@ from perfmodel.validate.engine.acceptance.counters import (
 from perfmodel.validate.engine.acceptance.vllm_printed import OF_BENCH
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
-"""Modules of engines. Each has `WORDS`, one of which its texts contain, and a function `read(where, text,
-subject)`, which returns a `CountedText`.
+"""Engine -> its module. Each module has `WORDS`; a text of the engine contains one of them. Its function
+`read(where, text, subject)` returns a `CountedText`.
 """
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
-    """Reads one file; format None detects it. Raises InputError naming the file and the expected content."""
+    """Reads the acceptance figures in one file. format: a key of `MODULES`; None finds it from the content.
+    Raises InputError, which names the file and the expected content.
+    """
     if format is not None and format not in MODULES:
         raise unknown_name("--format", "format", format, MODULES)
     for flag, name in (("--target", subject.target), ("--draft", subject.draft)):
@@ -40,7 +44,9 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
 
 
 def import_text(where: str, text: str, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
-    """As `import_file` for a text. where: its place, for messages; the source has its last part."""
+    """The same as `import_file`, for a text. where: the file or URL of the text, for messages. Its last part
+    becomes part of the `source`.
+    """
     format = format or counts_drafts(text) or ("vllm" if OF_BENCH in text else None)
     if format is None:
         raise InputError(
@@ -58,7 +64,7 @@ def import_text(where: str, text: str, format: str | None, subject: AcceptanceSu
 
 
 def counts_drafts(text: str) -> str | None:
-    """The engine whose figures about drafts a text holds; None without any."""
+    """The engine whose figures about drafts a text contains; None if it contains none."""
     for name, module in MODULES.items():
         if any(word in text for word in module.WORDS):
             return name
@@ -66,13 +72,13 @@ def counts_drafts(text: str) -> str | None:
 
 
 def draft_length(text: str) -> int | None:
-    """The draft length that follows from a log's counts; None if they leave it open."""
+    """The draft length that follows from the counts of a log; None if they do not determine it."""
     return sglang.draft_length(text) or llama_cpp.draft_length(text) or vllm.draft_length(text)
 
 
 def served_gamma(where: str, text: str, given: int | None) -> int | None:
-    """The draft length that is given or that a text states; None if the text counts by position. Raises
-    InputError if it says neither.
+    """The draft length that the user gave, or else that follows from a text. None if neither is known but the
+    text counts by position. Raises InputError in all other cases.
     """
     gamma = given or draft_length(text)
     if gamma is None and not states_positions(text):
@@ -90,7 +96,7 @@ def _lengths_in_words(text: str) -> str:
 
 
 def possible_lengths(text: str) -> list[int]:
-    """The draft lengths with which a text of SGLang agrees; empty for any other text."""
+    """The draft lengths that agree with a text of SGLang; empty for any other text."""
     return sglang.possible_lengths(text)
 
 

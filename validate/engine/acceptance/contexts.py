@@ -1,5 +1,5 @@
-"""The contexts at which a server decoded while it counted: a mean and a range, from its figures about
-requests.
+"""The contexts at which a server decoded while it counted drafts: their mean and range, from its figures
+about requests.
 """
 
 import math
@@ -11,20 +11,22 @@ from perfmodel.errors import InputError
 from perfmodel.validate.engine.text import is_count
 
 LEAST_KNOWN = 0.5
-"""Share of all drafts whose context must be known. The others, of a server that starts or ends its work,
-count at the mean.
+"""Smallest share of all drafts whose context must be known. The other drafts, from the start or the end of a
+server's work, count at the mean context.
 """
 LEAST_SHARE = 0.1
-"""Share of all drafts from which those of one octave of contexts get their own row."""
+"""Smallest share of all drafts for which one octave of contexts gets its own row."""
 
 
 class MissingContexts(InputError):
-    """Figures about drafts without the lengths of their requests."""
+    """Raised for figures about drafts without the lengths of their requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Cached tokens of a sequence: their mean over the decoded tokens, the least and the most."""
+    """Cached tokens per sequence. mean: the mean over all decoded tokens. low, high: the smallest and the
+    largest number.
+    """
 
     mean: float
     low: float
@@ -32,8 +34,8 @@ class Contexts:
 
     @classmethod
     def of_requests(cls, prompts: object, outputs: object) -> "Contexts | None":
-        """The contexts of requests that decode after their prompt. None if a length is missing, or if nothing
-        was decoded.
+        """The contexts of requests. prompts, outputs: the lengths of each request, in tokens. None if a
+        length is missing, or if nothing was decoded.
         """
         if not isinstance(prompts, list) or not isinstance(outputs, list) or len(prompts) != len(outputs):
             return None
@@ -46,17 +48,18 @@ class Contexts:
 
     @classmethod
     def given(cls, tokens: Sequence[int]) -> "Contexts":
-        """One context, or those between several."""
+        """The contexts that a user gave: one number, or the ends of a range."""
         return cls(fmean(tokens), float(min(tokens)), float(max(tokens)))
 
 
 def octaves(
     contexts: Sequence[float | None], drafts: Sequence[float]
 ) -> Sequence[tuple[Contexts | None, list[int]]]:
-    """Indices of counts by the octave of their context, the shortest first; all in one group if fewer than
-    `LEAST_KNOWN` of the drafts have a context.
+    """Groups counts by the octave of their context. Returns the contexts and the indices of each group,
+    beginning with the shortest context. All counts are in one group if fewer than `LEAST_KNOWN` of the drafts
+    have a context.
 
-    An octave with less than `LEAST_SHARE` of the drafts joins the one below, the first one the one above.
+    An octave with less than `LEAST_SHARE` of the drafts is joined to a neighbouring octave.
     """
     stated = [i for i, context in enumerate(contexts) if context]
     counted = sum(drafts[i] for i in stated)
@@ -91,10 +94,11 @@ def _merged(contexts: list[float], drafts: list[float]) -> Contexts:
 
 
 def quantile(bounds: Sequence[tuple[float, float]], share: float) -> float:
-    """A quantile of a cumulative histogram: (upper bound, count up to it), rising.
+    """A quantile of a cumulative histogram. bounds: pairs of an upper bound and the count up to it, in rising
+    order. share: 0 to 1.
 
-    It is linear within a bucket, as in Prometheus' ``histogram_quantile``. Beyond the last finite bound it is
-    that bound.
+    It is interpolated linearly within a bucket, as in Prometheus' ``histogram_quantile``. It is at most the
+    last finite bound.
     """
     wanted = share * bounds[-1][1]
     low = 0.0

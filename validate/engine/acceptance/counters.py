@@ -1,4 +1,6 @@
-"""Engines' counters of drafts, and the acceptance that they imply, also if the draft length changed."""
+"""The counters of drafts of an engine, and the acceptance that follows from them, even if the draft length
+changed.
+"""
 
 import itertools
 from dataclasses import dataclass
@@ -8,9 +10,11 @@ from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 
 SHORT = 0.02
-"""Share of tokens that drafts of one length may lack at the ends of requests."""
+"""Largest share of draft tokens that may be missing because requests ended."""
 TRUNCATING = ("ngram", "suffix")
-"""Kinds of draft that stop early if they find no more tokens; this is part of their acceptance."""
+"""Kinds of draft that stop early if they find no more tokens. Their early stops are part of their
+acceptance.
+"""
 POSITIONS = (
     "er-position acceptance rate",
     "acceptance rate per position",
@@ -19,34 +23,38 @@ POSITIONS = (
     "_histogram",
     "acceptance at token",
 )
-"""Words of the texts that count drafts by position or by accepted tokens."""
+"""A text that contains one of these words counts drafts by position or by accepted tokens."""
 
 
 class Counted(NamedTuple):
-    """Rates of an acceptance file's row, and the contexts at which they were counted; None if not stated."""
+    """The rates for one row of an acceptance file. contexts: where they were counted; None if this is not
+    stated.
+    """
 
     rates: dict[str, Any]
     contexts: Contexts | None
 
 
 class CountedText(NamedTuple):
-    """The rates of an acceptance file's rows, and the convention in which the text counts them."""
+    """The rates for the rows of an acceptance file, and the convention by which the text counts them."""
 
     rows: list[Counted]
     convention: str
 
 
 def states_positions(text: str) -> bool:
-    """Whether a text counts drafts by accepted tokens or position, and so states their length."""
+    """Whether a text counts drafts by position or by accepted tokens. Its positions then show the draft
+    length.
+    """
     return any(word in text for word in POSITIONS)
 
 
 @dataclass(frozen=True)
 class AcceptanceSubject:
-    """The subject of the figures, which do not name it themselves.
+    """The models and the draft that the figures of a file are about. The file itself does not name them.
 
-    context: where they were counted, one number or the ends of a range; empty if the file states it. lengths:
-    the draft lengths above 0 in use, if there are several.
+    context: the context at which they were counted, one number or the ends of a range; empty if the file
+    states it. gamma: the draft length. lengths: the draft lengths above 0 in use, if there are several.
     """
 
     target: str
@@ -55,7 +63,7 @@ class AcceptanceSubject:
     context: tuple[int, ...]
     gamma: int
     gamma_given: bool = True
-    """Whether gamma was given. Figures of another number of positions are then refused."""
+    """Whether the user gave gamma. Figures with another number of positions are then refused."""
     lengths: tuple[int, ...] = ()
 
 
@@ -65,10 +73,10 @@ def _difference(now: float | None, before: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Totals over drafts. accepted[j]: drafts whose token j + 1 and all before it were accepted.
+    """Totals over all drafts. accepted[j]: the number of drafts whose first j + 1 tokens were all accepted.
 
-    draft_tokens: all drafted tokens. decoded: all output tokens without the first of each request. Both are
-    None if the engine does not report them.
+    draft_tokens: the number of drafted tokens. decoded: the number of output tokens, without the first of
+    each request. Each is None if the engine does not report it.
     """
 
     drafts: float
@@ -78,29 +86,31 @@ class Counters:
 
     @property
     def iterations(self) -> float:
-        """Iterations, summed over sequences; each gives one token in addition to the accepted ones.
+        """Number of iterations, summed over sequences. Each iteration gives one token in addition to the
+        accepted ones.
 
-        A look-up draft is counted only if it finds a match, so there are more iterations than drafts. Without
-        `decoded`, and within `SHORT` of it, every iteration counts as one with a draft.
+        A look-up draft, such as an n-gram, is counted only if it finds a match, so it can have more
+        iterations than drafts. If `decoded` is None or implies at most `SHORT` more iterations than drafts,
+        the number of drafts is used.
         """
         count = 0.0 if self.decoded is None else self.decoded - sum(self.accepted)
         return count if count > self.drafts * (1 + SHORT) else self.drafts
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Mean tokens gained per iteration, including the bonus token."""
+        """Mean number of tokens gained per iteration, including the bonus token."""
         return 1.0 + sum(self.accepted) / self.iterations
 
     @property
     def draft_length(self) -> float:
-        """Mean tokens of a draft."""
+        """Mean number of tokens per draft."""
         if self.draft_tokens is None:
             return len(self.accepted)
         return self.draft_tokens / self.drafts
 
     @property
     def one_length(self) -> bool:
-        """Whether all drafts had as many tokens as there are positions, except at the ends of requests."""
+        """Whether all drafts had the full length, except for a few tokens at the ends of requests."""
         return self.draft_length >= len(self.accepted) * (1 - SHORT)
 
     def since(self, before: "Counters") -> "Counters":
@@ -114,7 +124,9 @@ class Counters:
         )
 
     def check(self, where: str) -> None:
-        """Refuse (InputError) impossible totals, totals of zero, and totals of a restarted server."""
+        """Raises InputError for impossible totals, for totals of zero, and for totals that fell because the
+        server was restarted.
+        """
         if not self.drafts:
             raise InputError(f"{where}: counts no draft: nothing was drafted")
         reached = (self.drafts, *self.accepted)
@@ -127,13 +139,15 @@ class Counters:
             )
 
     def rates(self, where: str, draft: str = "", lengths: tuple[int, ...] = ()) -> dict[str, Any]:
-        """The rates of an acceptance file's row. lengths: the draft lengths above 0 of the served schedule.
+        """The rates for one row of an acceptance file. lengths: the draft lengths above 0 of the served
+        schedule.
 
-        Under a schedule an engine divides every position by all drafts, including those too short to reach
-        it: half K = 1 and half K = 3 turn 0.62 into 0.31. For two lengths the number of drafts of each
-        follows from the totals (N1 + N2 drafts, k1 N1 + k2 N2 tokens), so every position is divided by the
-        drafts that reached it. For more lengths only the positions that all drafts reach are used. Raises
-        InputError if lengths are needed and not given.
+        An engine divides the count of every position by all drafts, also by those that are too short for the
+        position. If half of the drafts have 1 token and half have 3, a rate of 0.62 at position 3 is reported
+        as 0.31. For two lengths, the number of drafts of each length follows from the totals (N1 + N2 drafts,
+        k1 N1 + k2 N2 tokens). The count of a position is then divided by the drafts that reach it. For more
+        lengths, only the positions that all drafts reach are used. Raises InputError if lengths are needed
+        and not given.
         """
         self.check(where)
         if lengths and not self._agree(lengths):
@@ -178,7 +192,9 @@ class Counters:
         return [after / before if before else 0.0 for before, after in itertools.pairwise([1.0, *survival])]
 
     def draft_length_note(self, lengths: tuple[int, ...]) -> str:
-        """A note for the source line in addition to the convention; empty if there is none."""
+        """A note about draft lengths for the `source` of an acceptance file; empty if all drafts have one
+        length.
+        """
         if self.one_length:
             return ""
         if len(set(lengths)) == 2:

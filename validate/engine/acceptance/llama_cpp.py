@@ -1,8 +1,8 @@
-"""llama.cpp's acceptance figures: the ``timings`` of its server's answers (`draft_n`, `draft_n_accepted`), or
-the lines of its log (`pastes.llama_server_log`).
+"""Acceptance figures of llama.cpp. They are the ``timings`` in its server's answers (`draft_n`,
+`draft_n_accepted`), or the lines of its log (`pastes.llama_server_log`).
 
-The first token of an answer comes from the prompt. Every later iteration gains one token and the accepted
-ones.
+The first token of an answer comes from the prompt's pass. Every iteration gains the accepted tokens and one
+more.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from perfmodel.validate.engine.text import is_count, is_json, parse_objects
 from perfmodel.validate.engine.timing import drafted_length
 
 EARLY = 0.08
-"""Share of the full draft length by which the mean draft may be shorter or longer."""
+"""Largest difference of the mean draft from the full length, as a share of the full length."""
 WORDS = ('"draft_n_accepted"', "draft acceptance")
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
 POSITIONS = "llama.cpp log: acceptance rate per position over all drafts (survival)"
@@ -27,7 +27,9 @@ LOGGED = "llama.cpp log: accepted tokens, and tokens of outputs; iterations are 
 
 
 class AnswerCounts(NamedTuple):
-    """Tokens of an answer behind its first one: all, drafted, and drafted and accepted."""
+    """Token counts of an answer. decoded: all tokens after the first one. drafted: the drafted tokens.
+    accepted: the drafted tokens that were accepted.
+    """
 
     decoded: float
     drafted: float
@@ -40,13 +42,13 @@ class AnswerCounts(NamedTuple):
 
     @property
     def iterations(self) -> float:
-        """Each gains one token and the accepted ones."""
+        """Number of iterations. Each iteration gains the accepted tokens and one more."""
         return self.decoded - self.accepted
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
-    """The row of an acceptance file. Raises InputError, also for drafts that stop
-    early (``--draft-p-min``).
+    """The rates for the row of an acceptance file. Raises InputError, also for drafts that stop early
+    (``--draft-p-min``).
     """
     if not is_json(text):
         return _of_log(where, logged(where, text), subject)
@@ -77,7 +79,7 @@ def _prompt_tokens(timings: object) -> Any:
 
 
 def draft_length(text: str) -> int | None:
-    """The draft length that follows from a log's counts; None if it has none."""
+    """The draft length that follows from the counts of a log; None if it has no counts."""
     answers = [answer for answer in logged("log", text) if answer.drafts and answer.iterations]
     if not answers:
         return None

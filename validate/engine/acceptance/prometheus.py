@@ -1,4 +1,4 @@
-"""Prometheus pages: every sample of a metric with its labels. Unreadable samples are refused."""
+"""Reads Prometheus pages: every sample of a metric with its labels. An unreadable sample is an error."""
 
 import math
 import re
@@ -15,10 +15,10 @@ _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*(?:\{.*\})?)[ \t]+(\S+).*$", re.M)
 
 
 def since(before: str, now: str) -> str:
-    """The counts between two pages of a server; gauges have their latest values.
+    """A page with the counts between two pages of a server. Gauges have the values of the later page.
 
-    If a counter fell or was created again, the server was restarted in between and counts from 0: all counts
-    of the later page.
+    If a counter fell or was created again, the server was restarted in between. Its counters then began at 0,
+    and the later page is returned unchanged.
     """
     gauges = set(re.findall(r"^# TYPE (\S+) gauge", now, re.M))
     earlier = {metric: _value(text) for metric, text in _SAMPLE.findall(before)}
@@ -52,8 +52,8 @@ def _value(text: str) -> float:
 
 
 def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
-    """Labels and value of every sample of a metric, with or without ``_total``. Raises InputError for an
-    unreadable one.
+    """Labels and value of every sample of a metric. The name on the page may end in ``_total``. Raises
+    InputError for an unreadable sample.
     """
     metric = re.compile(rf"^[ \t]*{re.escape(name)}(?:_total)?(?![\w:]){_LABELS}", re.M)
     for sample in metric.finditer(text):
@@ -69,5 +69,5 @@ def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
 
 
 def total(where: str, text: str, name: str) -> float:
-    """The sum of a metric over all labels of a page; 0 without it. Raises InputError."""
+    """The sum of a metric over all labels of a page; 0 if the page does not have it. Raises InputError."""
     return sum(value for _, value in samples(where, text, name))

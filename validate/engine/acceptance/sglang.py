@@ -1,8 +1,8 @@
-"""SGLang's acceptance figures (0.5): requests, ``bench_serving``, ``/get_server_info``, ``/metrics``, log
-lines.
+"""Acceptance figures of SGLang 0.5, from requests, ``bench_serving``, ``/get_server_info``, ``/metrics`` and
+log lines.
 
-All are tokens per iteration with the bonus token, except the histogram of a request, which counts iterations
-by accepted tokens.
+All of them are tokens per iteration, including the bonus token. Only the histogram of a request differs: it
+counts iterations by the number of accepted tokens.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 LEAST_RATE = 0.1
-"""Least accept rate from which a log line determines the draft length."""
+"""Smallest accept rate with which a log line determines the draft length."""
 ROUNDED_SHARE = 0.02
 """Rounding error of a line, as a share of the drafted tokens."""
 ROUNDED_TOKENS = 0.1
@@ -39,7 +39,7 @@ LONGEST_DRAFT = 64
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
-    """The rows of an acceptance file. Raises InputError."""
+    """The rates for the rows of an acceptance file. Raises InputError."""
     gamma = subject.gamma
     if (length := _page_length(where, text)) is not None:
         return CountedText([Counted(_alpha(where, length, gamma), None)], COUNTED)
@@ -164,10 +164,11 @@ def _is_finite(line: _LogLine) -> bool:
 
 
 def draft_length(text: str) -> int | None:
-    """The draft length that requests or a page state, or that follows from the accepted lengths and rates of
-    a log or page; None if they leave it open.
+    """The draft length that requests or a page state, or that follows from the accept lengths and accept
+    rates of a log or page. None if they do not determine it.
 
-    It must agree with all of them, and at least twice as well as any other length, on average.
+    A length that follows from them must agree with all lines. Its mean deviation must be at most half that of
+    any other length.
     """
     if (proposed := _proposed(text)) is not None:
         return proposed
@@ -201,7 +202,7 @@ def _proposed(text: str) -> int | None:
 
 
 def possible_lengths(text: str) -> list[int]:
-    """The draft lengths with which the accepted lengths and rates of a log or page agree."""
+    """The draft lengths that agree with the accept lengths and accept rates of a log or page."""
     return [length for _, length in _possible(text)]
 
 

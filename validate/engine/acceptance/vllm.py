@@ -1,7 +1,8 @@
-"""vLLM's acceptance figures: counters of ``/metrics``, the JSON of ``vllm bench serve``, log lines (0.20 to
-0.33), and the output of an example.
+"""Acceptance figures of vLLM, from the counters of ``/metrics``, the JSON of ``vllm bench serve``, log lines
+(0.20 to 0.33), and the output of an example script.
 
-In all of them the rate of a position is survival: drafts whose token there was accepted, over all drafts.
+In all of them, the rate of a position is the *survival*: the number of drafts whose token at this position
+was accepted, divided by the number of all drafts.
 """
 
 import itertools
@@ -53,9 +54,7 @@ LOW_END = 0.05
 HIGH_END = 0.95
 """Quantile of lengths at which it ends."""
 LEAST_USED = 0.01
-"""Least share of the cache in use from which a context is computed, because a line rounds the share to 0.1
-%.
-"""
+"""Smallest share of the cache in use from which a context is computed. A line rounds the share to 0.1 %."""
 WORDS = (
     "spec_decode_",
     "SpecDecoding metrics:",
@@ -65,14 +64,14 @@ WORDS = (
     '"acceptance_histogram"',
 )
 OF_ANSWER = "metrics.speculative_decoding"
-"""Where an answer of vLLM (0.32) counts its verifications."""
+"""The field in which an answer of vLLM (0.32) counts its verifications."""
 TOTALS = "vLLM before 0.9: emitted tokens over drafts, bonus token included"
 MEANS = "vLLM: accepted tokens over drafts, without rates of positions"
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
-    """The rows of an acceptance file. Raises InputError."""
+    """The rates for the rows of an acceptance file. Raises InputError."""
     first_engine = list(_FIRST_ENGINE.finditer(text))
     if first_engine:
         return CountedText([Counted(_of_totals(where, first_engine[-1]), None)], TOTALS)
@@ -94,8 +93,8 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
 
 
 def draft_length(text: str) -> int | None:
-    """The draft length that a log of the engine before 0.9 states, or that follows from the means of a log or
-    a page without positions; None for any other text.
+    """The draft length that a log of vLLM before 0.9 states, or that follows from the means of a log or page
+    without positions. None for any other text.
     """
     lines = _FIRST_ENGINE.findall(text)
     if lines:
@@ -174,8 +173,8 @@ def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Cont
 
 
 def served_contexts(where: str, text: str) -> Contexts | None:
-    """Contexts from the requests of a bench file, or from the histograms of a page of metrics; None without
-    any.
+    """The contexts of the requests in a file of answers or of ``vllm bench serve``, or those that follow from
+    the histograms of a page of metrics. None if there are none.
     """
     if is_json(text):
         answers = parse_objects(where, text)
@@ -235,7 +234,7 @@ def _histogram(where: str, text: str, name: str) -> _Histogram | None:
 
 
 def read_counters(where: str, text: str) -> Counters:
-    """The counters in a text of any of the three kinds. Raises InputError."""
+    """The counters in a JSON file, in printed text, in a log or on a page of metrics. Raises InputError."""
     if is_json(text):
         answers = parse_objects(where, text)
         if any(value_at(answer, OF_ANSWER) for answer in answers):
@@ -257,7 +256,9 @@ def read_counters(where: str, text: str) -> Counters:
 
 
 def of_bench(where: str, data: dict[str, Any]) -> Counters:
-    """The counters of a ``vllm bench serve`` result: rates over all drafts of the run."""
+    """The counters in a result of ``vllm bench serve``. Its rates are relative to all drafts of the run.
+    Raises InputError.
+    """
     rates = data.get(BENCH)
     drafts = data.get("spec_decode_num_drafts")
     if not isinstance(rates, list) or not rates or not all(is_count(rate) and rate <= 1 for rate in rates):

@@ -1,5 +1,6 @@
-"""Acceptance that vLLM prints for people: by its example ``spec_decode.py`` (``num_drafts: 27``, then
-``acceptance at token 0: 0.81``), and by ``vllm bench serve`` (``Drafts: 27``, then ``Position 0: 81.00``).
+"""Acceptance figures in the printed output of vLLM. Its example ``spec_decode.py`` prints ``num_drafts: 27``
+and then ``acceptance at token 0: 0.81``. ``vllm bench serve`` prints ``Drafts: 27`` and then ``Position 0:
+81.00``.
 """
 
 import re
@@ -11,9 +12,11 @@ from perfmodel.validate.engine.acceptance.counters import Counters
 from perfmodel.validate.engine.text import floats, is_count
 
 OF_EXAMPLE = "acceptance at token "
-"""Begins the rate of a position: drafts whose token there was accepted, over all drafts."""
+"""A line with the rate of a position begins with these words. The rate is the number of drafts whose token at
+this position was accepted, divided by the number of all drafts.
+"""
 OF_BENCH = "Per-position acceptance (%)"
-"""Stands above the rates of a block."""
+"""The heading above the rates of ``vllm bench serve``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ _LINE = re.compile(r"^\s*([A-Za-z][\w ]*?):\s+(\S+)\s*$", re.M)
 
 
 def printed_counters(where: str, text: str) -> Counters | None:
-    """The counters that a text prints; None for any other text. Raises InputError."""
+    """The counters in the printed output of vLLM; None for any other text. Raises InputError."""
     lines = _LINE.findall(text)
     for form in _FORMS:
         rates = [(name, value) for name, value in lines if name.startswith(form.position)]
@@ -44,7 +47,7 @@ def printed_counters(where: str, text: str) -> Counters | None:
 
 
 def printed_contexts(where: str, text: str) -> Contexts | None:
-    """The mean request of a block; None without its totals."""
+    """The contexts of the mean request in the output of ``vllm bench serve``; None without its totals."""
     printed = dict(_LINE.findall(text))
     names = ("Total input tokens", "Total generated tokens", "Successful requests")
     prompts, outputs, requests = floats(printed.get(name, "nan") for name in names)

@@ -1,7 +1,6 @@
-"""Benchmark files of serving engines and their clients, recognised by their content.
+"""Reads benchmark files of serving engines and of their clients. The content shows the format.
 
-A file may hold several JSON objects of one format. A format has a title, sets of keys of which an object has
-one, and a function that returns the steps in such an object.
+A file may have several JSON objects of one format.
 """
 
 from collections.abc import Callable
@@ -20,8 +19,9 @@ from perfmodel.validate.records import check_record
 
 
 class BenchFormat(NamedTuple):
-    """How to recognise a JSON object of a benchmark, and the steps that it timed. engine: the one that writes
-    it; empty for a client of several.
+    """A format of JSON objects that benchmarks write. keys: an object has all keys of one of these sets.
+    read: returns the timed steps in an object. engine: the engine that writes the format; empty if several
+    engines do.
     """
 
     title: str
@@ -92,7 +92,7 @@ UNKNOWN = (
 
 
 def read(path: Path, facts: GivenFacts) -> list[Timing]:
-    """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
+    """The timed steps in a file of any format. Raises InputError, which names the file and the fault."""
     text = read_text(path)
     printed = plain(text)
     form = form_of(printed)
@@ -111,7 +111,7 @@ def read(path: Path, facts: GivenFacts) -> list[Timing]:
 
 
 def read_pasted(where: str, text: str, facts: GivenFacts) -> list[Timing]:
-    """As `read`, for a text without a file. Raises InputError naming `where` and the fault."""
+    """The same as `read`, for a text without a file. Raises InputError, which names `where` and the fault."""
     form = form_of(text)
     if form is not None:
         return form.read(where, text, facts)
@@ -136,7 +136,7 @@ def format_of(runs: list[dict[str, Any]]) -> BenchFormat | None:
 
 
 def titles() -> str:
-    """All formats in words."""
+    """The titles of all formats."""
     files_of = [known.title for known in FORMATS.values()]
     printed = [form.title for form in text_forms()]
     return "; ".join([*files_of, *printed])

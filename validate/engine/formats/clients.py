@@ -1,7 +1,8 @@
-"""Clients that report medians of a whole run: the time per token and the time to the first one.
+"""Reads the files of clients that report medians of a whole run: the time per token and the time to the first
+token.
 
-All define the time per token as (last token - first token) / (tokens - 1). Only SGLang's reports acceptance,
-and aiperf indirectly by its chunks.
+All of them define the time per token as (time of the last token - time of the first token) / (tokens - 1).
+Only SGLang's client reports acceptance. That of aiperf follows from its chunks.
 """
 
 from typing import Any
@@ -70,8 +71,8 @@ def sglang(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
 def sglang_costs(where: str, table: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """The cost table of SGLang's ``dspark_sps_profiler`` (0.5.23): iterations per second by verified tokens.
 
-    Each request verifies gamma + 1 tokens, with the drafted ones from ``gamma=N`` and the context from
-    ``input=N``.
+    Each request verifies gamma + 1 tokens. The user gives the draft length with ``gamma=N`` and the context
+    with ``input=N``.
     """
     gamma = needed(where, "gamma", facts.gamma)
     prompt = needed(where, "input", facts.input)
@@ -115,8 +116,8 @@ def _guidellm(where: str, run: dict[str, Any], facts: GivenFacts) -> Timing:
 def aiperf(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run per file.
 
-    Tokens per streamed chunk are the time between chunks over the time per token. They are the tokens of an
-    iteration, if the server streams each.
+    The time between chunks over the time per token is the number of tokens per chunk. If the server sends one
+    chunk per iteration, these are the tokens of an iteration.
     """
     unfailed(where, run, "error_request_count.avg")
     prompt = number(where, run, "input_sequence_length.avg")

@@ -1,5 +1,5 @@
-"""Answers of the servers of LM Studio and Ollama, with their times. Requests are assumed to be sequential
-(``batch=N`` changes that).
+"""Reads the answers of the servers of LM Studio and Ollama, which contain their times. Requests are assumed
+to run one at a time, unless the user gives ``batch=N``.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ HOW = "decoding time over iterations"
 
 
 def iterations_of(where: str, tokens: float, accepted: float) -> float:
-    """Iterations of an answer, each of which gives one token besides the accepted ones. Raises
+    """Number of iterations of an answer. Each iteration gives the accepted tokens and one more. Raises
     InputError.
     """
     iterations = tokens - accepted
@@ -22,7 +22,9 @@ def iterations_of(where: str, tokens: float, accepted: float) -> float:
 
 
 def lm_studio(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
-    """An answer of LM Studio's REST API (``/api/v0``), whose ``stats`` count accepted tokens of a draft."""
+    """Reads an answer of LM Studio's REST API (``/api/v0``). Its ``stats`` count the accepted tokens of a
+    draft.
+    """
     tokens = positive(where, answer, "usage.completion_tokens")
     prompt = number(where, answer, "usage.prompt_tokens")
     rate = positive(where, answer, "stats.tokens_per_second")
@@ -37,7 +39,7 @@ def lm_studio(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Tim
 
 
 def ollama(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
-    """An answer of Ollama's API (``/api/generate``, ``/api/chat``); times are in nanoseconds."""
+    """Reads an answer of Ollama's API (``/api/generate``, ``/api/chat``), whose times are in nanoseconds."""
     tokens = positive(where, answer, "eval_count")
     token_s = positive(where, answer, "eval_duration") / 1e9 / tokens
     prompt = needed(where, "input", optional(where, answer, "prompt_eval_count") or facts.input)

@@ -1,4 +1,4 @@
-"""Figures of JSON objects, checked; the statistics that several formats share."""
+"""Reads and checks figures of JSON objects, and computes statistics that several formats share."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,21 +11,21 @@ from perfmodel.validate.engine.timing import NOT_SPECULATED, RequestLengths, Spe
 SHORT_GAP = 0.3
 """Fraction of the median below which a gap belongs to a chunk that was read late."""
 MOST_SHORT = 0.05
-"""Share of such gaps above which the median is not a step."""
+"""Share of such gaps above which the median gap is not the time of a step."""
 NO_GAP = 0.01
-"""Fraction of the mean below which gaps are ignored, so that they leave the median unchanged."""
+"""Gaps below this fraction of the mean gap are ignored, so that they do not change the median."""
 LEAST_FULL = 0.5
-"""Least mean number of requests in flight over the stated concurrency: 0.7 for runs whose last answers run
-out.
+"""Smallest allowed ratio of the mean number of requests in flight to the stated concurrency. Runs have about
+0.7 if their last answers end one after another.
 """
 MOST_FULL = 1.25
-"""Most of it: 1.01 for rounded means."""
+"""Largest allowed ratio. Runs have up to 1.01 because of rounded means."""
 MOST_SAMPLES = 200
-"""Most samples that a record should hold."""
+"""Largest number of samples per row in a record."""
 
 
 def value_at(data: Any, key: str) -> Any:
-    """The value at a dotted key, which enters objects; None if there is none."""
+    """The value at a key in nested objects, such as ``usage.tokens``; None if there is none."""
     for name in key.split("."):
         data = data.get(name) if isinstance(data, dict) else None
     return data
@@ -40,7 +40,7 @@ def number(where: str, data: dict[str, Any], key: str) -> float:
 
 
 def optional(where: str, data: dict[str, Any], key: str) -> float | None:
-    """As `number`; None if it is missing or null."""
+    """The same as `number`, but None if the value is missing or null."""
     value = value_at(data, key)
     if value is None:
         return None
@@ -76,11 +76,12 @@ def positive(where: str, data: dict[str, Any], key: str) -> float:
 
 
 def check_in_flight(where: str, run: dict[str, Any], batch: float, answers: float, output: float) -> None:
-    """Refuse (InputError) a concurrency or lengths that contradict the times of a run. Without a concurrency
-    nothing is checked.
+    """Raises InputError if the concurrency or the lengths of a run contradict its times. If the file lacks
+    these times, nothing is checked.
 
-    By Little's law answers x (TTFT + TPOT x (output - 1)) / duration are in flight on average. Times are
-    means if the file has them; output is the mean tokens of an answer.
+    By Little's law, the mean number of requests in flight is answers x (TTFT + TPOT x (output - 1)) /
+    duration. The times are means if the file has them, and otherwise medians. output: the mean number of
+    tokens of an answer.
     """
     duration_s = optional(where, run, "duration")
     ttft_ms = _mean_or_median(where, run, "ttft_ms")
@@ -101,9 +102,10 @@ def _mean_or_median(where: str, run: dict[str, Any], name: str) -> float | None:
 
 
 def unfailed(where: str, run: dict[str, Any], key: str) -> None:
-    """Refuse (InputError) a run with failed requests, because the others shared a smaller batch.
+    """Raises InputError for a run with failed requests, because the other requests shared a smaller batch.
 
-    key: of their number. Clients with details also list an error per request, which is empty without one.
+    key: the key of their number. If this is missing or 0, the entries of the list ``errors`` that are not
+    empty are counted.
     """
     failed = optional(where, run, key) or sum(map(bool, objects(where, run, "errors")))
     if failed:
@@ -118,7 +120,9 @@ def step(
     drafted: SpeculatedTokens = NOT_SPECULATED,
     **more: Any,
 ) -> Timing:
-    """A step of sequences in the middle of their answers."""
+    """The timing of a step in which the sequences are in the middle of their answers. more: further fields of
+    `Timing`.
+    """
     return Timing.checked(
         where=where,
         seconds=seconds,
@@ -133,7 +137,7 @@ def step(
 
 
 def thinned(values: Sequence[float]) -> tuple[float, ...]:
-    """Evenly spaced order statistics, at most `MOST_SAMPLES`."""
+    """At most `MOST_SAMPLES` of the values, evenly spaced in sorted order."""
     ordered = sorted(values)
     if len(ordered) <= MOST_SAMPLES:
         return tuple(ordered)
@@ -144,11 +148,11 @@ def thinned(values: Sequence[float]) -> tuple[float, ...]:
 def interference(
     batch: float, prompts: float, ttft_s: float, step_s: float, output: float, gained: float
 ) -> float:
-    """Estimated share of the time between tokens that other requests' prefill takes.
+    """Estimated share of the time between tokens that the prefill of other requests takes.
 
-    While a request decodes, each of the other batch - 1 requests is replaced once per duration of a request,
-    if there are more prompts than places. Each replacement delays all others by the time of its prompt (at
-    most the time to the first token).
+    If there are more prompts than places in the batch, each of the other batch - 1 requests is replaced once
+    in the time that a request takes. Each replacement delays all other requests by the time of its prompt,
+    which is at most the time to the first token.
     """
     whole = ttft_s + step_s / gained * output
     if whole and prompts > batch:
@@ -165,10 +169,11 @@ def of_client(
     ttft_s: float | None,
     prompts: float,
 ) -> Timing:
-    """The step of a client that reports median times per token and to the first one, from Omega tokens per
+    """The timing of a step from the figures of a client. tpot_s: the median time per token. ttft_s: the
+    median time to the first token; None if it is not reported. An iteration takes tpot_s times the tokens per
     iteration.
 
-    prompts: requests of the whole run. The rest is as in `step`.
+    prompts: the number of requests of the whole run. The other arguments are those of `step`.
     """
     gained = drafted.tokens_per_iteration
     share = interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, lengths.answer, gained)
@@ -177,10 +182,11 @@ def of_client(
 
 
 def bunched(gaps: Sequence[float]) -> bool:
-    """Whether a client read several chunks late at once: gaps of almost nothing next to long ones.
+    """Whether a client read several chunks late and at once, so that some gaps are almost 0 and others are
+    too long.
 
-    Their median is then not a step, while their sum is still the total time. Long gaps alone are other
-    requests' prompts.
+    The median gap is then not the time of a step, but the sum of the gaps is still the total time. Long gaps
+    alone come from the prompts of other requests.
     """
     least = NO_GAP * statistics.fmean(gaps)
     middle = statistics.median([gap for gap in gaps if gap > least] or gaps)

@@ -1,5 +1,5 @@
-"""llama.cpp: ``llama-bench -o json``, ``llama-batched-bench --output-format jsonl``, and answers of its
-server.
+"""Reads files of llama.cpp: ``llama-bench -o json``, ``llama-batched-bench --output-format jsonl``, and
+answers of its server.
 """
 
 from dataclasses import replace
@@ -11,10 +11,10 @@ from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing,
 
 
 def bench(where: str, row: dict[str, Any], facts: GivenFacts) -> list[Timing]:
-    """The step of a row that only decodes, for the baseline.
+    """The baseline step in a row of a benchmark that only decodes; empty for other rows.
 
-    llama-bench decodes one sequence: `n_gen` tokens after `n_depth` cached ones. The batched bench decodes
-    `pl` sequences of `tg` tokens after `pp`.
+    llama-bench decodes one sequence of `n_gen` tokens after `n_depth` cached tokens. llama-batched-bench
+    decodes `pl` sequences of `tg` tokens after `pp` cached tokens.
     """
     if "pl" in row:
         tokens = number(where, row, "tg")
@@ -37,10 +37,11 @@ def bench(where: str, row: dict[str, Any], facts: GivenFacts) -> list[Timing]:
 
 
 def server(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
-    """The step of a server's answer, whose ``timings`` include prompt and answer; one object per request.
+    """The step in the answer to one request. The ``timings`` of the answer count the tokens of prompt and
+    answer.
 
-    Requests are assumed to be sequential (``batch=N`` changes that). With a draft model every iteration gains
-    one token in addition to the accepted ones. The first token comes from the prompt.
+    Requests are assumed to run one at a time, unless the user gives ``batch=N``. The first token comes from
+    the prompt's pass. With a draft model, every iteration gains the accepted tokens and one more.
     """
     timings = answer.get("timings", answer)
     tokens = number(where, timings, "predicted_n") - 1

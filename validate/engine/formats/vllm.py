@@ -1,4 +1,4 @@
-"""vLLM's own benchmarks: ``vllm bench serve`` and ``forward``."""
+"""Reads the results of vLLM's own benchmarks: ``vllm bench serve`` and ``vllm bench forward``."""
 
 import statistics
 from typing import Any
@@ -21,17 +21,18 @@ from perfmodel.validate.engine.formats.fields import (
 from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 ONE_CHUNK = 0.05
-"""Relative difference between the tokens of a chunk and those of an iteration up to which each chunk is one
-iteration.
+"""Largest relative difference between the tokens per chunk and the tokens per iteration with which each chunk
+counts as one iteration.
 """
 
 
 def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
-    """``vllm bench serve --save-result`` (0.20 to 0.33), preferably with ``--save-detailed``. Appended
-    results are several objects.
+    """The step in a result of ``vllm bench serve --save-result`` (0.20 to 0.33), preferably with
+    ``--save-detailed``. A file with appended results has several objects.
 
-    iteration = Omega x TPOT. A detailed file has the time of every chunk. If chunks hold as many tokens as an
-    iteration gains, a chunk is an iteration, and their median is free of other requests' prefill.
+    An iteration takes the tokens per iteration times the TPOT. A detailed file has the time between chunks.
+    If a chunk has as many tokens as an iteration gains, each chunk is one iteration. The median time between
+    chunks is then used, because the prefill of other requests does not change it.
     """
     counters = acceptance.of_bench(where, run) if acceptance.BENCH in run else None
     if counters:
@@ -104,11 +105,13 @@ def _gaps_between_chunks(where: str, run: dict[str, Any]) -> list[float]:
 
 
 def forward(where: str, case: dict[str, Any], facts: GivenFacts) -> list[Timing]:
-    """``vllm bench forward --output-json`` (0.33): exact batches through the model as one CUDA graph.
+    """The step in a case of ``vllm bench forward --output-json`` (0.33), which runs an exact batch through
+    the model as one CUDA graph.
 
-    A decode case gives T_T, a verify case T_V(K) of one draft length, a prefill or mixed case nothing.
-    Sampling and all work of the host are excluded. The passes of a configured drafter are included, unless
-    ``--exclude-drafter`` is given (see `ranks[0].timing_scope`).
+    A decode case gives the time of a baseline step, and a verify case that of a verification with one draft
+    length. Prefill and mixed cases give nothing. The times exclude sampling and all work of the host. They
+    include the passes of a configured drafter, unless ``--exclude-drafter`` was given (see
+    `ranks[0].timing_scope`).
     """
     requests = case["requests"]
     if not isinstance(requests, list) or not requests or not all(isinstance(r, dict) for r in requests):

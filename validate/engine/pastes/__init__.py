@@ -1,5 +1,5 @@
-"""Printed text of engines and their clients, as people paste it. Each form is one file, found by name in this
-folder.
+"""Reads text that engines and their clients print, or that people write about their speed. Each format is a
+module of this folder, which the program finds by itself.
 """
 
 from functools import cache
@@ -12,7 +12,7 @@ __all__ = ["PromptTiming", "TextForm", "form_of", "text_forms"]
 
 @cache
 def text_forms() -> tuple[TextForm, ...]:
-    """All known forms."""
+    """All known formats of printed text."""
     forms = []
     for name in names_in(__path__):
         if not name.startswith("_"):
@@ -21,5 +21,5 @@ def text_forms() -> tuple[TextForm, ...]:
 
 
 def form_of(text: str) -> TextForm | None:
-    """The form of a text; None for JSON, counters and anything unknown."""
+    """The format of a printed text; None for JSON, counters and unknown text."""
     return next((form for form in text_forms() if form.has(text)), None)

@@ -1,4 +1,4 @@
-"""What a form of printed text must say about itself, and the tables that several forms print."""
+"""The base class of formats of printed text, and functions for tables that several formats share."""
 
 import re
 from abc import ABC, abstractmethod
@@ -15,7 +15,9 @@ _RULE = re.compile(r"^[\s|:=+-]+$")
 
 @dataclass(frozen=True, slots=True)
 class PromptTiming:
-    """The time of prompt tokens behind cached ones, of one request."""
+    """The time of the prompt of one request. tokens: prompt tokens that were read. cached: tokens that were
+    in the cache before them.
+    """
 
     tokens: float
     cached: float
@@ -23,8 +25,8 @@ class PromptTiming:
 
 
 class TextForm(ABC):
-    """One form of printed text. title: its name for messages. engine: the engine that prints it; empty for a
-    client of several engines.
+    """A format of printed text. title: its name for messages. engine: the engine that prints it; empty if
+    several engines or clients do.
     """
 
     title: ClassVar[str]
@@ -32,14 +34,16 @@ class TextForm(ABC):
 
     @abstractmethod
     def has(self, text: str) -> bool:
-        """Whether a text is of this form."""
+        """Whether a text has this format."""
 
     @abstractmethod
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
-        """The timed steps. Raises InputError, for a fact that the text lacks with the way to state it."""
+        """The timed steps in a text. facts: what the user said about it. Raises InputError; if a fact is
+        missing, its message says how to state it.
+        """
 
     def note(self, text: str, facts: GivenFacts) -> str:
-        """What a reader of the comparison must know of this text; empty by default."""
+        """A printed note about this text for the reader of the comparison; empty by default."""
         return ""
 
     def prompts(self, where: str, text: str) -> Sequence[PromptTiming]:
@@ -56,8 +60,8 @@ def number(where: str, name: str, word: str) -> float:
 
 
 def rows(text: str, columns: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """The rows of Markdown tables whose head has all of these columns: column -> cell. Words around the table
-    are passed over.
+    """The rows of Markdown tables whose head has all of these columns, each as a mapping from column to cell.
+    Text outside of the tables is ignored.
     """
     head: list[str] | None = None
     for line in text.splitlines():

@@ -1,4 +1,6 @@
-"""A table that people write by hand: requests at once and tokens per second, of all together or of each."""
+"""Tables that people write by hand: the number of concurrent requests, and tokens per second in total or per
+request.
+"""
 
 import re
 from collections.abc import Iterator
@@ -37,9 +39,10 @@ class _Head:
 
 
 class ConcurrencyTable(TextForm):
-    """A row is a step of N requests, once with a draft and once without if two columns say so. If the head of
-    a rate says neither, a rate that rises with N is that of all requests: one request does not get faster in
-    company. Any other table is asked about.
+    """A row is a step of N concurrent requests. If two columns have rates with and without a draft, it is two
+    steps. If the head does not say whether a rate is the total or per request, a rate that rises with N is
+    the total, because one request does not get faster with more requests. If the rate does not rise,
+    InputError asks for the missing word.
     """
 
     title = "table of concurrency and tokens per second"

@@ -1,4 +1,6 @@
-"""Draft lengths and speeds that people write one per line: ``n_max=2: 59.5 t/s (accept 0.80)``."""
+"""Lines that people write by hand, each with a draft length and a speed: ``n_max=2: 59.5 t/s (accept
+0.80)``.
+"""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +25,7 @@ _LINE = re.compile(
     r"(?:\([^)\n]*\)|[^\d\n(])*(?P<rate>\d+(?:\.\d+)?)\s*(?:tokens?|toks?|t)/s(?:ec)?\b",
     re.I,
 )
-"""A draft length, and the speed behind it with no other number between, except in brackets."""
+"""A draft length and then a speed, with no other number between them except in brackets."""
 _SPEED = re.compile(r"(?P<rate>\d+(?:\.\d+)?)\s*(?:tokens?|toks?|t)/s(?:ec)?\b", re.I)
 _PROMPTS = re.compile(r"\b(?:prompt|prefill|pp)\b", re.I)
 
@@ -39,7 +41,9 @@ class _Line(NamedTuple):
 
 
 class DraftLengthLines(TextForm):
-    """A line is a step with N drafted tokens, of one request unless ``batch=N`` says otherwise."""
+    """A line is a step with N drafted tokens. It is a step of one request, unless the user gives
+    ``batch=N``.
+    """
 
     title = "lines of draft lengths and tokens per second"
 

@@ -1,4 +1,4 @@
-"""A table that people write by hand: draft lengths and tokens per second, often with accepted tokens."""
+"""Tables that people write by hand: draft lengths and tokens per second, and often accepted tokens."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _LENGTHS = re.compile(
     r"|draft (?:tokens|lengths?)|(?:mtp|eagle3?|nextn|draft|spec\w*)(?: [nk])?|gamma|[nk])",
     re.I,
 )
-"""The head of the column of draft lengths."""
+"""The heading of the column of draft lengths."""
 _RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|\btps\b)", re.I)
 _PROMPTS = re.compile(r"\b(?:prompt|prefill|pp|input|in)\b", re.I)
 _ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
@@ -40,8 +40,9 @@ class _Head:
 
 
 class DraftLengthTable(TextForm):
-    """A row is a step with N drafted tokens, of one request unless ``batch=N`` says otherwise. Accepted
-    tokens are a share of the drafted ones (0.72, 72 %) or, by the head of their column, a length.
+    """A row is a step with N drafted tokens. It is a step of one request, unless the user gives ``batch=N``.
+    Accepted tokens are a share of the drafted ones (0.72 or 72 %), or tokens per iteration if the heading of
+    their column says so.
     """
 
     title = "table of draft lengths and tokens per second"

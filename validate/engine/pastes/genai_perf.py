@@ -1,4 +1,6 @@
-"""The table of ``genai-perf profile`` and ``aiperf profile``: one metric a row, one statistic a column."""
+"""The table that ``genai-perf profile`` and ``aiperf profile`` print, with one row per metric and one column
+per statistic.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +14,14 @@ _EDGE = re.compile("[┃│|]")
 _TITLE = re.compile(r"(?:GenAI-Perf|AIPerf) \| LLM Metrics", re.I)
 _UNIT = re.compile(r"\s*\(.*\)$")
 MIDDLE = ("p50", "avg")
-"""Columns of the usual value, the first that is printed."""
+"""Columns of the typical value. The first one that is printed is used."""
 Metrics = Mapping[str, Mapping[str, str]]
 
 
 class GenAIPerf(TextForm):
-    """One run. The concurrency is not printed: ``batch=N``, or requests per second times their latency."""
+    """A table is one run. It does not have the concurrency. The user gives it with ``batch=N``, or it is
+    requests per second times latency.
+    """
 
     title = "table of genai-perf or aiperf"
 

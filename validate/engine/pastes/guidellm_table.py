@@ -1,4 +1,4 @@
-"""GuideLLM's printed tables (0.2 to 0.8): one row of each table per concurrency."""
+"""The tables that GuideLLM (0.2 to 0.8) prints, each with one row per concurrency."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,17 +17,17 @@ _COLUMNS = {
     "prompts": ("Requests Made Comp", "Requests Comp Tot"),
     "failed": ("Requests Made Err", "Requests Err Tot"),
 }
-"""Figure -> the words of its heads in 0.2 and 0.3, and from 0.4 on."""
+"""Figure -> its column heading in 0.2 and 0.3, and from 0.4 on."""
 _RULE = re.compile(r"^[|\s]*[-=][-=|\s]*$")
 _STREAMS = re.compile(r"concurrent@(\d+)")
 _NUMBER = re.compile(r"[\d.]+")
-"""The number of a cell, which a margin (``3.2 ± 0.1``) or a mark (``3.3*``) may follow."""
+"""The number at the start of a cell. A margin (``3.2 ± 0.1``) or a mark (``3.3*``) may follow."""
 Cells = list[str]
 
 
 class GuideLLMTable(TextForm):
-    """Rows with the same first cell are one benchmark. Tables may be missing if the command line states their
-    figures.
+    """Rows with the same first cell belong to one benchmark. A table may be missing if the command line
+    states its figures.
     """
 
     title = "tables of guidellm"

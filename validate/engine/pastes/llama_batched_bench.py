@@ -1,4 +1,6 @@
-"""The table that ``llama-batched-bench`` prints: times of prompts and of answers for B sequences together."""
+"""The table that ``llama-batched-bench`` prints: the times of prompts and of answers for B sequences in one
+batch.
+"""
 
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number, rows
@@ -8,7 +10,7 @@ COLUMNS = ("PP", "TG", "B", "N_KV", "T_PP s", "T_TG s")
 
 
 class LlamaBatchedBench(TextForm):
-    """A row is B prompts of PP tokens in T_PP seconds, then B answers of TG tokens in T_TG seconds."""
+    """A row has B prompts of PP tokens in T_PP seconds, and then B answers of TG tokens in T_TG seconds."""
 
     title = "table of llama-batched-bench"
     engine = "llamacpp"
@@ -27,7 +29,7 @@ class LlamaBatchedBench(TextForm):
         return steps
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
-        """See `TextForm.prompts`. Only rows of one sequence: several prompts share a pass."""
+        """See `TextForm.prompts`. Only rows of one sequence count, because several prompts share a pass."""
         timed = []
         for prompt, _, batch, seconds, _ in _numbers(where, text):
             if batch == 1 and prompt:

@@ -1,4 +1,4 @@
-"""The table that ``llama-bench`` prints: tokens per second of a test such as ``tg128 @ d4096``."""
+"""The table that ``llama-bench`` prints: the tokens per second of tests such as ``tg128 @ d4096``."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,13 @@ from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing
 
 COLUMNS = ("test", "t/s")
 _OF_SERVERS = "ttfr (ms)"
-"""A column of llama-benchy, whose tests have the same names and are another kind of run."""
+"""A column of llama-benchy. Its tests have the same names but are another kind of run."""
 _TEST = re.compile(r"^(?P<kind>pp|tg)\s*(?P<tokens>\d+)(?:\s*@\s*d(?P<depth>\d+))?$")
 
 
 class LlamaBench(TextForm):
-    """Rows ``tgN`` are baseline steps, rows ``ppN`` are prompts; ``@ dD`` is behind D cached tokens. Mixed
-    tests (``ppN+tgM``) time neither.
+    """Rows ``tgN`` are baseline steps, and rows ``ppN`` are prompts. ``@ dD`` means that D tokens were in the
+    cache before. Mixed tests (``ppN+tgM``) are ignored.
     """
 
     title = "table of llama-bench"

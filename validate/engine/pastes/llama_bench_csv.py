@@ -12,7 +12,7 @@ DEPTH = "n_depth"
 
 
 class LlamaBenchCsv(TextForm):
-    """Rows of `n_gen` tokens alone are baseline steps, rows of `n_prompt` tokens alone are prompts."""
+    """Rows with only `n_gen` tokens are baseline steps. Rows with only `n_prompt` tokens are prompts."""
 
     title = "llama-bench -o csv"
     engine = "llamacpp"

@@ -1,7 +1,9 @@
-"""The table that ``llama-benchy`` prints of any server: prompts of N tokens, then answers, behind D tokens.
+"""The table that ``llama-benchy`` prints about any server: the speeds of prompts and of answers, with D
+tokens before them.
 
-Tests are ``pp2048 @ d4096 (c2)``, then ``tg32 @ d4096 (c2)``; ``ctx_pp`` and ``ctx_tg`` read the D tokens
-themselves. Rates of one request stand under ``t/s``, with several clients under ``t/s (req)``.
+A test is ``pp2048 @ d4096 (c2)`` and then ``tg32 @ d4096 (c2)``, for prompts of 2048 tokens and answers of 32
+tokens after 4096 tokens with 2 clients. ``ctx_pp`` and ``ctx_tg`` time the D tokens themselves. The column
+``t/s`` has the rate of one request; with several clients, the column ``t/s (req)`` has it.
 """
 
 import re
@@ -14,7 +16,7 @@ from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
 from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 COLUMNS = ("test", "ttfr (ms)", "e2e_ttft (ms)")
-"""Columns of all its tables, which llama-bench's have not."""
+"""Columns that all tables of llama-benchy have and tables of llama-bench do not have."""
 _TEST = re.compile(
     r"^(?P<kind>pp|tg|ctx_pp|ctx_tg)\s*(?P<tokens>\d*)(?:\s*@\s*d(?P<depth>\d+))?(?:\s*\(c(?P<clients>\d+)\))?$"
 )
@@ -35,13 +37,13 @@ class _Test:
 
     @property
     def together(self) -> tuple[bool, float, float]:
-        """What the two rows of one run have in common."""
+        """The values that the two rows of one run have in common."""
         return self.of_depth, self.depth, self.clients
 
 
 class LlamaBenchy(TextForm):
-    """Rows ``tgN`` are steps behind the prompt of the row ``ppN`` of the same run (``input=N`` without one).
-    Accepted tokens are not printed (``gamma=N,accepted=X``).
+    """Rows ``tgN`` are steps after the prompt in the row ``ppN`` of the same run. If there is no such row,
+    the user gives ``input=N``. Accepted tokens are not printed, so the user gives ``gamma=N,accepted=X``.
     """
 
     title = "table of llama-benchy"
@@ -67,8 +69,8 @@ class LlamaBenchy(TextForm):
         return steps
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
-        """See `TextForm.prompts`. Only of one client: several prompts share a pass. The tokens before a
-        prompt are cached only in tables that time them too.
+        """See `TextForm.prompts`. Only rows of one client count, because several prompts share a pass. The
+        tokens before a prompt are in the cache only if the table also times them.
         """
         tests = list(_tests(where, text))
         cached = {test.depth for test in tests if test.of_depth}

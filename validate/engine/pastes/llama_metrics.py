@@ -1,4 +1,6 @@
-"""The page ``/metrics`` of llama.cpp's server: means since its start. Drafts show in tokens per pass."""
+"""The page ``/metrics`` of llama.cpp's server, which has means since its start. The tokens per pass show
+whether a draft ran.
+"""
 
 import re
 
@@ -9,12 +11,14 @@ from perfmodel.validate.engine.pastes.base import TextForm
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation, stated_lengths
 
 DRAFTING = 1.1
-"""Tokens per pass and slot from which a draft ran; passes of prompts make it smaller."""
+"""Tokens per pass and slot above which a draft must have run. Passes of prompts lower this number."""
 _PAGE = re.compile(r"^\s*llamacpp:tokens_predicted_seconds_total", re.M)
 
 
 class LlamaMetrics(TextForm):
-    """The mean pass of llama.cpp's server. The length of a prompt is not on the page (``input=N``)."""
+    """A page is one step, the mean pass of the server. The length of prompts is not on the page, so the user
+    gives ``input=N``.
+    """
 
     title = "metrics of llama.cpp's server"
     engine = "llamacpp"

@@ -1,9 +1,10 @@
-"""The lines that llama.cpp's server prints after a request: its times, and the accepted part of its draft.
+"""The lines that llama.cpp's server prints after a request: its times, and the accepted share of its drafted
+tokens.
 
-``draft acceptance = 0.64479 (167 accepted / 259 generated), mean acceptance length = 2.92, acceptance rate
-per position = (0.805, 0.632, 0.483)``; older builds print ``draft acceptance rate = 0.57576 ( 171 accepted /
-297 generated)`` alone. The rates of positions are survival: their sum is the mean length less the bonus
-token.
+A line is ``draft acceptance = 0.64479 (167 accepted / 259 generated), mean acceptance length = 2.92,
+acceptance rate per position = (0.805, 0.632, 0.483)``. Older builds print only ``draft acceptance rate =
+0.57576 ( 171 accepted / 297 generated)``. The rate of a position is the share of all drafts whose tokens up
+to this position were accepted. The sum of these rates is the mean length minus the bonus token.
 """
 
 import re
@@ -34,19 +35,19 @@ _LINE = re.compile(
 
 
 class TimedTokens(NamedTuple):
-    """Tokens of a prompt or of an answer, and the time of all of them."""
+    """The tokens of a prompt or of an answer, and their total time."""
 
     milliseconds: float
     tokens: float
 
     @property
     def decoded(self) -> float:
-        """Tokens of an answer behind its first one, which comes from the prompt."""
+        """Tokens of an answer without its first one, which comes from the prompt's pass."""
         return self.tokens - 1
 
 
 class DraftedTokens(NamedTuple):
-    """Drafted tokens of an answer, and those of them that were accepted."""
+    """The drafted tokens of an answer, and how many of them were accepted."""
 
     accepted: float
     drafted: float
@@ -54,16 +55,20 @@ class DraftedTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoggedAnswer:
-    """One request. rates: survival by position; empty if not printed. None: not printed."""
+    """The printed figures of one request. A field is None if it was not printed. rates: for each position,
+    the share of drafts whose tokens up to it were accepted; empty if not printed.
+    """
 
     prompt: TimedTokens | None = None
     decoding: TimedTokens | None = None
-    """Of all tokens of the answer; llama-cli prints the runs behind the first token."""
+    """The time of all tokens of the answer. llama-cli prints the number of runs after the first token
+    instead.
+    """
     drafts: DraftedTokens | None = None
     rates: tuple[float, ...] = ()
 
     def joined(self, other: "LoggedAnswer") -> "LoggedAnswer":
-        """This request with what another line says of it."""
+        """This request with the figures of another line added."""
         return LoggedAnswer(
             self.prompt or other.prompt,
             self.decoding or other.decoding,
@@ -72,8 +77,8 @@ class LoggedAnswer:
         )
 
     def begins_after(self, other: "LoggedAnswer") -> bool:
-        """Whether a line is of the next request: it states again what is known of this one, or a prompt after
-        its answer.
+        """Whether this line belongs to the request after `other`. This is so if it repeats a figure that
+        `other` already has, or if it is a prompt after an answer.
         """
         for name in ("prompt", "decoding", "drafts"):
             if getattr(self, name) is not None and getattr(other, name) is not None:
@@ -82,15 +87,15 @@ class LoggedAnswer:
 
     @property
     def tpot_s(self) -> float | None:
-        """Seconds per token behind the first; None if not printed, or for an answer of one token."""
+        """Seconds per token after the first; None if not printed, or for an answer of one token."""
         if self.decoding is None or self.decoding.decoded <= 0:
             return None
         return self.decoding.milliseconds / 1e3 / self.decoding.decoded
 
     @property
     def iterations(self) -> float | None:
-        """Iterations with a draft: by the rates of positions, else tokens less accepted ones; None if neither
-        is printed.
+        """Number of iterations with a draft. It follows from the rates of positions, or else is the number of
+        tokens minus the accepted ones. None if neither is printed.
         """
         if self.drafts is None:
             return None
@@ -102,8 +107,8 @@ class LoggedAnswer:
 
     @property
     def draft_length(self) -> int | None:
-        """Positions that are printed, or fewer if drafts stop early (``--spec-draft-p-min``); None without
-        any.
+        """The draft length: the number of printed positions, or less if drafts stop early
+        (``--spec-draft-p-min``). None if no positions are printed.
         """
         if not self.rates or not self.drafts or not self.iterations:
             return None
@@ -156,7 +161,7 @@ _SLOT = re.compile(r"\bslot\b.*?\bid +(\d+) \|")
 
 
 class LlamaServerLog(TextForm):
-    """Requests are assumed to be sequential (``batch=N`` changes that)."""
+    """Requests are assumed to run one at a time, unless the user gives ``batch=N``."""
 
     title = "log of llama.cpp's server"
     engine = "llamacpp"
@@ -166,7 +171,7 @@ class LlamaServerLog(TextForm):
         return not is_json(text) and _LINE.search(text) is not None
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
-        """See `TextForm.read`. The first token of an answer comes from the prompt."""
+        """See `TextForm.read`. The first token of an answer comes from the prompt's pass."""
         answers = logged(where, text)
         timed = [answer for answer in answers if answer.decoding]
         if not timed:

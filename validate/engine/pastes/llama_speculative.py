@@ -1,4 +1,6 @@
-"""What llama.cpp's examples of drafting print: ``decoded 256 tokens in 4.3 seconds``, ``n_accept = 176``."""
+"""The output of llama.cpp's example programs for drafting: ``decoded 256 tokens in 4.3 seconds``, ``n_accept
+= 176``.
+"""
 
 import re
 
@@ -14,7 +16,7 @@ _COUNT = r"\b{name}\s*=\s*(\d+)"
 
 
 class LlamaSpeculative(TextForm):
-    """One answer of ``llama-speculative`` or ``llama-speculative-simple``."""
+    """A text is one answer of ``llama-speculative`` or ``llama-speculative-simple``."""
 
     title = "counts of llama-speculative"
     engine = "llamacpp"

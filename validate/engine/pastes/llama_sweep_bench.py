@@ -1,4 +1,6 @@
-"""The table that ``llama-sweep-bench`` of ik_llama.cpp prints: prompts and answers behind N_KV tokens."""
+"""The table that ``llama-sweep-bench`` of ik_llama.cpp prints: the times of prompts and answers after N_KV
+cached tokens.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,8 +12,8 @@ COLUMNS = ("PP", "TG", "N_KV", "T_PP s", "T_TG s")
 
 
 class LlamaSweepBench(TextForm):
-    """A row is an answer of TG tokens in T_TG seconds, and a prompt of PP tokens in T_PP seconds, each behind
-    N_KV tokens.
+    """A row has an answer of TG tokens in T_TG seconds and a prompt of PP tokens in T_PP seconds, each after
+    N_KV cached tokens.
     """
 
     title = "table of llama-sweep-bench"

@@ -1,7 +1,7 @@
-"""What LM Studio shows under an answer, and ``lms chat --stats`` prints.
+"""The statistics that LM Studio shows under an answer, and that ``lms chat --stats`` prints.
 
-``32.14 tok/sec • 512 tokens • 0.45s to first token``; or ``Tokens/Second: 26.84`` with ``Prompt Tokens: 26``
-and ``Predicted Tokens: 129``.
+They are ``32.14 tok/sec • 512 tokens • 0.45s to first token``, or ``Tokens/Second: 26.84`` with ``Prompt
+Tokens: 26`` and ``Predicted Tokens: 129``.
 """
 
 import re
@@ -38,8 +38,9 @@ _PRINTED = re.compile(
 
 
 class LmStudio(TextForm):
-    """One answer. Which engine made it (llama.cpp or MLX) is not shown: ``--engine`` says it. The prompt's
-    length (``input=N``) and the counts of a draft (``gamma=N,accepted=X``) may be missing.
+    """Each match is one answer. The text does not show the engine (llama.cpp or MLX), so the user gives
+    ``--engine``. If the length of the prompt or the counts of a draft are missing, the user gives ``input=N``
+    or ``gamma=N,accepted=X``.
     """
 
     title = "statistics of LM Studio"

@@ -1,4 +1,4 @@
-"""A table that people write by hand: a row for each metric, and columns with a draft and without."""
+"""Tables that people write by hand, with one row per metric, a column with a draft and a column without."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,12 +25,12 @@ _AT_ONCE = re.compile(r"\b(?:concurren\w+|batch size|clients)\b", re.I)
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 Columns = Mapping[str, Mapping[str, str]]
-"""Head of a column -> metric -> cell."""
+"""Heading of a column -> metric -> cell."""
 
 
 class MetricTable(TextForm):
-    """One step per column, by the median TPOT or else the mean one. Not in the table: requests at once
-    (``batch=N``) and lengths (``input=N``).
+    """A column is one step, with its median TPOT or else its mean TPOT. If the table does not have the number
+    of concurrent requests, the user gives ``batch=N``. The lengths of requests come from ``input=N``.
     """
 
     title = "table of metrics with a draft and without"

@@ -1,7 +1,7 @@
-"""The last line of ``mlx-dspark generate``.
+"""The last line that ``mlx-dspark generate`` prints.
 
-``200 tokens · 4.99s · 40.1 tok/s end-to-end · 43.2 tok/s decode · accept 3.12/round · 64 target fwds``: a
-round is an iteration, and its accepted tokens include the bonus token (mlx_dspark 0.20.3, generate.py).
+It is ``200 tokens · 4.99s · 40.1 tok/s end-to-end · 43.2 tok/s decode · accept 3.12/round · 64 target fwds``.
+A round is an iteration, and its accepted tokens include the bonus token (mlx_dspark 0.20.3, generate.py).
 """
 
 import re
@@ -18,7 +18,9 @@ _ANSWER = re.compile(
 
 
 class MlxDspark(TextForm):
-    """One answer, whose prompt and draft length are not printed (``input=N,gamma=N``)."""
+    """A line is one answer. Its prompt length and draft length are not printed, so the user gives
+    ``input=N,gamma=N``.
+    """
 
     title = "last line of mlx-dspark generate"
     engine = "mlx-dspark"

@@ -1,7 +1,8 @@
-"""What ``mlx_lm.generate``, ``mlx_vlm.generate`` and ``mlx_lm.benchmark`` print of their speed.
+"""The speeds that ``mlx_lm.generate``, ``mlx_vlm.generate`` and ``mlx_lm.benchmark`` print.
 
-``Generation: 256 tokens, 41.382 tokens-per-sec`` behind ``Prompt: 512 tokens, 701.321 tokens-per-sec``; or
-``Averages: prompt_tps=1201.720, generation_tps=61.161`` behind ``Timing with prompt_tokens=1024, ...``.
+The lines are ``Prompt: 512 tokens, 701.321 tokens-per-sec`` and then ``Generation: 256 tokens, 41.382
+tokens-per-sec``. The benchmark prints ``Timing with prompt_tokens=1024, ...`` and then ``Averages:
+prompt_tps=1201.720, generation_tps=61.161``.
 """
 
 import re
@@ -26,8 +27,8 @@ _BENCHMARK = re.compile(
 
 
 class MlxLm(TextForm):
-    """One answer, or the averages of a benchmark, in which the rate is that of all sequences. Accepted tokens
-    are not printed (``gamma=N,accepted=X``).
+    """Each match is one answer, or the averages of a benchmark, whose rate is that of all sequences. Accepted
+    tokens are not printed, so the user gives ``gamma=N,accepted=X``.
     """
 
     title = "speed printed by mlx-lm or mlx-vlm"

@@ -1,4 +1,5 @@
-"""The lines of ``mtp-bench.py``, the script of llama.cpp's threads about MTP (ggml-org/llama.cpp#22673).
+"""The lines that ``mtp-bench.py`` prints, the script in llama.cpp's threads about MTP
+(ggml-org/llama.cpp#22673).
 
 A line is ``code_python  pred= 192 draft= 186 acc= 128 rate=0.688 tok/s=24.4``.
 """
@@ -26,7 +27,7 @@ _LINE = re.compile(
 
 
 class MtpBench(TextForm):
-    """One request per line; the prompt's length is not printed (``input=N``)."""
+    """A line is one request. The length of the prompt is not printed, so the user gives ``input=N``."""
 
     title = "lines of mtp-bench.py"
     engine = "llamacpp"

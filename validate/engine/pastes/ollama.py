@@ -1,5 +1,5 @@
-"""What ``ollama run --verbose`` prints: ``eval count``, ``eval duration``, and the same of the prompt; or its
-``eval rate`` alone.
+"""The lines that ``ollama run --verbose`` prints: ``eval count`` and ``eval duration`` of the answer and of
+the prompt, or only ``eval rate``.
 """
 
 import re
@@ -20,8 +20,8 @@ Answer = dict[str, float]
 
 
 class Ollama(TextForm):
-    """One answer per `eval duration`, or per `eval rate` without one. Accepted tokens are not printed
-    (``gamma=N,accepted=X``).
+    """Each `eval duration` is one answer; if there is none, each `eval rate` is. Accepted tokens are not
+    printed, so the user gives ``gamma=N,accepted=X``.
     """
 
     title = "timings of ollama run --verbose"

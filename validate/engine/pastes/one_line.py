@@ -1,5 +1,5 @@
-"""The speed of one answer in a line of koboldcpp, tabbyAPI, llama-cli, text-generation-webui or a server on
-MLX, or alone as ``35 tok/s``.
+"""Lines with the speed of one answer, as koboldcpp, tabbyAPI, llama-cli, text-generation-webui and servers on
+MLX print them, or only ``35 tok/s``.
 """
 
 import re
@@ -18,27 +18,30 @@ _TABBY = re.compile(
     r"(?:(?P<cached>\d+) cached tokens and (?P<new>\d+) new tokens.*?)?"
     r"Generate: (?P<rate>[\d.]+) T/s(?:.*?Context: (?P<prompt>\d+) tokens)?"
 )
-"""ExLlama's server. Its context is the prompt's length; older versions print no cached and new tokens."""
+"""A line of tabbyAPI, the server of ExLlama. Its context is the length of the prompt. Older versions do not
+print cached and new tokens.
+"""
 _LLAMA_CLI = re.compile(r"\[ Prompt: [\d.]+ t/s \| Generation: (?P<rate>[\d.]+) t/s \]")
 _UNIT = r"(?:tokens?|tok|t)(?:/s(?:ec)?| per second)"
 _NAME = r"(?:generation|decode|decoding|output|gen|tg)(?: speed)?\s*[:=]?\s*"
 _ALONE = re.compile(rf"^\s*(?:{_NAME})?(?P<rate>[\d.]+)\s*{_UNIT}\s*$", re.I)
-"""A speed and nothing else but its name."""
+"""A line with only a speed and its name."""
 _TIMED = re.compile(
     rf"\b(?P<tokens>\d+) tokens? in [\d.]+ ?s(?:ec(?:onds)?)?\b,?\W{{0,3}}(?P<rate>[\d.]+) ?{_UNIT}", re.I
 )
-"""Tokens, their time and their speed, as servers on MLX log them."""
+"""A line with tokens, their time and their speed, as servers on MLX log it."""
 _WEBUI = re.compile(
     rf"Output generated in [\d.]+ seconds \((?P<rate>[\d.]+) {_UNIT}, (?P<tokens>\d+) tokens, "
     r"context (?P<prompt>\d+)"
 )
-"""text-generation-webui, whose context is the prompt's length."""
+"""A line of text-generation-webui. Its context is the length of the prompt."""
 _LINES = (_KOBOLD, _TABBY, _LLAMA_CLI, _ALONE, _TIMED, _WEBUI)
 
 
 class OneLine(TextForm):
-    """One answer per line, alone on the device unless ``batch=N`` says otherwise. Accepted tokens are not
-    printed (``gamma=N,accepted=X``), and some programs print no lengths (``input=N,output=N``).
+    """A line is one answer. It runs alone on the device, unless the user gives ``batch=N``. Accepted tokens
+    are not printed, so the user gives ``gamma=N,accepted=X``. Some programs print no lengths; the user then
+    gives ``input=N,output=N``.
     """
 
     title = "speed of an output, as koboldcpp, tabbyAPI and llama-cli print it"

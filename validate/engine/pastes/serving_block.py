@@ -1,7 +1,7 @@
-"""The block that ``vllm bench serve`` prints (0.9 to 0.33), in a log of any length; most public runs have
-this form.
+"""The block of results that ``vllm bench serve`` (0.9 to 0.33) prints, anywhere in a log. Most public runs
+have this format.
 
-SGLang's client prints the same words, with ``Accept length`` for the tokens per iteration.
+SGLang's client prints the same words; its ``Accept length`` is the number of tokens per iteration.
 """
 
 import re
@@ -35,19 +35,19 @@ KEYS = {
     "drafts": "spec_decode_num_drafts",
     "draft tokens": "spec_decode_draft_tokens",
 }
-"""Printed words -> name in the client's JSON."""
+"""Printed words -> the key in the client's JSON file."""
 LONGEST_HEADING = 120
-"""Characters of a line that names a block."""
+"""Largest number of characters in a line that names a block."""
 AT_ONCE = ("maximum request concurrency", "max request concurrency")
 _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
 ACCEPTED = re.compile(r"^[^\n:]*?(?:accept length|acceptance length|acceptance rate \(%\)):", re.M | re.I)
-"""A line of a block that counts drafts."""
+"""A line that shows that a block counts drafts."""
 _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 
 
 class ServingBlock(TextForm):
-    """One step per block; of several, those that count no drafts are baselines if others count some, or if
-    the lines before the blocks say which ran without a draft. A truncated block is refused.
+    """A block is one step. If only some blocks count drafts, the others are baselines. If the lines before
+    the blocks say which of them ran without a draft, these are the baselines. A truncated block is an error.
     """
 
     title = f"block {BLOCK_TITLE!r} of vllm bench serve or sglang.bench_serving"
@@ -103,7 +103,7 @@ def _started(where: str, text: str) -> GivenFacts:
 
 
 def figures(where: str, text: str) -> dict[str, float]:
-    """The printed figures by their name in the client's JSON. Raises InputError."""
+    """Key in the client's JSON file -> the printed figure. Raises InputError."""
     printed: dict[str, float] = {}
     for label, value in _LINE.findall(text):
         name = KEYS.get(label.strip().lower())
@@ -113,7 +113,7 @@ def figures(where: str, text: str) -> dict[str, float]:
 
 
 def rates_by_position(where: str, text: str) -> list[float]:
-    """The share of drafts that were accepted to each position. Raises InputError."""
+    """For each position, the share of drafts whose tokens up to it were accepted. Raises InputError."""
     return [_float(where, "Position", rate) / 100 for _, rate in _POSITION.findall(text)]
 
 

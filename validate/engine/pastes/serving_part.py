@@ -1,4 +1,4 @@
-"""A part of the block of ``vllm bench serve``, as threads quote it: times of tokens without their load."""
+"""A part of the block of ``vllm bench serve``, as people quote it: times per token without the load."""
 
 import re
 
@@ -12,7 +12,9 @@ _TPOT = re.compile(r"^[^\n:]*?(?:mean|median) tpot \(ms\):\s+[0-9.]+\s*$", re.M 
 
 
 class ServingPart(TextForm):
-    """One step. Not in the text: requests at once (``batch=N``), lengths (``input=N``, ``output=N``)."""
+    """A text is one step. It does not have the number of concurrent requests and their lengths, so the user
+    gives ``batch=N``, ``input=N`` and ``output=N``.
+    """
 
     title = f"part of the block {BLOCK_TITLE!r}"
 

@@ -1,7 +1,7 @@
-"""What SGLang's ``bench_one_batch`` prints: the median step of a batch, behind the time of its prompts.
+"""The output of SGLang's ``bench_one_batch``: the time of the prompts of a batch, and then its median step.
 
-``Prefill. latency: 0.05121 s, throughput: 159962.12 token/s``, then ``Decode.  median latency: 0.00655 s,
-median throughput: 1221.37 token/s``.
+The lines are ``Prefill. latency: 0.05121 s, throughput: 159962.12 token/s`` and ``Decode. median latency:
+0.00655 s, median throughput: 1221.37 token/s``.
 """
 
 import re
@@ -28,7 +28,9 @@ class _Run:
 
 
 class SglangOneBatch(TextForm):
-    """One step per batch, without drafts. The answer's length (``output=N``) is not printed."""
+    """A batch is one step without a draft. The length of answers is not printed, so the user can give
+    ``output=N``.
+    """
 
     title = "output of SGLang's bench_one_batch"
     engine = "sglang"

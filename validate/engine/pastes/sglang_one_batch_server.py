@@ -1,4 +1,4 @@
-"""What SGLang's ``bench_one_batch_server`` prints for each batch, and its table of all batches.
+"""The output of SGLang's ``bench_one_batch_server``: lines for each batch, and a table of all batches.
 
 The lines are ``batch size: 8``, ``input_len: 1024``, ``output throughput: 610.20 tok/s`` and, with a draft,
 ``acc_length: 2.79``.
@@ -26,8 +26,8 @@ _LENGTH = re.compile(r"Output lens: \(?\[?(\d+)")
 
 
 class SglangOneBatchServer(TextForm):
-    """One step per row of the table, or per run without one. The draft length is not printed
-    (``gamma=N``).
+    """A row of the table is one step; without a table, each run is. The draft length is not printed, so the
+    user gives ``gamma=N``.
     """
 
     title = "output of SGLang's bench_one_batch_server"
@@ -55,7 +55,7 @@ class SglangOneBatchServer(TextForm):
         return steps
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
-        """See `TextForm.prompts`. Only of one request: several prompts share a pass."""
+        """See `TextForm.prompts`. Only batches of one request count, because several prompts share a pass."""
         timed = []
         for run in _runs(text):
             if _positive(where, "batch size", run["batch"]) == 1:

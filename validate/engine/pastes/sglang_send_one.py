@@ -1,5 +1,6 @@
-"""What SGLang's ``python -m sglang.test.send_one`` prints of one request: ``acc_length=2.84 speed=212.31
-token/s``, or a table with the columns ``Latency (s)``, ``Tokens``, ``Acc Length`` and ``Speed (token/s)``.
+"""The output of SGLang's ``python -m sglang.test.send_one`` about one request. It is ``acc_length=2.84
+speed=212.31 token/s``, or a table with the columns ``Latency (s)``, ``Tokens``, ``Acc Length`` and ``Speed
+(token/s)``.
 """
 
 import re
@@ -15,8 +16,8 @@ _COLUMNS = {"Tokens": "tokens", "Acc Length": "accepted", "Speed (token/s)": "ra
 
 
 class SglangSendOne(TextForm):
-    """One step per request, alone on the server. The prompt (``input=N``) and the draft length (``gamma=N``)
-    are not printed; an accepted length of 1 is decoding without a draft.
+    """A request is one step, alone on the server. The lengths of prompt and draft are not printed, so the
+    user gives ``input=N`` and ``gamma=N``. An accept length of 1 means decoding without a draft.
     """
 
     title = "output of SGLang's send_one"

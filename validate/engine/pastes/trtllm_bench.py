@@ -1,4 +1,6 @@
-"""What ``trtllm-bench throughput`` prints: one run, its mean lengths, times and tokens per iteration."""
+"""The report that ``trtllm-bench throughput`` prints about a run: mean lengths, times and tokens per
+iteration.
+"""
 
 import re
 
@@ -17,11 +19,11 @@ FIGURES = {
     "ttft_ms": r"Average time-to-first-token \[TTFT\] \(ms\)",
     "gained": r"\[AR\] AVERAGE",
 }
-"""Figure -> the words before it. Its acceptance rate counts the tokens per iteration."""
+"""Figure -> the words before it. What the report calls AR is the number of tokens per iteration."""
 
 
 class TrtllmBench(TextForm):
-    """One run, whose concurrency is the mean number of requests at once."""
+    """A report is one run. Its concurrency is the mean number of concurrent requests."""
 
     title = "report of trtllm-bench"
     engine = "trtllm"
@@ -31,7 +33,7 @@ class TrtllmBench(TextForm):
         return _TITLE.search(text) is not None
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
-        """See `TextForm.read`. Without streaming no TPOT is printed."""
+        """See `TextForm.read`. Reports of runs without streaming have no TPOT and are refused."""
         figures = {name: _figure(where, text, name) for name in FIGURES}
         tpot_ms = figures["tpot_ms"]
         if not tpot_ms:

@@ -1,7 +1,7 @@
-"""The lines of TensorRT-LLM's log about its iterations (``print_iter_log``).
+"""The lines about iterations in a log of TensorRT-LLM (``print_iter_log``).
 
-``iter = 120, ..., host_step_time = 7.51ms, ..., num_scheduled_requests: 4, states = {'num_ctx_requests': 0,
-'num_ctx_tokens': 0, 'num_generation_tokens': 4}``.
+A line is ``iter = 120, ..., host_step_time = 7.51ms, ..., num_scheduled_requests: 4, states =
+{'num_ctx_requests': 0, 'num_ctx_tokens': 0, 'num_generation_tokens': 4}``.
 """
 
 import re
@@ -20,8 +20,9 @@ _LINE = re.compile(
 
 
 class TrtllmLog(TextForm):
-    """The median iteration of each number of requests, without prompts. Contexts (``input=N``) and accepted
-    tokens are not printed.
+    """A step is the median of all iterations with the same number of requests and tokens; iterations that
+    read prompts are left out. Contexts and accepted tokens are not printed, so the user gives ``input=N`` and
+    ``accepted=X``.
     """
 
     title = "iterations in a log of TensorRT-LLM"

@@ -1,4 +1,6 @@
-"""The page of metrics of TensorRT-LLM's server, which counts no drafts: means since the server's start."""
+"""The page of metrics of TensorRT-LLM's server. It has means since the start of the server and counts no
+drafts.
+"""
 
 import re
 
@@ -12,7 +14,9 @@ _PAGE = re.compile(r"^\s*(trtllm[:_]time_per_output_token_seconds)_sum", re.M)
 
 
 class TrtllmMetrics(TextForm):
-    """The mean TPOT of TensorRT-LLM's server. Requests at once and lengths are not on the page."""
+    """A page is one step, with the mean TPOT. The number of concurrent requests and their lengths are not on
+    the page, so the user gives them.
+    """
 
     title = "metrics of TensorRT-LLM's server"
     engine = "trtllm"

@@ -1,5 +1,5 @@
-"""Speeds with a draft and without, as people write them: ``with MTP (n=3): 52 tok/s, without: 33 tok/s``,
-``128 tok/s with MTP and 342 tok/s without``, or times per token: ``TPOT 9 ms without MTP, 14 ms with it``.
+"""Speeds with and without a draft, as people write them: ``with MTP (n=3): 52 tok/s, without: 33 tok/s``,
+``128 tok/s with MTP and 342 tok/s without``, or as times per token: ``TPOT 9 ms without MTP, 14 ms with it``.
 """
 
 import re
@@ -21,7 +21,7 @@ from perfmodel.validate.engine.timing import (
 )
 
 LONGEST = 1000
-"""Characters of a text that people write."""
+"""Largest number of characters in such a text."""
 _SPEED = re.compile(
     r"(?P<words>.*?)(?<![\w.])(?P<value>\d+(?:\.\d+)?)\s*"
     r"(?:(?:tokens?|toks?|t)/s(?:ec)?\b|(?P<ms>ms\b)(?P<token>\s*(?:/\s*|per )tok(?:en)?\b)?)",
@@ -30,15 +30,15 @@ _SPEED = re.compile(
 """A speed, or milliseconds, with the words before it."""
 _TPOT = re.compile(r"\btpot\b", re.I)
 _CLAUSE = re.compile(r"[;\n]")
-"""Ends the words about the speed before."""
+"""The words about the previous speed end here."""
 _SENTENCE = re.compile(r"[;,.\n]")
-"""Ends the words behind a speed that are about it."""
+"""The words after a speed that are about it end here."""
 _PROMPTS = re.compile(r"\b(?:prompt|prefill|pp)\b", re.I)
 _CONTRAST = re.compile(
     r"\b(?:(?:enabl|disabl|drop|turn)\w*|from|instead|before|otherwise|vs|versus|compared|than|slower|faster)\b",
     re.I,
 )
-"""Words between a speed with a draft and one without."""
+"""Words that contrast a speed with a draft and a speed without one."""
 
 
 class _Speed(NamedTuple):
@@ -52,8 +52,8 @@ class _Speed(NamedTuple):
 
 
 class TwoSpeeds(TextForm):
-    """One step for each speed. What the text does not say is asked for: the prompt (``input=N``), the draft
-    length (``gamma=N``) and the tokens per iteration (``accepted=X``, or a share of accepted tokens).
+    """Each speed is one step. If the text does not state the prompt length, the draft length or the tokens
+    per iteration, an error asks for ``input=N``, ``gamma=N`` or ``accepted=X``.
     """
 
     title = "speeds with a draft and without"

@@ -1,5 +1,5 @@
-"""What ``vllm bench latency``, ``vllm bench throughput`` and vLLM's ``LLM.generate`` print: times of whole
-requests.
+"""The output of ``vllm bench latency``, ``vllm bench throughput`` and vLLM's ``LLM.generate``, which time
+whole requests.
 """
 
 import re
@@ -15,7 +15,7 @@ _LINE = re.compile(
 
 
 class WholeRequests(TextForm):
-    """Always refused, because prompts and answers are timed together."""
+    """This format is always refused, because its times include both prompts and answers."""
 
     title = "output of vllm bench latency or throughput, or of LLM.generate"
     engine = "vllm"

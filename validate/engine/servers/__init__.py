@@ -1,4 +1,6 @@
-"""Engines that a plan of runs can measure. Each is one file, found by name in this folder."""
+"""Engines for which ``validate engine --plan`` can print benchmark commands. Each is a module of this folder,
+which the program finds by itself.
+"""
 
 from functools import cache
 
@@ -12,7 +14,7 @@ FIRST = ("vllm", "sglang", "trtllm")
 
 @cache
 def bench_servers() -> dict[str, BenchServer]:
-    """Word of ``--engine`` in a plan -> the class that measures it."""
+    """Value of ``--engine`` with --plan -> the object that makes the commands of this engine."""
     names = names_in(__path__)
     first = [name for name in FIRST if name in names]
     others = [name for name in names if name not in FIRST]

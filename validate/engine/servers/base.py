@@ -1,4 +1,6 @@
-"""What a plan of runs needs of an engine: its server, its version, its benchmark and the files to read."""
+"""The base class of engines for which --plan prints commands: how to start the server, print its version, run
+its benchmark and find the results.
+"""
 
 import json
 import shlex
@@ -8,24 +10,25 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 SYNTHETIC = 0.8
-"""Acceptance that is requested from an engine that can simulate it; the time of an iteration does not depend
-on it.
+"""The acceptance rate that is requested if an engine can simulate one. The time of an iteration does not
+depend on it.
 """
 OWN = ("ngram", "mtp")
 """Methods without an additional model."""
 INSTALLED = """python3 -c 'from importlib.metadata import version; print(version("{}"))'"""
 """Shell command that prints the version of an engine, which its client does not write."""
 REPEATED = "one two three four five six seven eight "
-"""Words that prompts for an n-gram draft repeat, eight tokens in most vocabularies. Random prompts would
-repeat nothing.
+"""Text that the prompts for an n-gram draft repeat; it has eight tokens in most vocabularies. Random prompts
+would contain no repetitions.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """The runs to make. model, draft: their ids for the engine. question: the names in perfmodel.
+    """The runs of a plan. model, draft: their ids for the engine. question: the flags of the question for
+    perfmodel. records: the folder of records.
 
-    pretends: whether the engine can simulate acceptance at a rate (vLLM's CPU backend cannot).
+    pretends: whether the engine can simulate an acceptance rate (vLLM's CPU backend cannot).
     """
 
     model: str
@@ -43,10 +46,10 @@ class BenchRequest:
 
 
 class BenchServer(ABC):
-    """One engine. word: of ``--engine`` in a plan, if it differs from the file's name.
+    """One engine. word: its name for ``--engine``, if it differs from the module's name.
 
-    client_rounds: prompts per place of a run of the engine's own client; 0 if our driver sends them. files:
-    patterns of the files with its results, where RECORDS are those of our driver.
+    client_rounds: prompts per place in the batch that the engine's own client sends; 0 if perfmodel's client
+    sends them. files: patterns of the files with the results; RECORDS stands for those of perfmodel's client.
     """
 
     word: ClassVar[str] = ""
@@ -55,24 +58,24 @@ class BenchServer(ABC):
 
     @abstractmethod
     def runs(self, request: BenchRequest, gamma: int, port: int) -> list[str]:
-        """Shell lines of one draft length: start the server, measure, stop it."""
+        """The shell lines for one draft length. They start the server, measure it and stop it."""
 
     def preparations(self, request: BenchRequest) -> list[str]:
-        """Shell lines before all runs: prompts that repeat themselves, if the draft needs such."""
+        """The shell lines before all runs. They write prompts with repetitions if the draft needs them."""
         if not self.repeats(request):
             return []
         return [self._repeating(request, prompt) for prompt in request.prompts]
 
     def repeats(self, request: BenchRequest) -> bool:
-        """Whether prompts must repeat themselves, and come from a file."""
+        """Whether the prompts must contain repetitions and therefore come from a file."""
         return request.method == "ngram" and self.client_rounds > 0
 
     def version_probe(self, engine: str) -> str:
-        """Shell command that prints the engine's version; empty where our driver asks the server."""
+        """A shell command that prints the engine's version; empty if perfmodel's client asks the server."""
         return INSTALLED.format(engine) if self.client_rounds else ""
 
     def results(self, request: BenchRequest) -> list[str]:
-        """Patterns of the files with the results."""
+        """Patterns of the files with the results of a plan."""
         records = f"{request.records}/engine-*-K*.json"
         return [records if pattern == "RECORDS" else pattern for pattern in self.files]
 
@@ -87,7 +90,7 @@ class BenchServer(ABC):
 
 
 def with_server(words: list[str], port: int, runs: list[str]) -> list[str]:
-    """Lines that start a server, run the clients once it answers, and stop it."""
+    """Shell lines that start a server, run the clients once it answers, and stop it."""
     return [
         f"{shlex.join(words)} --port {port} & server=$!",
         f"until curl -sf http://127.0.0.1:{port}/health > /dev/null; do",
@@ -98,14 +101,14 @@ def with_server(words: list[str], port: int, runs: list[str]) -> list[str]:
 
 
 def simulated_rates(gamma: int) -> list[float]:
-    """Shares of iterations that accept the first drafted token, the first two ..., where they are
-    pretended.
+    """The simulated acceptance: the share of iterations that accept the first drafted token, the first two
+    tokens, and so on.
     """
     return [SYNTHETIC**j for j in range(1, gamma + 1)]
 
 
 def driven(request: BenchRequest, gamma: int, port: int) -> str:
-    """Our own client against the server."""
+    """The command that measures a server with perfmodel's client."""
     words = ["perfmodel", "validate", "engine", *request.question]
     words += ["--batches", ",".join(map(str, request.batches))]
     words += ["--prompts", ",".join(map(str, request.prompts))]

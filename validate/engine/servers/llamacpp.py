@@ -1,4 +1,6 @@
-"""llama.cpp: ``llama-batched-bench`` without a draft, ``llama-server`` and our driver with one."""
+"""llama.cpp: ``llama-batched-bench`` measures without a draft. With a draft, perfmodel's client measures
+``llama-server``.
+"""
 
 import shlex
 

@@ -10,7 +10,7 @@ from perfmodel.validate.engine.servers.base import (
 )
 
 KINDS = {"draft_model": "model"}
-"""Method of a plan -> kind of draft, where they differ."""
+"""Method of a plan -> perfmodel's kind of draft, where they differ."""
 
 
 def algorithm(method: str) -> str:

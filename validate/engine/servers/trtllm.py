@@ -1,4 +1,4 @@
-"""TensorRT-LLM: ``trtllm-serve``, measured by our driver."""
+"""TensorRT-LLM: perfmodel's client measures ``trtllm-serve``."""
 
 import shlex
 
@@ -16,8 +16,9 @@ class TensorRTLLMBench(BenchServer):
     """TensorRT-LLM."""
 
     def runs(self, request: BenchRequest, gamma: int, port: int) -> list[str]:
-        """A file of options (keys of aiconfigurator 0.12.0's templates for TensorRT-LLM 1.0 to 1.3), and a
-        server that accepts a fixed number of tokens.
+        """The shell lines for one draft length. They write a file of options (with the keys of aiconfigurator
+        0.12.0's templates for TensorRT-LLM 1.0 to 1.3) and start a server that accepts a fixed number of
+        tokens.
         """
         if request.method != "mtp":
             raise refuse(

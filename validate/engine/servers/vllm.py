@@ -22,7 +22,9 @@ class VLLMBench(BenchServer):
     files = ("K*-*.json",)
 
     def preparations(self, request: BenchRequest) -> list[str]:
-        """The prompts, and what the client needs to read them."""
+        """The shell lines that write the prompts, and a note about the package that the client needs to read
+        them.
+        """
         lines = super().preparations(request)
         return [*lines, NEEDS_PANDAS] if lines else []
 

@@ -1,1 +1,1 @@
-"""Constants of each kind of kernel, from public tables of timed calls. Each kind is one file."""
+"""Fits the constants of each kind of kernel to public tables of timed calls. Each kind is a module."""

@@ -1,4 +1,4 @@
-"""All-reduces: the seconds of a message of each size, by number of devices."""
+"""The times of all-reduces by message size and number of devices."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,14 +6,15 @@ from numpy.typing import NDArray
 from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
 
 MESSAGES = tuple(4**n for n in range(7, 14))
-"""Message bytes at which times are taken."""
+"""Message sizes in bytes at which times are taken."""
 
 
 def allreduce_knots(tables: Tables) -> dict[int, list[tuple[float, float]]]:
-    """By number of devices: (message bytes, seconds) of the fastest kernel of any engine and version at each
-    knot.
+    """Number of devices -> pairs of message size (bytes) and seconds. Each time is that of the fastest kernel
+    of any engine and version.
 
-    Over PCIe the versions were measured on servers that differ up to tenfold; the fastest has peer access.
+    Over PCIe, the times of versions differ by up to a factor of ten, because they were measured on different
+    servers. The fastest server has peer access.
     """
     fastest: dict[int, dict[float, float]] = {}
     sources = [(engine, "custom_allreduce_perf") for engine in ENGINES]

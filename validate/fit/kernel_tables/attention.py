@@ -1,4 +1,6 @@
-"""Attention of a decoding step: ``t0 + bytes / (f BW)``."""
+"""The time of attention in a decoding step: ``t0 + bytes / (f BW)``, where f is the share of the memory
+bandwidth BW.
+"""
 
 from dataclasses import replace
 
@@ -11,19 +13,21 @@ from perfmodel.validate.fit.tables import Tables, most_frequent, where
 from perfmodel.validate.solving import Values
 
 VALUE_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
-"""A table's word for a format of the cache -> bytes of a value."""
+"""Name of a cache format in the tables -> bytes per value."""
 FEWEST_CALLS = 100
 MOST_SEQUENCES = 256
 LARGE_CACHE_BYTES = 1e6
 HIDDEN_S = 5e-5
-"""Time to read a last-level cache above which the cache would hide repeated reads."""
+"""If reading the whole last-level cache takes longer than this, in seconds, the cache would hide repeated
+reads.
+"""
 FIRST = {"fixed_s": 1e-5, "bandwidth_fraction": 0.8}
 
 
 def attention_fits(
     tables: Tables, gpu: GPUSpec, engine: str, version: str
 ) -> dict[str, TableFit[MemoryConstants]]:
-    """The fit of each format of the cache that the table has."""
+    """Format of the cache -> its fit, for the formats that the table has."""
     version, table = tables.read_version("attention", engine, version, "generation_attention_perf")
     window = table.get("window_size", np.zeros(len(table["step"])))
     usual_heads = np.isin(table["head_dim"], (64, 128))

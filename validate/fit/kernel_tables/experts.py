@@ -1,4 +1,6 @@
-"""Experts: ``t0 + touched bytes / (f BW) + flops / (g F)``, in prompts ``+ p routed bytes / BW``."""
+"""The time of experts: ``t0 + touched bytes / (f BW) + flops / (g F)``, and for prompts also ``+ p routed
+bytes / BW``. BW and F are the peak bandwidth and FLOP/s.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,18 +25,19 @@ from perfmodel.validate.solving import Values
 FORMATS = gemms.FORMATS | {"int4_wo": "int4", "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4-a8"}
 ACTIVATION_BYTES = 2
 POPULARITY = 1.2
-"""Popularity of experts in the tables' rows "power_law_1.01"; with it their times agree with those of
-balanced routing.
+"""Popularity of experts that is assumed for rows "power_law_1.01" of the tables. With this value, their times
+agree with those of balanced routing.
 """
 FEWEST_CALLS = 60
 DECODED_TOKENS = 1024
-"""Most tokens of the calls that a pass of decoding makes."""
+"""Largest number of tokens in the calls of a decoding pass."""
 PROMPT_TOKENS = 16_384
-"""Most tokens of the calls that a pass over prompts makes."""
+"""Largest number of tokens in the calls of a pass over prompts."""
 MOST_RANKS = 16
 CONTRADICTED = {("vllm", "mxfp4")}
-"""Engines and formats whose prompts took longer on a server than in the tables: gpt-oss-120b on H200, 2.0
-times (inferencex-profiling@237385bf). SGLang's and TensorRT-LLM's kernels take 1.8 and 1.4 times as long.
+"""Engines and formats whose prompts took longer on a server than in the tables. gpt-oss-120b on H200 took 2.0
+times as long (inferencex-profiling@237385bf). SGLang's and TensorRT-LLM's kernels take 1.8 and 1.4 times as
+long.
 """
 FIRST = {"fixed_s": 3e-5, "bandwidth_fraction": 0.8, "flops_fraction": 0.3}
 FIRST_OF_PROMPTS = {**FIRST, "routed_passes": 4.0}
@@ -42,15 +45,15 @@ FIRST_OF_PROMPTS = {**FIRST, "routed_passes": 4.0}
 
 @dataclass(frozen=True)
 class PromptConstants(RooflineConstants):
-    """Constants of kernels of experts in prompts. routed_passes: see `ExpertKernel`."""
+    """Constants of the kernels of experts in prompts. routed_passes: see `ExpertKernel`."""
 
     routed_passes: float
 
 
 @dataclass(frozen=True)
 class ExpertFit:
-    """The constants of one format in passes of decoding, and in passes over prompts unless a server
-    contradicts them.
+    """The fits of one weight format. prompts: for passes over prompts; None if a server contradicts the table
+    (`CONTRADICTED`).
     """
 
     decoding: TableFit[RooflineConstants]
@@ -58,9 +61,9 @@ class ExpertFit:
 
 
 def expert_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, ExpertFit]:
-    """The fit of each format, from the newest table up to a version; none without a table.
+    """Weight format -> its fit, from the newest table up to a version; empty without a table.
 
-    Calls of prompts also move the vectors of their tokens, for all experts of a token.
+    Calls in prompts also move the hidden vectors of their tokens, once for each expert of a token.
     """
     fits = {}
     for name, calls, source in _calls_by_format(tables, gpu, engine, version):

@@ -1,4 +1,4 @@
-"""A fit to the rows of a kernel table: robust least squares on the logarithms of times."""
+"""Fits constants to the rows of a kernel table, by robust least squares on the logs of times."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,16 +13,17 @@ from perfmodel.validate.solving import Parameter, Values, estimate
 Constants = TypeVar("Constants")
 
 WORST_MEDIAN = 0.25
-"""Largest median error of the fit of a kernel that an engine would choose."""
+"""Largest median error of a fit that is used."""
 LEAST_SHARE = 0.3
-"""Least share of the bandwidth of a kernel that an engine would choose."""
+"""Smallest share of the bandwidth of a kernel that is used."""
 
 
 @dataclass(frozen=True)
 class TableFit(Generic[Constants]):
-    """Constants of one kind of kernel in one format.
+    """The fitted constants of one kind of kernel in one format.
 
-    median_error: of the logarithm of times. rows: number of calls that count. source: engine and version.
+    median_error: the median absolute log error of times. rows: number of calls in the fit. source: engine and
+    version of the table.
     """
 
     constants: Constants
@@ -33,7 +34,9 @@ class TableFit(Generic[Constants]):
 
 @dataclass(frozen=True)
 class MemoryConstants:
-    """Constants of kernels that loading bounds: seconds of the start, share of the bandwidth."""
+    """Constants of memory-bound kernels. fixed_s: fixed time of a call, in seconds. bandwidth_fraction: share
+    of the memory bandwidth.
+    """
 
     fixed_s: float
     bandwidth_fraction: float
@@ -41,7 +44,7 @@ class MemoryConstants:
 
 @dataclass(frozen=True)
 class RooflineConstants(MemoryConstants):
-    """Constants of kernels that loading and computing bound. flops_fraction: share of the peak."""
+    """Constants of kernels that memory or arithmetic bounds. flops_fraction: share of the peak FLOP/s."""
 
     flops_fraction: float
 
@@ -53,9 +56,10 @@ def table_fit(
     build: Callable[..., Constants],
     source: str,
 ) -> TableFit[Constants]:
-    """The constants for which `predict` is closest to `seconds` [rows], both as logarithms.
+    """The constants with which log(predict(values)) is closest to log(seconds). seconds [rows].
 
-    first: name -> value at which the search starts. build: makes the constants from their values by name.
+    first: name -> value at which the search starts. build: makes the constants from their values, given by
+    name.
     """
     parameters = [Parameter(name, value, log=True) for name, value in first.items()]
 
@@ -68,11 +72,11 @@ def table_fit(
 
 
 def is_credible(fitted: TableFit[RooflineConstants]) -> bool:
-    """Whether an engine would choose a kernel with these constants."""
+    """Whether a kernel with these constants is plausible for an engine."""
     return fitted.median_error <= WORST_MEDIAN and fitted.constants.bandwidth_fraction >= LEAST_SHARE
 
 
 def peak_of(gpu: GPUSpec, form: str) -> float | None:
-    """FLOP/s with weights in a format; None without a published peak."""
+    """The peak FLOP/s of a device with weights in a format; None if it is not published."""
     compute = WEIGHT_FORMATS[form].compute
     return gpu.peak_flops(compute) if compute in gpu.peak else None

@@ -1,7 +1,9 @@
-"""GEMMs: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``.
+"""The time of a GEMM: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``. BW and F are the peak bandwidth
+and FLOP/s.
 
-Tables without CUDA graphs include the launch in t0, so all formats take the t0 of 16-bit GEMMs. A format
-whose curve would exceed 1 is left to another engine's table of the same device.
+In tables that were measured without CUDA graphs, t0 includes the launch. All formats therefore use the t0 of
+16-bit GEMMs. A format whose efficiency would be too far above 1 is left out; another engine's table of the
+same device then supplies it.
 """
 
 from collections.abc import Sequence
@@ -16,23 +18,27 @@ from perfmodel.validate.fit.tables import Tables, fastest, where
 from perfmodel.validate.solving import Values
 
 FORMATS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
-"""A table's word for a format of weights -> its name here."""
+"""Name of a weight format in the tables -> perfmodel's name."""
 KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
-"""Tokens at which a GEMM's efficiency is taken. Kernels change their tiles beyond 16, 64, 128 and 256."""
+"""Numbers of tokens at which the efficiency of GEMMs is fitted. Kernels change their tiles above 16, 64, 128
+and 256 tokens.
+"""
 FEWEST_CALLS = 500
 SMALL_WEIGHTS_BYTES = 1e6
 LARGE_WEIGHTS_BYTES = 16e6
 GRAPHED_START_S = 30e-6
-"""Time of a small GEMM above which it was not launched from a CUDA graph."""
+"""A small GEMM that takes longer than this was not launched from a CUDA graph."""
 BEST_EFFICIENCY = 1.1
-"""Share of the roofline above which a curve is not believed."""
+"""Largest plausible efficiency, as a share of the roofline."""
 FIRST_FIXED_S = 4e-6
 FIRST_EFFICIENCY = 0.7
 
 
 @dataclass(frozen=True)
 class GemmConstants:
-    """start_s: time of the smallest GEMM. fixed_s: the fitted t0. curve: (tokens, share of the roofline)."""
+    """The constants of GEMMs in one format. start_s: the time of the smallest GEMM. fixed_s: the fitted t0.
+    curve: pairs of tokens and efficiency (share of the roofline).
+    """
 
     start_s: float
     fixed_s: float
@@ -40,7 +46,7 @@ class GemmConstants:
 
 
 def gemm_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit[GemmConstants]]:
-    """The fit of each format that the table has."""
+    """Weight format -> its fit, for the formats that the table has."""
     table = tables.read("gemm", engine, version, "gemm_perf")
     fits = {}
     for word, name in FORMATS.items():

@@ -1,4 +1,6 @@
-"""Attention of a decoding step over a latent cache (MLA): ``t0 + max(bytes / (f BW), flops / (g F))``."""
+"""The time of attention over a latent cache (MLA) in a decoding step: ``t0 + max(bytes / (f BW), flops / (g
+F))``. BW and F are the peak bandwidth and FLOP/s.
+"""
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from perfmodel.validate.fit.tables import Tables, fastest, where
 from perfmodel.validate.solving import Values
 
 LATENT_WIDTH = 576
-"""Values of a token in the cache: 512 of the latent vector, 64 of the rotated key."""
+"""Cached values per token: 512 of the latent vector and 64 of the rotated key."""
 VALUE_WIDTH = 512
 FIRST = {"fixed_s": 1e-5, "bandwidth_fraction": 0.7, "flops_fraction": 0.5}
 
@@ -18,7 +20,9 @@ FIRST = {"fixed_s": 1e-5, "bandwidth_fraction": 0.7, "flops_fraction": 0.5}
 def latent_fits(
     tables: Tables, gpu: GPUSpec, engine: str, version: str
 ) -> dict[str, TableFit[RooflineConstants]]:
-    """The fit of each format of the cache, from the first table of this engine, SGLang or TensorRT-LLM."""
+    """Format of the cache -> its fit, from the first existing table of this engine, SGLang and
+    TensorRT-LLM.
+    """
     engines = (engine, "sglang", "trtllm")
     with_table = [name for name in engines if tables.versions("mla", name, "generation_mla_perf")]
     if not with_table:

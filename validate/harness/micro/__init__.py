@@ -1,5 +1,5 @@
-"""Kernels alone, with the shapes of a plan's models, and the calibration constants from them.
+"""Times single kernels with the shapes of a plan's models, and fits calibration constants to them.
 
-`grid` (the kernels), `kernels` (each one ready to call), `run` (times them), `fit` (constants of the engine),
-`host` (facts of a CPU that no vendor publishes).
+The modules are `jobs` (the list of kernels), `kernels` (makes them ready to call), `run` (times them), `fit`
+(fits the constants) and `host` (facts about a CPU that vendors do not publish).
 """

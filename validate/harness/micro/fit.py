@@ -1,7 +1,7 @@
-"""The engine's op-level constants from kernel times: a calibration fitted to single kernels only, not to
-whole passes.
+"""Fits a calibration to the times of single kernels only, without whole passes.
 
-Every constant is one of `perfmodel.costs.roofline.Machine`, fitted to the kernels that it describes.
+Every constant is one that `perfmodel.costs.roofline.Machine` uses. It is fitted to the kernels that it
+describes.
 """
 
 import datetime
@@ -22,19 +22,20 @@ from perfmodel.validate.records import THREAD_TIME, Record
 from perfmodel.validate.solving import significant
 
 NEEDED_KINDS = ("gemm", "attention", "rope", "shell", "bare", "loop", "sampling")
-"""Kinds of kernels without which there is no calibration."""
+"""Kinds of kernels that a record must have for a calibration."""
 LEAST_KNOTS = 2
-"""Least number of timed messages of a curve; one determines nothing."""
+"""Smallest number of timed messages for a curve, because a single message determines nothing."""
 FAR_KERNELS = 0.25
-"""Log rms of kernels above which the device is probably another one."""
+"""Log rms error of kernels above which the device file is probably that of another device."""
 LEAST_FRACTION = 0.0105
-"""Share of the bandwidth below which it is."""
+"""Share of the bandwidth below which the device file is probably that of another device."""
 
 
 def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | None = None) -> Calibration:
-    """The calibration of a microbenchmark record. Raises InputError if a kind of kernel is missing.
+    """Fits a calibration to a microbenchmark record. Raises InputError if a kind of kernel is missing.
 
-    gpu: the device (default: the one in the record). name: of the calibration (default ``<device>.micro``).
+    gpu: the device; by default that of the record. name: the name of the calibration; by default
+    ``<device>.micro``.
     """
     gpu = gpu or load_gpu(record.hardware)
     kernels = timed_kernels(record, gpu)

@@ -1,8 +1,8 @@
-"""Constants of kernels that the main record of a fit does not have: attention of many query rows, attention
-that does not split its cache, and products in fp8.
+"""Fits constants of kernels that the main record of a fit does not have: attention with many query rows,
+attention that does not split its cache, and products in fp8.
 
-The constants of the main fit stay. A further record adds those of its own kernels, by the formula of every
-prediction (`Machine.op_predicted_s`).
+The constants of the main fit stay unchanged. A further record adds the constants of its own kernels. They are
+fitted with the same formula as predictions use (`Machine.op_predicted_s`).
 """
 
 import json
@@ -40,10 +40,11 @@ FP8 = (
 
 @dataclass(frozen=True)
 class Timed:
-    """Kernels of one kind: the op of all of them, with an array ``[kernel]`` in place of each count, and the
-    seconds of each.
+    """Timed kernels of one kind. op: one operation whose counts are arrays ``[kernel]``. seconds: of each
+    kernel. parameters: the constants to fit.
 
-    weight: of each kernel's error. backend: the attention kernel; None for the decoder's own choice.
+    weight: the weight of each kernel's error. backend: the attention kernel; None for the decoder's own
+    choice.
     """
 
     op: Op
@@ -56,10 +57,10 @@ class Timed:
 def with_further(
     calibration: Calibration, gpu: GPUSpec, precision: Precision, paths: Iterable[Path]
 ) -> Calibration:
-    """The calibration with the constants that each further file determines.
+    """The calibration, with the constants added that each further file determines.
 
-    precision: of the attention's caches. paths: records of kernels, or tables of
-    ``benchmarks/attention.py``. Raises InputError for a file without such kernels.
+    precision: the formats of weights and caches. paths: kernel records, or tables that
+    ``benchmarks/attention.py`` wrote. Raises InputError for a file without such kernels.
     """
     for path in paths:
         table = '"implementation"' in read_text(path).partition("\n")[0]

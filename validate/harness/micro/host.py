@@ -1,4 +1,6 @@
-"""The device file of a CPU, from its microbenchmark: bandwidth and peak are the best over all kernels."""
+"""Makes the device file of a CPU from its microbenchmark. Bandwidth and peak are the best values over all
+kernels.
+"""
 
 from typing import Any
 
@@ -9,16 +11,17 @@ from perfmodel.validate.records import KernelRow, Record
 from perfmodel.validate.solving import significant
 
 LARGE_BYTES = 2**27
-"""Least bytes between two touches of the same data in a kernel that counts for the bandwidth."""
+"""Smallest working set, in bytes, of a kernel that counts for the bandwidth."""
 MOVING = ("copy", "read", "gemm")
 
 
 def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
     """A device file for the CPU of a record. Raises InputError for another device.
 
-    calibration: the one that the file names, by name or as a file next to it [``<name>.micro``].
+    calibration: the calibration that the file names, by name or as a file next to it; by default
+    ``<name>.micro``.
 
-    Bandwidth and peak are the best over all kernels, so no measured time is below its bound.
+    Bandwidth and peak are the best values over all kernels, so no measured time is below its physical bound.
     """
     environment = record.data.environment
     plan = record.data.plan

@@ -1,5 +1,5 @@
-"""Kernels to time for a plan: every linear shape over M, attention over cache size and n, and nearly empty
-passes.
+"""Lists the kernels to time for a plan: matrix products of every shape for several numbers of rows, attention
+for several cache sizes and numbers of queries, and nearly empty passes.
 """
 
 from dataclasses import dataclass
@@ -23,21 +23,21 @@ BARE = ("linears", "attention")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One kernel at one size. `kind` is its name, `at` holds its sizes."""
+    """One kernel at one size. kind: its name. at: its sizes."""
 
     kind: str
     at: dict[str, Any]
 
     @property
     def key(self) -> str:
-        """Key of its row."""
+        """The key of its row in a record."""
         sizes = ",".join(f"{name}={value}" for name, value in self.at.items())
         return f"{self.kind}/{sizes}"
 
 
 def jobs(plan: Plan) -> list[Job]:
-    """All jobs of a plan, each once. The many attention jobs come last, so an interrupted run has some of
-    every kind.
+    """All jobs of a plan, without duplicates. The many attention jobs come last, so an interrupted run
+    already has the other kinds.
     """
     return list({job.key: job for job in _jobs(plan)}.values())
 
@@ -61,7 +61,9 @@ def _jobs(plan: Plan) -> list[Job]:
 
 
 def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
-    """(outputs, inputs) of every dense projection of one device, including the LM head."""
+    """The (outputs, inputs) of every dense projection on one device, including the LM head. devices: the
+    tensor-parallel degree.
+    """
     heads, kv_heads, head_dim = heads_of(spec, devices).values()
     hidden = spec.hidden_size
     inner = spec.intermediate_size // devices
@@ -76,7 +78,7 @@ def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
 
 
 def heads_of(spec: ModelSpec, devices: int) -> dict[str, Any]:
-    """Query heads, KV heads and head size of one device."""
+    """Query heads and KV heads on one device, and the head size. devices: the tensor-parallel degree."""
     kv = max(1, spec.num_key_value_heads // devices)
     return {"heads": spec.num_attention_heads // devices, "kv_heads": kv, "head_dim": spec.head_dim}
 
@@ -146,9 +148,10 @@ def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float:
-    """Bytes that one element-wise kernel moves per token, as the engine counts them (`perfmodel.costs`).
+    """Bytes that an element-wise kernel moves per token, as predictions count them (`perfmodel.costs`).
 
-    A residual and its norm are one step of a pass, ``add_norm``; earlier records timed them separately.
+    Adding the residual and the norm are one step of a pass, ``add_norm``. Earlier records timed them
+    separately.
     """
     kv_values = 2 * at["kv_heads"] * at["head_dim"]
     values = {
@@ -162,7 +165,7 @@ def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float
 
 
 def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256) -> ModelSpec:
-    """A model with this many nearly empty layers. `like` gives it the heads of a real model."""
+    """A model with `layers` nearly empty layers. like: the heads of a real model; by default small ones."""
     heads = like or {"heads": 4, "kv_heads": 2, "head_dim": 16}
     return ModelSpec(
         name=f"shell-{layers}",
@@ -182,6 +185,6 @@ def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256
 
 
 def shell_smalls(layers: int, plan: Plan) -> float:
-    """Element-wise kernels in a shell's pass, counted as in the engine."""
+    """Number of element-wise kernels in a pass of a nearly empty model, as predictions count them."""
     shard = costs.shard(shell_spec(layers), costs.Degrees(1), plan.precisions())
     return float(sum(op.kernels for op in shard.smalls))

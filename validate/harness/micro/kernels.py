@@ -1,7 +1,7 @@
-"""Prepares each kernel of a job: a function to call repeatedly, and the size of its data.
+"""Prepares the kernel of a job: a function that can be called repeatedly, and the size of its data.
 
-Inputs are random, never zeros. Calls rotate over buffers that together exceed the caches, as those of a pass
-do.
+The inputs are random, never zeros. Successive calls use different buffers, which together exceed the caches,
+as the tensors of a pass do.
 """
 
 import math
@@ -39,24 +39,24 @@ from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
 from perfmodel.validate.records import Plan
 
 SPREAD_BYTES = 2**28
-"""Bytes of all rotating buffers together (or of one large one)."""
+"""Total bytes of all buffers, unless one buffer is larger."""
 MAX_BUFFERS = 512
 SHELL_CONTEXT = 64
 SHELL_ROOM = 8
 LOOP_ROOM = 4096
-"""Tokens that the calls of a loop may gain."""
+"""Tokens for which the cache of a decision loop has room."""
 EPS = 1e-5
 SPACER_VALUES = 1024
-"""Values of the element-wise kernel between two large ones."""
+"""Number of values of the element-wise kernel between two large kernels."""
 
 
 @dataclass
 class Kernel:
-    """`call(i)` runs it on buffer i (modulo `buffers`). working_set_bytes is the size of all buffers
-    together.
+    """A kernel that is ready to run. call: `call(i)` runs it on buffer i, which is below `buffers`.
+    working_set_bytes: the total size of all buffers.
 
-    spacer: an element-wise kernel before each call, as between two large kernels of a pass; its own time is
-    subtracted. restore: called before a series of at most `max_calls` calls.
+    spacer: an element-wise kernel that runs before each call, as between two large kernels of a pass. Its own
+    time is subtracted. restore: called before each series of at most `max_calls` calls.
     """
 
     call: Callable[[int], Any]
@@ -68,9 +68,10 @@ class Kernel:
 
 
 class DecisionLoop:
-    """Accepting and committing drafted tokens again and again, without a pass of any model.
+    """A loop that accepts and commits drafted tokens, without passes of a model.
 
-    logits: scores of all queries, [batch, gamma + 1, vocabulary]. graph: whether one iteration is captured.
+    logits: the scores of all queries, [batch, gamma + 1, vocabulary]. graph: whether iterations are replayed
+    as a CUDA graph.
     """
 
     def __init__(self, model: Model, request: Request, logits: torch.Tensor, graph: bool = False) -> None:
@@ -97,19 +98,18 @@ class DecisionLoop:
         self.decoder.refresh()
 
     def kernel(self) -> Kernel:
-        """The loop as a kernel, with as many calls in a series as its cache has room for."""
+        """The loop as a `Kernel`. A series has as many calls as the cache has room for."""
         tokens_per_call = self.request.gamma + 1
         max_calls = (self.request.new_tokens - 1) // tokens_per_call
         return Kernel(self.run, 1, 0.0, restore=self._snapshot.restore, max_calls=max_calls)
 
 
 class KernelMaker:
-    """Makes kernels on one device in one type. Small steps run as in its passes (fused on CUDA). Matrices and
-    caches are fp8 if the plan's are.
+    """Makes kernels for one device and type. Small steps run as in passes of the decoder (fused on CUDA).
+    Matrices and caches are fp8 if those of the plan are.
 
-    The LM head is then fp8 too, although a model keeps it in `dtype`, because one efficiency is fitted to
-    all.
-    spread_bytes, max_buffers: see `rotating`.
+    With fp8, the LM head is fp8 too, although models keep it in `dtype`, because one efficiency is fitted to
+    all matrices. spread_bytes, max_buffers: see `rotating`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class KernelMaker:
         self._kept: tuple[object, list[Any]] = (None, [])
 
     def make(self, job: Job) -> Kernel:
-        """Makes a kernel by its kind, which is the name of a method."""
+        """Makes the kernel of a job. The kind of the job is the name of the method that makes it."""
         return getattr(self, f"_{job.kind}")(**job.at)
 
     def _spacer(self) -> Callable[[], Any] | None:
@@ -152,10 +152,10 @@ class KernelMaker:
         return drawn.to(dtype or drawn_in)
 
     def rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
-        """Buffers of random tensors of these shapes, each in its own memory; the same ones for the next job
-        of the same shapes.
+        """Buffers with random tensors of these shapes. Each buffer has its own memory. The next call with the
+        same shapes returns the same buffers.
 
-        Together they have `spread_bytes` or more, but there are at most `max_buffers`.
+        In total they have at least `spread_bytes`, unless `max_buffers` limits their number.
         """
         if self._kept[0] != (dtype, shapes):
             self._kept = (None, [])  # let go before the next ones are made

@@ -1,6 +1,7 @@
-"""Constants in which the times of kernels are linear: element-wise kernels, the host, searches.
+"""Fits constants in which the times of kernels are linear: those of element-wise kernels, of the host and of
+searches.
 
-They are fitted by least squares on relative errors, which have no negative solution.
+The fit is non-negative least squares on relative errors.
 """
 
 import math
@@ -14,12 +15,12 @@ from perfmodel.validate.harness.micro.timed_kernels import TimedKernels, WithErr
 from perfmodel.validate.solving import nonnegative
 
 LEAST_LENGTHS = 2
-"""Least number of lengths of searches; the times of one length do not tell both constants apart."""
+"""Smallest number of different search lengths. The times of one length cannot separate both constants."""
 
 
 def small_kernels(kernels: TimedKernels) -> WithErrors:
-    """Bandwidth fraction of element-wise kernels: the slope of time over bytes, with an intercept per
-    kind.
+    """Fits the bandwidth fraction of element-wise kernels: the slope of time over bytes, with an intercept
+    for each kind.
     """
     activation_bytes = kernels.precision.activation_bytes
     slopes = []
@@ -38,7 +39,9 @@ def small_kernels(kernels: TimedKernels) -> WithErrors:
 
 
 def host_times(kernels: TimedKernels) -> WithErrors:
-    """Time of a nearly empty pass beyond its linear ops and attention, and of drawing a draft's token."""
+    """Fits the time of a nearly empty pass outside its matrix products and attention, and the time of drawing
+    a draft token.
+    """
     rows = kernels.by_kind["shell"]
     layer_s = defaultdict[tuple[int, int], float](float)
     for row in kernels.by_kind["bare"]:
@@ -59,7 +62,7 @@ def host_times(kernels: TimedKernels) -> WithErrors:
 
 
 def iteration_times(kernels: TimedKernels) -> WithErrors:
-    """Times of deciding and committing, per iteration and per sequence."""
+    """Fits the times of accepting and committing tokens, per iteration and per sequence."""
     rows = kernels.by_kind["loop"]
     seconds = seconds_of(rows)
     columns = {"iteration_fixed_s": np.ones(len(rows)), "iteration_sequence_s": sizes(rows, "batch")}
@@ -67,7 +70,8 @@ def iteration_times(kernels: TimedKernels) -> WithErrors:
 
 
 def search_times(kernels: TimedKernels, launch_s: float) -> WithErrors:
-    """Times of a search and of each unit among which it looks, beyond the launch that a pass counts.
+    """Fits the time of a search and the time per searched unit, without the launch that a pass already
+    counts. launch_s: the seconds of this launch.
 
     Searches of more sequences and KV heads than multiprocessors take several rounds.
     """

@@ -1,8 +1,7 @@
-"""Constants of linear ops and attention from the times of their kernels.
+"""Fits the constants of matrix products and attention to the times of their kernels.
 
-The times are those of a roofline: bytes over bandwidth and FLOPs over peak, each with its efficiency, and a
-fixed time per call. They are fitted by least squares on the logarithm of the time, and standard errors are
-those of the fit.
+The formula is a roofline: bytes over bandwidth and FLOPs over peak, each with an efficiency, and a fixed time
+per call. The fit is least squares on the logs of times. The standard errors are those of the fit.
 """
 
 import math
@@ -25,13 +24,13 @@ from perfmodel.validate.records import KernelRow
 from perfmodel.validate.solving import Parameter, Values, estimate
 
 LARGE_WEIGHT = 0.25
-"""Weight of GEMMs with more rows than any pass of the plan; they determine the FLOP fraction and little
+"""Weight of GEMMs with more rows than any pass of the plan. They determine the FLOP fraction and little
 else.
 """
 COLUMN_S = 1e-8
-"""Scale of the fit for the time of an output column."""
+"""Scale of the time per output column in the fit, in seconds."""
 SOFT_RESIDUAL = 1.0
-"""Logarithm above which a residual counts linearly."""
+"""Log error above which a residual counts linearly."""
 GEMM = (
     Parameter("gemm_bandwidth_fraction", 0.8, 0.01, 1.0, log=True),
     Parameter("gemm_flops_fraction", 0.6, 0.01, 1.0, log=True),
@@ -46,17 +45,17 @@ ATTENTION = (
     Parameter("kv_reread_per_query", 0.05, 0.0, 1.0),
 )
 KINK = 1.02
-"""A fit without FLOP-limited calls ends at the FLOP limit of one. Above this ratio a call is really
-FLOP-limited.
+"""Ratio above which a call counts as limited by FLOPs. Without such calls, the fit ends where one call just
+reaches the FLOP limit.
 """
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Constants of one kind of kernel.
+    """The fitted constants of one kind of kernel.
 
-    rms: of the logarithm of predicted over measured times, weighted. sources: of constants that the kernels
-    did not determine.
+    rms: the weighted root mean square of log(predicted / measured). sources: the source of each constant that
+    the kernels did not determine.
     """
 
     constants: WithErrors
@@ -65,7 +64,9 @@ class Fitted:
 
 
 def linear_ops(kernels: TimedKernels) -> Fitted:
-    """Bandwidth and FLOP fraction, launch, blend and time per output column of the linear ops."""
+    """Fits the constants of matrix products: bandwidth and FLOP fractions, time per call, blend power and
+    time per output column.
+    """
     rows = kernels.by_kind["gemm"]
     n = sizes(rows, "n")
     k = sizes(rows, "k")
@@ -101,7 +102,9 @@ def _shares_of_a_pass(kernels: TimedKernels, rows: Sequence[KernelRow], m: Array
 
 
 def attention(kernels: TimedKernels, gemm_flops: tuple[float, float]) -> Fitted:
-    """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache."""
+    """Fits the constants of attention over a cache: bandwidth and FLOP fractions, time per call, and the
+    share of the cache that each further query reads again.
+    """
     rows = kernels.by_kind["attention"]
     heads = sizes(rows, "heads")
     head_dim = sizes(rows, "head_dim")

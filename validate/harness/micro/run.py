@@ -1,4 +1,4 @@
-"""Times every kernel job of a plan. The record is like `measure`'s, of kind ``microbench``."""
+"""Times every kernel of a plan and writes a record of the kind ``microbench``."""
 
 import math
 from functools import partial
@@ -17,18 +17,22 @@ from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure
 from perfmodel.validate.records import MIN_SAMPLES, RESULTS, Plan
 
 STRETCH_S = 4e-3
-"""Seconds of a series of calls that is timed together, so that the clock's own cost is negligible."""
+"""Duration, in seconds, of a series of calls that is timed together. It makes the clock's own time
+negligible.
+"""
 SPACER_STRETCHES = 3
-"""Series of the small kernel between two large ones; the fastest is subtracted."""
+"""Number of timed series of the spacer alone. The fastest is subtracted."""
 LEAST_S = 1e-9
-"""Least time of a call, used where the clock shows 0."""
+"""Smallest time of a call, in seconds, used if the clock shows 0."""
 MIN_SHARE = 0.01
-"""Least share that remains after subtracting a spacer that another process slowed down."""
+"""Smallest share of the time that remains after the spacer's time is subtracted, because another process may
+have slowed the spacer.
+"""
 LONG_S = 0.25
-"""Duration from which a call is not warmed up a second time."""
+"""Duration, in seconds, from which on a call is not warmed up a second time."""
 CAPTURED = ("gemm", "attention", *SMALL, "sampling", "search", "bare")
-"""Kinds that are timed inside a CUDA graph, without the host's launches. A shell is timed as the plan's
-passes are.
+"""Kinds of kernels that are timed inside a CUDA graph, without the host's launches. A nearly empty pass
+(``shell``) is captured if the plan captures its passes.
 """
 
 
@@ -41,8 +45,8 @@ def run_micro(
     only: tuple[str, ...] = (),
     deadline: float = math.inf,
 ) -> Path | None:
-    """Times the kernels of a plan's models (all kinds, or those in `only`) and writes the record; see
-    `run_rows`.
+    """Times the kernels of a plan and writes the record; see `run_rows`. only: the kinds of kernels; all by
+    default.
     """
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
     if not wanted:
@@ -75,8 +79,8 @@ def run_micro(
 
 
 def swept(jobs: list[Job], sweeps: int) -> list[tuple[str, Job]]:
-    """Every job with its row's key, in so many sweeps over all jobs: a drift of the machine then slows none
-    of them alone.
+    """Every job with the key of its row, repeated in `sweeps` sweeps over all jobs. A drift of the machine
+    then affects all jobs.
     """
     keyed = [(job.key, job) for job in jobs]
     for sweep in range(1, sweeps):
@@ -93,8 +97,8 @@ def time_job(
     shard: RankShard,
     samples: int = MIN_SAMPLES,
 ) -> Row:
-    """One finished row: seconds per call, with several calls per sample and the same number of calls on every
-    rank.
+    """Times one kernel and returns its row, with the seconds per call. A sample has several calls, and every
+    rank makes the same number of calls.
     """
     base = {"kind": job.kind, "at": job.at}
     kernel = None

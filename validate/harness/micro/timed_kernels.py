@@ -1,4 +1,4 @@
-"""The kernels of a record as arrays of sizes and seconds, for the fits."""
+"""The timed kernels of a record, as arrays of sizes and seconds for the fits."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ WithErrors = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class TimedKernels:
-    """The timed kernels of a record by kind, and the device that its constants are shares of."""
+    """The timed kernels of a record by kind. gpu: the device to whose peaks the fitted fractions refer."""
 
     record: Record
     gpu: GPUSpec
@@ -36,17 +36,19 @@ class TimedKernels:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes per second that the device's vendor states."""
+        """The memory bandwidth that the vendor states, in bytes per second."""
         return self.gpu.memory_bandwidth_bytes_per_s
 
     @property
     def peak(self) -> float:
-        """FLOPs per second that the device's vendor states for products of these weights."""
+        """The peak that the vendor states for products with these weights, in FLOP/s."""
         return self.gpu.peak_flops(self.precision.weights.base.compute)
 
 
 def timed_kernels(record: Record, gpu: GPUSpec) -> TimedKernels:
-    """The kernels of a record, each once. Of times of a thread the lower quartile counts."""
+    """The kernels of a record, without duplicates. If a thread's CPU time was measured, the time of a kernel
+    is its lower quartile.
+    """
     rows = pooled(record.kernels)
     if record.data.protocol.timer == THREAD_TIME:
         rows = [undisturbed(row) for row in rows]
@@ -54,12 +56,12 @@ def timed_kernels(record: Record, gpu: GPUSpec) -> TimedKernels:
 
 
 def most_rows(plan: Plan) -> int:
-    """Most rows of a product in any pass of a plan."""
+    """Largest number of rows of a matrix product in any pass of a plan."""
     return max(point.batch * point.queries[-1] for point in plan.points())
 
 
 def pooled(rows: Iterable[KernelRow]) -> list[KernelRow]:
-    """Each timed kernel once, with the samples of all sweeps."""
+    """The timed kernels without duplicates, each with the samples of all sweeps."""
     timed = (row for row in rows if row.status == "ok")
     by_kernel = grouped(timed, lambda row: (row.kind, *row.at.items()))
     return [_of_all_sweeps(sweeps) for sweeps in by_kernel.values()]
@@ -72,8 +74,8 @@ def _of_all_sweeps(sweeps: Sequence[KernelRow]) -> KernelRow:
 
 
 def undisturbed(row: KernelRow) -> KernelRow:
-    """The kernel with the lower quartile as its time: another process makes a thread's CPU time longer, never
-    shorter, because it empties the caches.
+    """The kernel with the lower quartile of its samples as its only sample. Another process can only make a
+    thread's CPU time longer, because it empties the caches.
     """
     lower = float(np.quantile(row.samples["call_s"], LOWER_QUARTILE))
     return row.replace(samples={"call_s": (lower,)})

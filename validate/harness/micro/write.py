@@ -1,4 +1,6 @@
-"""Device and calibration files of measurements: one key per line, each figure with its source."""
+"""Writes device and calibration files from measurements, with one key per line and a source for each
+figure.
+"""
 
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from perfmodel.writing import destination, write_all
 
 
 def as_yaml(value: Frozen, comment: str) -> str:
-    """The text of a file, with the comment as its first line."""
+    """The YAML text of a value, with the comment as its first line."""
     lines = [f"# {comment}"]
     for key, entry in value.as_mapping(exclude_defaults=True).items():
         shown = yaml.safe_dump(
@@ -22,8 +24,8 @@ def as_yaml(value: Frozen, comment: str) -> str:
 
 
 def destination_of(path: Path) -> Path:
-    """Creates the folder of an output file and checks that the file can be written, before the work. Raises
-    InputError naming --out.
+    """Creates the folder of an output file and checks that the file can be written. It is called before the
+    work begins. Raises InputError, which names --out.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,9 +35,10 @@ def destination_of(path: Path) -> Path:
 
 
 def write_yaml(value: Frozen, path: Path, comment: str, *others: tuple[Path, str]) -> Path:
-    """Writes the file of `as_yaml` and `others`, all or none.
+    """Writes the value as YAML, and `others` (path, text). Either all files are written or none.
 
-    Raises InputError if it exists with other contents, and for values that its reader would refuse.
+    Raises InputError if the file exists with other contents, and for values that the reader of such a file
+    would refuse.
     """
     text = as_yaml(value, comment)
     files.parse(type(value), value.as_mapping(), str(path))
