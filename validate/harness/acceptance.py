@@ -1,4 +1,6 @@
-"""Acceptance of drafted tokens, observed by decoding real text: a table for `whatif --acceptance`."""
+"""Measures the acceptance of drafted tokens by decoding real text, and writes a file for `whatif
+--acceptance`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,17 +34,17 @@ from perfmodel.validate.records import commit
 from perfmodel.validate.records.code_version import UNKNOWN
 
 METHODS = ("full", "streamingllm:256", "snapkv:256", "quest:256", "topk:256")
-"""Default KV methods of a self-draft; another draft reads its whole cache by default."""
+"""Default KV methods of a self-draft. Other drafts read their whole cache by default."""
 
 
 @dataclass(frozen=True)
 class AcceptanceSetting:
-    """The settings of an observation.
+    """The settings of a measurement of acceptance.
 
-    texts: tokens of each document; None for the held-out text of the bundled model. name: of the texts, for
-    the source. count: most documents per context. batch: documents decoded together. chat: documents end in a
-    question, so their end is kept instead of their beginning. graphs: whether iterations are replayed as CUDA
-    graphs.
+    texts: the tokens of each document; None for text that the bundled model was not trained on. name: the
+    name of the texts in the `source` of the file. count: largest number of documents per context. batch:
+    documents decoded together. chat: whether documents end in a question; then their end is used instead of
+    their beginning. graphs: whether iterations are replayed as CUDA graphs.
     """
 
     pair: ModelPair
@@ -63,12 +65,14 @@ class AcceptanceSetting:
 def measure(
     setting: AcceptanceSetting, keep: Callable[[AcceptanceFile], object] = lambda table: None
 ) -> AcceptanceFile | None:
-    """Decodes every document with every method at every context. `keep` receives the table after every row.
+    """Decodes every document with every KV method at every context. keep: called with the table after every
+    row.
 
-    Ranks that share the target decode together. Only rank 0 has the table, and the others return None.
+    Tensor-parallel ranks decode together. Rank 0 returns the table, and the others return None.
 
-    histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, without the bonus
-    token. Raises InputError, before anything is decoded, if there are too few documents or positions.
+    In a row, histogram[j] is the number of iterations in which exactly j drafted tokens were accepted; the
+    bonus token does not count. Raises InputError, before anything is decoded, if there are too few documents
+    or positions.
     """
     spec = load_model(setting.pair.target)
     methods = draft_methods(setting)
@@ -101,7 +105,7 @@ def measure(
 
 
 def table(source: str, entries: list[dict[str, Any]]) -> AcceptanceFile:
-    """A file of the rows that `entry` makes."""
+    """An acceptance file. entries: rows that `entry` made."""
     return AcceptanceFile.of_mapping({"schema_version": 1, "source": source, "rows": entries})
 
 
@@ -113,7 +117,9 @@ def entry(
     context: float,
     histograms: Sequence[Sequence[int]],
 ) -> dict[str, Any]:
-    """One row. histograms [documents, gamma + 1]: iterations of each document by accepted tokens."""
+    """One row of an acceptance file. kind: the kind of draft. histograms [documents, gamma + 1]: the number
+    of iterations of each document with 0, 1, ... gamma accepted tokens.
+    """
     total = [sum(counts) for counts in zip(*histograms, strict=True)]
     if not sum(total):
         raise InputError(
@@ -131,8 +137,8 @@ def entry(
 
 
 def draft_methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
-    """The draft's KV methods by spelling. Raises InputError for methods that cannot run, or that a table
-    cannot distinguish.
+    """Option text -> KV method of the draft. Raises InputError for methods that the decoder cannot run, and
+    for two methods with the same name and budget, which a table cannot distinguish.
     """
     if setting.gamma > MAX_GAMMA:
         raise refuse("--gamma", None, f"at most {MAX_GAMMA}", setting.gamma)
@@ -150,7 +156,9 @@ def draft_methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
 
 
 def prompts_at(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
-    """One prompt of each document that is long enough. The middle of the generation is at `context`."""
+    """One prompt from each document that is long enough. Its length is such that the middle of the generated
+    tokens is at `context`.
+    """
     names = [setting.pair.target]
     if setting.pair.draft_model and not setting.pair.is_head(spec):
         names.append(setting.pair.draft_model)
@@ -219,7 +227,9 @@ def _decode(
 
 
 def code() -> str:
-    """The version of the code, for a source; an installed package has its version number."""
+    """The version of the code, for the `source` of a file: the commit, or the version number of an installed
+    package.
+    """
     known = commit()
     dirty = " (dirty)" if known["dirty"] else ""
     if known["commit"] == UNKNOWN:
@@ -228,7 +238,7 @@ def code() -> str:
 
 
 def source_of(setting: AcceptanceSetting) -> str:
-    """The settings with which a reader can repeat it."""
+    """The `source` of the file: the settings with which a reader can repeat the measurement."""
     # rows lack options
     with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)
     decoding = f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}"

@@ -12,7 +12,8 @@ def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None
     """Standard errors of tokens per iteration and of acceptance by position; None for fewer than two decoded
     documents.
 
-    histograms [documents, gamma + 1]: iterations of each document by accepted draft tokens, 0 to gamma.
+    histograms [documents, gamma + 1]: the number of iterations of each document with 0, 1, ... gamma accepted
+    tokens.
     """
     counted = [histogram for histogram in histograms if sum(histogram)]
     if len(counted) < 2:
@@ -36,8 +37,8 @@ def _tokens(histogram: Sequence[int]) -> int:
 def ratio_error(numerators: Sequence[float], denominators: Sequence[float]) -> float | None:
     """Standard error of sum(numerators) / sum(denominators) over clusters; None if the denominators sum to 0.
 
-    The linearised ratio estimator: Cochran 1977, Sampling Techniques, equation 6.13 for an infinite
-    population.
+    It uses the linearised ratio estimator (Cochran 1977, Sampling Techniques, equation 6.13 for an infinite
+    population).
     """
     count = len(numerators)
     total = sum(denominators)

@@ -29,8 +29,8 @@ from perfmodel.validate.studies.widths import ByClass, LeftOutError
 
 FOLDER = files.data_directory("calibrations")
 ERRORS_PATH = BUNDLED / "mlx.json"
-"""``step``, ``ratio``: id of a run -> its log error without its source. ``coverage``: by class, see
-`widths.covered`.
+"""The file of errors. ``step``, ``ratio``: id of a run -> its log error if its source is left out.
+``coverage``: by class, see `widths.covered`.
 """
 COMMENT = "Written by `perfmodel validate calibrate mlx --write` from results/published/mlx_runs.csv."
 NOTES = (
@@ -39,24 +39,26 @@ NOTES = (
 )
 FORK = "mlx-dspark"
 FEW_SOURCES = 5
-"""Number of sources from which on a quantile of their errors is trusted."""
+"""Smallest number of sources for which a quantile of their errors is used alone."""
 
 
 @dataclass(frozen=True)
 class ErrorsByEngine:
-    """Errors without their source, by figure and engine. The steps of all engines count for MLX."""
+    """Log errors with constants that were fitted without the row's source, by figure and engine. The steps of
+    all forks count for MLX.
+    """
 
     left_out: LeftOut
 
     @property
     def steps(self) -> ByClass:
-        """The errors of steps."""
+        """The errors of decode steps."""
         runs = self.left_out.runs
         return {MLX: [_error(runs[id], off) for id, off in self.left_out.step.items()]}
 
     @property
     def speedups(self) -> ByClass:
-        """The errors of speedups, of MLX's own kernels and of the fork."""
+        """The errors of speedups, separately for MLX's own kernels and for the fork."""
         by_engine: dict[str, list[LeftOutError]] = {MLX: [], FORK: []}
         for id, off in self.left_out.ratio.items():
             run = self.left_out.runs[id]
@@ -64,7 +66,7 @@ class ErrorsByEngine:
         return by_engine
 
     def coverage(self) -> dict[str, Any]:
-        """Figure -> engine -> coverage by widths that were fitted without the row's source."""
+        """Figure -> engine -> the coverage of intervals whose widths were fitted without the row's source."""
         figures = {"step": self.steps, "speedup": self.speedups}
         return {
             figure: {engine: widths.covered(by_class, engine) for engine in by_class}
@@ -77,7 +79,9 @@ def _error(run: PublicRun, off: float) -> LeftOutError:
 
 
 def scatter(by_class: ByClass, engine: str, source: str) -> dict[str, Any]:
-    """The error to state for an engine. Where sources are few, its 90 % is at least that of a normal one."""
+    """The error that the file of an engine states. If there are few sources, its 90 % width is at least that
+    of a normal distribution.
+    """
     errors = by_class[engine]
     off = np.array([e.off for e in errors])
     rms = float(np.sqrt(np.mean(off**2)))
@@ -89,13 +93,13 @@ def scatter(by_class: ByClass, engine: str, source: str) -> dict[str, Any]:
 
 
 def devices() -> Sequence[GPUSpec]:
-    """The devices that run MLX."""
+    """All bundled devices that run MLX."""
     makers = serving_engines()[MLX].makers
     return [gpu for gpu in map(load_gpu, files.bundled_names("gpus")) if gpu.vendor in makers]
 
 
 def refitted_files(date: datetime.date) -> dict[Path, str]:
-    """By path: the files of all devices, and the errors of rows without their source."""
+    """Path -> text of the calibrations of all devices and of the file of errors."""
     rows = ChipPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
     sources = np.array([row.run.source_id for row in rows.rows])

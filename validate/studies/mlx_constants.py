@@ -19,11 +19,11 @@ from perfmodel.validate.studies.robust import Values
 FITTED = "fitted to mlx_runs.csv"
 KERNELS = "kernels of mlx_kernels.csv"
 OLD = "0.31.2"
-"""The newest version without `qmv_wide`."""
+"""The newest version of MLX without the kernel `qmv_wide`."""
 WIDE = "0.32.0"
-"""Version from which there is `qmv_wide`."""
+"""The first version of MLX with the kernel `qmv_wide`."""
 FLAT = "0.32.1"
-"""Version from which 16-bit products stay flat over a few rows."""
+"""The first version of MLX in which the time of 16-bit products stays constant for a few rows."""
 SET: dict[str, tuple[float, str]] = {
     "gemm_fixed_s": (0.0, "part of small_kernel_s"),
     "gemm_blend_power": (3.0, "not used beside gemm_efficiency"),
@@ -34,17 +34,17 @@ SET: dict[str, tuple[float, str]] = {
     "pass_fixed_s": (0.0, "part of small_kernel_s"),
     "token_s": (0.0, "part of gemm_efficiency"),
 }
-"""Fixed constants, which the rows do not determine."""
+"""Constants that the rows do not determine -> fixed value and reason."""
 FITTED_ALONE = {
     "attention_bandwidth_fraction": Term(0.6, 0.4, 0.2, 0.0),
     "small_kernel_s": Term(6e-6, 0.6, 0.6, 0.2),
     "state_layer_s": Term(1e-5, 0.6, 0.6, 0.0),
     "iteration_fixed_s": Term(2.2e-3, 0.3, 0.2, 0.0),
 }
-"""Constants of a calibration that are fitted as they are; a group of devices is a size of chip.
+"""Fitted constants that a calibration has under the same name. A group of devices is a size of chip.
 
-An iteration reads the accepted count on the host (0.2 ms, mlx#4265) and builds the next graph (2 ms,
-MTPLX#64).
+In each iteration, the host reads the number of accepted tokens (0.2 ms, mlx#4265) and builds the next graph
+(2 ms, MTPLX#64).
 """
 TERMS = FITTED_ALONE | {
     "share": Term(0.88, 0.1, 0.15, 0.08),
@@ -52,19 +52,23 @@ TERMS = FITTED_ALONE | {
     "expert_s": Term(1e-5, 0.6, 0.6, 0.1),
     "expert_share": Term(0.7, 0.3, 0.2, 0.1),
 }
-"""All fitted constants. ``packed``: factor on ``share``, that of the bandwidth, for weights below one
-byte.
+"""All fitted constants. ``share``: the share of the bandwidth that products reach. ``packed``: a factor on it
+for formats below one byte per weight.
 """
 CURVES = {"bf16": "bf16", "int8": "8bit", "int6": "6bit", "q4_k": "4bit", "int2": "2bit"}
-"""Curve of the file -> the weights whose bytes it has."""
+"""Curve of the calibration file -> the weight format whose bytes per weight it assumes."""
 ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 17, 32)
-"""Rows of the knots of a curve, on both sides of the places where another kernel or tile begins."""
+"""Numbers of rows at the knots of a curve. They are on both sides of the numbers at which another kernel or
+tile begins.
+"""
 SIZES = ("Pro", "Max", "Ultra")
 
 
 @dataclass(frozen=True)
 class ChipConstants:
-    """MLX's constants on a device as functions of the parameters. engine: MLX, or a fork. version: of MLX."""
+    """MLX's constants on a device as functions of the fitted parameters. engine: MLX or a fork of it.
+    version: the version of MLX.
+    """
 
     gpu: GPUSpec
     engine: str = MLX
@@ -72,26 +76,28 @@ class ChipConstants:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes of a constant, the widest first: all devices, the size of chip, this device."""
+        """The scopes of a constant, beginning with the widest: all devices, the size of chip and the
+        device.
+        """
         size = next((word for word in SIZES if word in self.gpu.title.split()), "base")
         return ("all", size, self.gpu.name)
 
     def known(self, values: Values) -> dict[str, float]:
-        """The constants by name. Factors of scopes without rows are 1."""
+        """Name -> value of the constants. Scopes without a value have the factor 1."""
         return products_over_scopes(TERMS, self.scopes, values)
 
     def calibration(self, values: Values) -> Calibration:
-        """The calibration with these values by place."""
+        """The calibration with these values. values: place of a parameter -> value."""
         return Calibration.of_mapping(self.stated(values))
 
     @property
     def of_version(self) -> str:
-        """The version of the engine; by default its newest one."""
+        """The version of the engine; by default the newest one."""
         return self.version or serving_engines()[self.engine].newest
 
     @property
     def times(self) -> RowTimes:
-        """The times of products of several rows."""
+        """The relative times of products of several rows on this device."""
         kernels = serving_engines()[MLX].row_kernels
         assert kernels
         since = release(self.version or serving_engines()[MLX].newest)
@@ -105,7 +111,9 @@ class ChipConstants:
         )
 
     def curve(self, weights: str, share: float) -> list[tuple[float, float]]:
-        """Rows -> share of the roofline, from that of the bandwidth that one row reaches."""
+        """Pairs of rows and share of the roofline. share: the share of the bandwidth that products of one row
+        reach.
+        """
         value_bytes = weight_format(weights).base.bytes_per_value
         ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
         times = self.times
@@ -116,7 +124,7 @@ class ChipConstants:
         return points
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
-        """The content of the file. more: its other keys."""
+        """The content of the calibration file. more: its other keys."""
         constants = self.known(values)
         curves = {name: self._stated_curve(weights, constants) for name, weights in CURVES.items()}
         kernel = {
@@ -156,5 +164,5 @@ class ChipConstants:
 
     @property
     def word(self) -> str:
-        """The word in the name of the file."""
+        """The name of the engine in the name of the calibration file."""
         return serving_engines()[self.engine].calibration_word(self.version) or self.engine

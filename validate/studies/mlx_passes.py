@@ -18,18 +18,20 @@ from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Array, Values
 
 REWEIGHTED = 4
-"""Searches after the first, each with the shares of servers at the end of the one before."""
+"""Number of searches after the first. Each uses the weights of servers from the end of the search before."""
 
 
 @dataclass
 class ChipGroup(PassGroup):
-    """Rows with a common part. prompts: prompts in the seconds of each row. prompt_tokens: of its prompt."""
+    """Rows that differ only in batch and context. prompts: the number of prompts in the seconds of each row.
+    prompt_tokens: the tokens of its prompt.
+    """
 
     prompts: Array
     prompt_tokens: Array
 
     def predict(self, calibration: Calibration) -> Array:
-        """Seconds of each row, with its share of the prompt."""
+        """The predicted seconds of each row, including its share of the prompt."""
         seconds = super().predict(calibration)
         if not np.any(self.prompts):
             return seconds
@@ -39,19 +41,20 @@ class ChipGroup(PassGroup):
 
 
 class ChipPasses(LlamaCppPasses):
-    """All rows, with their seconds as functions of the parameters."""
+    """All rows of the fit, with their seconds as functions of the parameters."""
 
     terms: ClassVar[Mapping[str, Term]] = TERMS
     further: ClassVar[tuple[PlacedConstant, ...]] = ()
 
     @staticmethod
     def runs() -> Iterable[PublicRun]:
-        """The runs of MLX and its forks."""
+        """The public runs of MLX and its forks."""
         return mlx_runs()
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
-        """See `LlamaCppPasses.settled`. A server far from the others of its source counts less in the
-        source's common error: a few servers take up to five times the time of their kernels.
+        """See `LlamaCppPasses.settled`. A server whose error is far from those of the other servers of its
+        source counts less in the common error of the source. A few servers take up to five times as long as
+        their kernels.
         """
         values = super().settled(train)
         for _ in range(REWEIGHTED):
@@ -69,7 +72,7 @@ class ChipPasses(LlamaCppPasses):
 
     @staticmethod
     def constants_of(run: PublicRun) -> Any:
-        """The constants of a run's device, fork and version."""
+        """The constants of the device, fork and version of a run."""
         return ChipConstants(load_gpu(run.hardware), run.engine, run.engine_version)
 
 
