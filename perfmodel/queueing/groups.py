@@ -1,8 +1,9 @@
-"""Data-parallel groups of attention that wait for each other's prompts, as in TensorRT-LLM.
+"""Data-parallel groups of attention. Each group reads its own prompts, and a pass ends when the group with
+the most prompt tokens is done, because all groups share the experts.
 
-With ``enable_balance`` in ``attention_dp_config``, prompts wait until every group has a prompt. They are also
-admitted when ``timeout_iters`` passes have run since the last admission. A pass ends when the group with the
-most prompt tokens is done.
+In TensorRT-LLM, groups may also wait for each other's prompts. With ``enable_balance`` in
+``attention_dp_config``, prompts wait until every group has a prompt. They are also admitted when
+``timeout_iters`` passes have run since the last admission.
 
 Source: PyExecutor._balance_adp_requests in _torch/pyexecutor/py_executor.py (recalled from memory, not
 checked).
@@ -17,7 +18,8 @@ class Groups:
     """The number of requests and of unread prompts in each group. A new request joins the group with the
     fewest requests.
 
-    - balance_passes: number of passes after which prompts are read even if a group has no prompt.
+    - balance_passes: number of passes after which prompts are read even if a group has no prompt. 0 if no
+      group waits for another.
     - let_in: number of the last pass in which prompts were admitted because every group had a prompt, or
       because a group had nothing to decode.
     """

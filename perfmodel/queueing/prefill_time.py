@@ -25,8 +25,7 @@ class PrefillTime:
     - pass_s: seconds that a pass takes in addition if it reads any prompts.
     - cached_s: seconds of attention for each pair of a prompt token and a cached token before it.
     - order: whether prompts share passes with decoding requests.
-    - groups: number of data-parallel attention groups that wait for each other's prompts. 1 if they do not
-      wait.
+    - groups: number of data-parallel attention groups. A pass ends when the fullest group is done.
     - expert_seconds: the part of `seconds` that depends on the tokens of all groups.
 
     All other times depend on the tokens of the fullest group.
@@ -51,17 +50,33 @@ class PrefillTime:
         times = ("seconds", "token_s", "pass_s", "cached_s", "expert_seconds")
         return replace(self, **{name: factor * getattr(self, name) for name in times})
 
-    def __call__(self, decoding: Array, read: Array) -> Array:
-        """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens. The prompt tokens
-        are evenly spread over the groups.
+    def __call__(self, decoding: Array, read: Array, fullest: Array | None = None) -> Array:
+        """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens. fullest: prompt
+        tokens of the fullest group, times the number of groups; None if the tokens are evenly spread.
         """
+        if fullest is None:
+            fullest = read
+        waiting_s = self._added_s(self.seconds - self.expert_seconds, decoding, fullest)
+        if self.groups > 1:
+            waiting_s += self._added_s(np.asarray(self.expert_seconds), decoding, read)
+        return np.asarray(waiting_s + self.token_s * fullest + self.pass_s)
+
+    def _added_s(self, seconds: Array, decoding: Array, read: Array) -> Array:
+        """Seconds that prompt tokens add to the layers. seconds: times of a pass at `tokens`."""
         if self.alone:
-            added = np.interp(read, self.tokens, self.seconds)
-        else:
-            both = np.interp(decoding + read, self.tokens, self.seconds)
-            without = np.interp(decoding, self.tokens, self.seconds)
-            added = np.maximum(both - without, 0.0)
-        return np.asarray(added + self.token_s * read + self.pass_s)
+            return np.interp(read, self.tokens, seconds)
+        both = np.interp(decoding + read, self.tokens, seconds)
+        return np.maximum(both - np.interp(decoding, self.tokens, seconds), 0.0)
+
+    def fullest_tokens(self, prompts: Array, tokens: Floats, alone: Array, left: Array) -> Array:
+        """Mean prompt tokens of the fullest group in a pass that reads prompts, times the number of groups.
+
+        prompts: mean number of prompts that a pass reads, whole ones and parts added up. tokens, alone,
+        left: as in `prompt_s_of`. Prompts are dealt out evenly, so of N prompts at once the fullest group
+        has N / groups, rounded up; on average this adds half of (groups - 1) / groups.
+        """
+        at_once = np.maximum(prompts * alone + (self.groups - 1.0) / 2.0, self.groups)
+        return np.clip(at_once * tokens / alone, prompts * tokens, np.maximum(left, prompts * tokens))
 
     def for_numbers(self) -> Callable[[float, float, float], float]:
         """`__call__` as a function of plain numbers, which are faster than arrays. Its third argument is the
@@ -114,8 +129,10 @@ def prompt_s_of(
     - left: number of prompt tokens for which a pass has room.
     - decoding: number of other tokens in the pass.
     - ending: mean number of requests that end in the pass. This number is Poisson-distributed.
-    - alone: number of passes that read a prompt if no other prompt shares them.
+    - alone: number of passes that read a prompt if no other prompt shares them. One group reads a
+      prompt, with its share of that room.
     """
     # passes with prompts are those in which any comes or goes on, and at least as many as these fill
     together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)
-    return prefill(decoding, together * tokens) / together + prefill.cached_s * pairs
+    fullest = prefill.fullest_tokens(together, tokens, alone, left) if prefill.groups > 1 else None
+    return prefill(decoding, together * tokens, fullest) / together + prefill.cached_s * pairs

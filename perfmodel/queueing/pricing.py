@@ -166,14 +166,15 @@ def _with_prompts(
     decoding = passes.batches * (passes.gamma + 1.0)
     ending = passes.batches * passes.tokens_per_iteration / lengths.decoded
     left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0)
-    alone = whole_passes(lengths.input_mean / left, lengths.input_cv)
+    left_each = left / passes.groups
+    alone = whole_passes(lengths.input_mean / left_each, lengths.input_cv)
     prompt_s = prompt_s_of(passes.prefill, left, decoding, ending, alone, lengths.input_mean)
     if reuse is None or law is None:
         return replace(passes, prompt_s=prompt_s)
     between_ends_s = passes.decode_s / ending
     for _ in range(RATE_ROUNDS if reuse.think_s else 1):
         cached = reuse.cached(law, fitting, lengths, between_ends_s + prompt_s)
-        alone = cached.passes(left)
+        alone = cached.passes(left_each)
         prompt_s = prompt_s_of(passes.prefill, left, decoding, ending, alone, cached.read, cached.pairs)
     return replace(passes, prompt_s=prompt_s, cached=cached)
 
@@ -199,7 +200,7 @@ def prefill_times(
 
     - drafts: whether a draft also reads prompts. Without a draft, both times are those of the target alone.
     """
-    groups = scenario.target_shard.groups  # among which prompts are spread evenly
+    groups = scenario.target_shard.groups
     prompt = lengths.input_mean
     most = float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
@@ -214,8 +215,8 @@ def prefill_times(
         pass_s=prompt_launches_s(scenario, of_engine, read, False),
         cached_s=float(token_s / square),
         order=limits.order or pass_order(scenario, of_engine),
-        groups=groups if limits.balance_passes else 1,
-        expert_seconds=prompt_experts_s(scenario, tokens, of_engine) if limits.balance_passes else 0.0,
+        groups=groups,
+        expert_seconds=prompt_experts_s(scenario, tokens, of_engine) if groups > 1 else 0.0,
     )
     if not drafts:
         return PrefillTimes(without, without)

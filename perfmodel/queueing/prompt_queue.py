@@ -20,6 +20,7 @@ class PromptQueue:
     - entered: requests that have a seat and whose prompts are not completely read.
     - tokens_to_come: output tokens that all requests with a seat have still to decode.
     - may_hold: whether `holds` can ever return True.
+    - waits_for_groups: whether prompts wait for prompts of other groups.
     """
 
     def __init__(self, limits: Limits, cache: Cache, groups: Groups | None) -> None:
@@ -31,7 +32,8 @@ class PromptQueue:
         self.tokens_to_come = 0.0
         self.most_of_a_prompt = limits.max_prompt_part or limits.max_num_batched_tokens
         self.waits = BatchWaits(limits) if limits.batch_wait_passes else None
-        self.may_hold = groups is not None or self.waits is not None
+        self.waits_for_groups = groups is not None and groups.balance_passes > 0
+        self.may_hold = self.waits_for_groups or self.waits is not None
 
     def add(self, request: QueuedRequest) -> None:
         """Adds an arriving request at the end of the queue."""
@@ -50,7 +52,7 @@ class PromptQueue:
         """Whether all prompts wait during the next pass. They wait for a fuller pass, or for prompts of other
         groups.
         """
-        if self.groups is not None and self.groups.holds(pass_number):
+        if self.groups is not None and self.waits_for_groups and self.groups.holds(pass_number):
             return True
         if self.waits is None:
             return False
@@ -65,7 +67,7 @@ class PromptQueue:
             passes = min(passes, self.waiting[0].from_pass - pass_number)
         if self.waits is not None and self.waits.passes:
             passes = 1
-        if self.groups is not None and (self.waiting or self.entered):
+        if self.groups is not None and self.waits_for_groups and (self.waiting or self.entered):
             passes = min(passes, self.groups.passes_to_go(pass_number))
         return passes
 

@@ -52,6 +52,11 @@ class StepTimes:
     cached: CachedPrompts | None = None
 
     @property
+    def groups(self) -> int:
+        """The number of data-parallel groups of attention, of which each reads its own prompts."""
+        return 1 if self.prefill is None else self.prefill.groups
+
+    @property
     def batches(self) -> Array:
         """The running batches 1 ... seats. If there is no seat, the only batch is 1."""
         return np.arange(1.0, self.decode_s.size + 1)

@@ -71,15 +71,14 @@ def test_a_draft_that_breaks_a_limit_is_not_one_of_unknown_acceptance() -> None:
     assert answer.reason.endswith("; no draft with a known acceptance is faster within the limits")
 
 
-def test_of_near_ties_the_servers_with_a_seat_for_every_request_are_chosen() -> None:
-    """Two servers of four GPUs had room for 36 of the 40, whose first tokens came after 4.4 s."""
-    load = {"clients": 40, "input_len": 20_480, "output_len": 800}
-    answer = advise("glm-4.6", "8xh200", engine="sglang", weights="fp8", **load)
-    waits = {p.layout: p.ttft_s for p in answer.layouts}
-    assert answer.chosen.ttft_s < 1.5
-    assert max(waits.values()) > 3.0
-    shortest = min(p.ttft_s + 799 * p.tpot_s for p in answer.layouts)
-    assert answer.chosen.ttft_s + 799 * answer.chosen.tpot_s < 1.05 * shortest
+def test_of_equally_fast_servers_those_with_a_seat_for_every_request_are_chosen() -> None:
+    load = {"clients": 40, "input_len": 2048, "output_len": 300}
+    question = AdviseQuery("llama-3.1-8b", "h100", gpus=2, draft=("eagle3",), **load)
+    seated, *_ = LoadSearch.of(question, find_candidates(question)).served
+    crowded = replace(seated, seats=8)
+    assert crowded.queues
+    assert not seated.queues
+    assert safest_of_best([crowded, seated], question) is seated
 
 
 def test_one_server_fewer_does_not_serve_the_load() -> None:
@@ -153,7 +152,7 @@ def test_a_draft_that_gains_only_at_a_share_of_the_rate_saves_servers() -> None:
     ("model", "place", "clients", "seats"),
     [
         ("llama-3.1-8b", "4xh100", 64, 20),  # four servers, of 16 clients each if the router is even
-        ("deepseek-v3", "8xh200", 128, 20),  # eight attention groups
+        ("deepseek-v3", "8xh200", 128, 80),  # two attention groups
         ("llama-3.1-8b", "1xh100", 64, 64),  # no router
     ],
 )
@@ -189,10 +188,10 @@ def test_a_small_rate_gets_seats_for_its_spread() -> None:
 
 
 def test_of_near_ties_the_one_with_more_room_under_the_limits_is_chosen() -> None:
-    load = {"request_rate": 2.4, "input_len": 6144, "output_len": 500, "slo": "ttft:2000,tpot:40"}
+    load = {"request_rate": 5, "input_len": 2048, "output_len": 500, "slo": "ttft:2000,tpot:33"}
     answer = advise("glm-4.6", "8xh200", **load)
-    assert answer.chosen.layout == "DP 8 EP 8"
-    assert "TP 2 DP 4 EP 8 takes 2% less time, a near tie; the choice has more room" in answer.reason
+    assert answer.chosen.layout == "TP 4 DP 2 EP 8"
+    assert "TP 8 takes 3% less time, a near tie; the choice has more room" in answer.reason
     shares = [pick.slo_share for pick in answer.layouts if pick.ttft_s < 1.05 * answer.chosen.ttft_s]
     assert answer.chosen.slo_share >= max(shares) - 0.01
 

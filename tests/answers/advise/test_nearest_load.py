@@ -75,7 +75,7 @@ def test_the_nearest_has_a_verdict_intervals_warnings_and_the_limit_that_binds()
     assert nearest.pick.ttft_s > 0
     assert nearest.alone < nearest.request_rate
     assert any("the acceptance was published for short prompts" in each for each in answer.warnings)
-    assert "the limit on TTFT then binds" in answer.reason
+    assert "the limit on TPOT then binds" in answer.reason
 
 
 def test_the_nearest_servers_have_the_note_about_a_shorter_draft() -> None:

@@ -47,3 +47,33 @@ def test_prompts_wait_for_those_of_all_groups_but_not_for_ever(at_s, ttft_ms) ->
     limits = Limits(256, 8192, balance_passes=3)
     met = replay(server([10, 10, 10, 10], prefill=prefill), LENGTHS, limits, requests)
     np.testing.assert_allclose(met.ttft_s * 1000, [410, 410, *ttft_ms])
+
+
+def test_a_pass_ends_when_the_group_with_the_most_prompt_tokens_is_done() -> None:
+    """Of two groups; a token takes 1 ms in experts, and another one if both groups have as many as the
+    fuller. Two prompts at once share a pass: 10 + 200 + 200 ms. One alone takes 10 + 100 + 200 ms.
+    """
+    knots = np.array([0.0, 1000.0])
+    prefill = PrefillTime(knots, 2 * knots / 1000, 0.0, groups=2, expert_seconds=knots / 1000)
+    requests = Arrivals(np.array([0.0, 0.0, 5.0]), np.full(3, 100), np.full(3, 2))
+    met = replay(server([10, 10], prefill=prefill), LENGTHS, Limits(256, 8192), requests)
+    np.testing.assert_allclose(met.ttft_s * 1000, [410, 410, 310])
+
+
+@pytest.mark.parametrize(
+    ("prompts", "passes", "fullest"),
+    [(1.0, 1.0, 400.0), (0.25, 4.0, 100.0), (2.5, 1.0, 400.0), (4.0, 1.0, 550.0), (40.0, 1.0, 4150.0)],
+)
+def test_tokens_of_the_fullest_of_four_groups(prompts, passes, fullest) -> None:
+    """Prompts of 100 tokens, in one pass or in four. One prompt at once fills one group; four that come by
+    chance fill the fullest with 1.375 on average.
+    """
+    prefill = PrefillTime(np.array([0.0, 1000.0]), np.zeros(2), 0.0, groups=4)
+    found = prefill.fullest_tokens(np.array(prompts), 100.0, np.array(passes), np.array(1e6))
+    assert float(found) == pytest.approx(fullest)
+
+
+def test_the_room_of_a_pass_limits_the_fullest_group() -> None:
+    prefill = PrefillTime(np.array([0.0, 1000.0]), np.zeros(2), 0.0, groups=4)
+    found = prefill.fullest_tokens(np.array(4.0), 100.0, np.array(1.0), np.array(500.0))
+    assert float(found) == 500.0
