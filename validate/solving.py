@@ -18,8 +18,12 @@ AT_BOUND = 1e-6
 
 @dataclass(frozen=True)
 class Solution:
-    """The result of a search. x: [parameters]. residuals: [rows], before the loss function. slopes:
-    derivatives of the residuals, [rows, parameters]. at_bound: whether each parameter is on a bound.
+    """The result of a search.
+
+    - x: [parameters].
+    - residuals: [rows], before the loss function.
+    - slopes: derivatives of the residuals, [rows, parameters].
+    - at_bound: whether each parameter is on a bound.
     """
 
     x: Array
@@ -52,8 +56,8 @@ def least_squares(
     """The x between `low` and `high` with the smallest sum of squared residuals. The search begins at
     `start`.
 
-    soft: size above which a residual counts linearly (soft L1); None for no such limit. settings: further
-    arguments of scipy.optimize.least_squares.
+    - soft: size above which a residual counts linearly (soft L1); None for no such limit.
+    - settings: further arguments of scipy.optimize.least_squares.
     """
     from scipy.optimize import least_squares as search
 
@@ -67,9 +71,9 @@ def least_squares(
 class Parameter:
     """A number that is fitted. It is searched from `expected`, between `low` and `high`.
 
-    log: whether the search uses its logarithm; otherwise it uses steps of `unit` from `origin`. spread: the
-    standard deviation of a prior around `expected`, of the logarithm or of the value. None if there is no
-    prior, and `expected` is only the start.
+    - log: whether the search uses its logarithm; otherwise it uses steps of `unit` from `origin`.
+    - spread: the standard deviation of a prior around `expected`, of the logarithm or of the value. None if
+      there is no prior, and `expected` is only the start.
     """
 
     name: str
@@ -109,11 +113,12 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """The result of a fit. covariance: that of the coordinates (`Parameter.coordinate`), [parameters,
-    parameters], if residuals are in units of their standard deviation.
+    """The result of a fit.
 
-    solution: the solution in coordinates. The last of its residuals are those of the priors. at_bound: names
-    of the parameters on a bound.
+    - covariance: that of the coordinates (`Parameter.coordinate`), [parameters, parameters], if residuals are
+      in units of their standard deviation.
+    - solution: the solution in coordinates. The last of its residuals are those of the priors.
+    - at_bound: names of the parameters on a bound.
     """
 
     parameters: tuple[Parameter, ...]
@@ -160,11 +165,12 @@ def estimate(
 ) -> Estimate:
     """The values with the smallest sum of squared residuals and squared deviations from priors.
 
-    residuals: a function that returns the residuals of the rows, [rows], for values by name. start: values at
-    which the search starts; by default the expected ones. inside: smallest distance of the start from the
-    bounds, in coordinates. slopes: a function that returns the derivatives of the residuals by the
-    coordinates, [rows, parameters]; by default finite differences are used. soft, settings: see
-    `least_squares`.
+    - residuals: a function that returns the residuals of the rows, [rows], for values by name.
+    - start: values at which the search starts; by default the expected ones.
+    - inside: smallest distance of the start from the bounds, in coordinates.
+    - slopes: a function that returns the derivatives of the residuals by the coordinates, [rows, parameters];
+      by default finite differences are used.
+    - soft, settings: see `least_squares`.
     """
     if not parameters:
         return Estimate((), {}, NOTHING, NOTHING.slopes, ())

@@ -38,8 +38,9 @@ BOUNDED = {"target_s": "target_s", "draft_s": "draft_s", "verify_s": "verify_s",
 class Cell:
     """One measured figure and its prediction.
 
-    fitted: whether the calibration was fitted to this device and stack. lower: the physical bound. binding:
-    whether the working set exceeds the last-level cache. Otherwise the bound does not hold.
+    - fitted: whether the calibration was fitted to this device and stack.
+    - lower: the physical bound.
+    - binding: whether the working set exceeds the last-level cache. Otherwise the bound does not hold.
     """
 
     point: MeasuredPoint
@@ -96,8 +97,10 @@ class Cell:
 
 
 def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> list[Cell]:
-    """The cells of some points. times: the predicted seconds of each pass. used: the calibration that
-    predicted them.
+    """The cells of some points.
+
+    - times: the predicted seconds of each pass.
+    - used: the calibration that predicted them.
     """
     predicted = _predictions(points, times)
     bounds = _bounds(points)

@@ -50,9 +50,9 @@ class Baseline(Frozen):
     """The result with which later checks are compared: errors and measurements by part, and every prediction
     by figure.
 
-    calibrations: served configuration (`served_by`) -> the calibration of its engine. Later records are
-    predicted with them, because a calibration that is fitted again to a slower engine would hide the
-    slowdown.
+    - calibrations: served configuration (`served_by`) -> the calibration of its engine. Later records are
+      predicted with them, because a calibration that is fitted again to a slower engine would hide the
+      slowdown.
     """
 
     schema_version: Literal[1]
@@ -103,9 +103,12 @@ def parts_of(all_figures: list[Figure]) -> list[CheckedPart]:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of a check. parts: the errors of each part. faults: one line each; empty if the check
-    passes. limit and before: the limit and the baseline in use. doubts: reasons not to rely on the records of
-    a new baseline.
+    """The result of a check.
+
+    - parts: the errors of each part.
+    - faults: one line each; empty if the check passes.
+    - limit and before: the limit and the baseline in use.
+    - doubts: reasons not to rely on the records of a new baseline.
     """
 
     parts: tuple[CheckedPart, ...]
@@ -134,11 +137,13 @@ def check(
     """Compares the records of a folder with predictions, as ``perfmodel validate check`` does. Raises
     InputError.
 
-    max_error: largest mean error, a fraction; by default `DEFAULT_MAX_ERROR`, unless there is a baseline.
-    baseline: a file that `write` made. Faults are a larger error, a changed prediction, a drifted measurement
-    and a missing figure. max_drift: largest mean change of a figure's measurements since the baseline, a
-    fraction; one point may change by `SINGLE_POINT` times that. calibration: the one for all records; by
-    default each record has its own. figure: the quantities to check; all by default.
+    - max_error: largest mean error, a fraction; by default `DEFAULT_MAX_ERROR`, unless there is a baseline.
+    - baseline: a file that `write` made. Faults are a larger error, a changed prediction, a drifted
+      measurement and a missing figure.
+    - max_drift: largest mean change of a figure's measurements since the baseline, a fraction; one point may
+      change by `SINGLE_POINT` times that.
+    - calibration: the one for all records; by default each record has its own.
+    - figure: the quantities to check; all by default.
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
@@ -247,7 +252,10 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration]) -> str:
-    """The text of a new baseline file. calibrations: see `Baseline`."""
+    """The text of a new baseline file.
+
+    - calibrations: see `Baseline`.
+    """
     errors = {}
     predicted = {}
     measured = {}

@@ -37,8 +37,8 @@ or speculative.
 class Figure:
     """One measured figure and its prediction.
 
-    part: its row in the error table, ``machine/plan/quantity``. Later runs of the plan have the same part.
-    fitted: whether the calibration was fitted on this very record.
+    - part: its row in the error table, ``machine/plan/quantity``. Later runs of the plan have the same part.
+    - fitted: whether the calibration was fitted on this very record.
     """
 
     part: str
@@ -70,10 +70,10 @@ def figures(
 ) -> list[Figure]:
     """All figures of the records in a folder, except withdrawn records. Raises InputError if there is none.
 
-    calibration: name or path of the calibration for all records. By default, an engine's record uses the
-    calibration that `pinned` has for its configuration (`served_by`), or else the calibration file next to
-    the record, or else that of its device. A record of the decoder uses the calibration of its run, or else
-    that of its device.
+    - calibration: name or path of the calibration for all records. By default, an engine's record uses the
+      calibration that `pinned` has for its configuration (`served_by`), or else the calibration file next to
+      the record, or else that of its device. A record of the decoder uses the calibration of its run, or else
+      that of its device.
     """
     all_figures: list[Figure] = []
     for path, kind in _records(folder):
@@ -204,8 +204,8 @@ TRUSTED = 0.25
 def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
     """Reasons not to rely on a calibration, one line each.
 
-    runs: the records, by name. compared: whole passes and iterations, each with its predicted and measured
-    time.
+    - runs: the records, by name.
+    - compared: whole passes and iterations, each with its predicted and measured time.
     """
     for name, run in runs.items():
         if not is_quiet(run):
@@ -226,7 +226,7 @@ def calibration_doubts(fitted: Calibration, compared: Sequence[Cell]) -> Iterato
 def doubted(folder: Path, calibration: str | None = None) -> list[str]:
     """Doubts about every record of own measurements in a folder, each with the record's name.
 
-    calibration: the one for all records; by default each record has its own.
+    - calibration: the one for all records; by default each record has its own.
     """
     lines = []
     for path, kind in _records(folder):

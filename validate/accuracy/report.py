@@ -263,7 +263,10 @@ def inflections(speedups: Sequence[Cell], tolerance: float) -> Inflections:
 
 def inflection_of(curves: dict[int, list[float]], tolerance: float) -> int | None:
     """The smallest context from which on the speedup does not fall as the batch grows; None if it falls at
-    the longest context. curves: context -> speedups in the order of the batch. tolerance: see `inflections`.
+    the longest context.
+
+    - curves: context -> speedups in the order of the batch.
+    - tolerance: see `inflections`.
     """
     answer = None
     for context in sorted(curves, reverse=True):

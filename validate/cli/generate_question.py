@@ -126,7 +126,10 @@ class GenerateQuestion(DecodingQuestion):
                 raise refuse("--graphs", None, "used without --middle-kv", "both")
 
     def request(self, kind: str) -> "Request":
-        """The request to the decoder. kind: the kind of draft."""
+        """The request to the decoder.
+
+        - kind: the kind of draft.
+        """
         from perfmodel.validate.decoder import Request, Sampling, scripted_weights
 
         parents = None

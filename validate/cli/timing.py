@@ -24,8 +24,10 @@ SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 
 
 def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
-    """The plan with the device and threads of the command line. known: False if the device file does not
-    exist yet, because this run measures the device; the file is then not read.
+    """The plan with the device and threads of the command line.
+
+    - known: False if the device file does not exist yet, because this run measures the device; the file is
+      then not read.
     """
     plan = load_plan(name)
     if hardware is not None and known:
@@ -61,7 +63,7 @@ def time_points(
     """Times the points of a plan, prints them with predictions, and returns the record; None on ranks other
     than 0.
 
-    hardware: the device of the predictions, if it was measured and differs from the plan's.
+    - hardware: the device of the predictions, if it was measured and differs from the plan's.
     """
     from perfmodel.validate.harness.measure import run_plan
 
@@ -93,10 +95,10 @@ def failed(record: Record | None) -> int:
 
 def busy_warning(busy: float, threads: int | None) -> str | None:
     """A warning about how other processes affect the times; None if they use at most `BUSY_SHARE` of the
-    CPUs.
+    CPUs. A single thread is timed by its own CPU time.
 
-    busy: share of the CPUs, 0 to 1. threads: the threads of the plan. A single thread is timed by its own CPU
-    time.
+    - busy: share of the CPUs, 0 to 1.
+    - threads: the threads of the plan.
     """
     if busy <= BUSY_SHARE:
         return None
@@ -116,7 +118,7 @@ def _fitting(plan: Plan, calibration: str | None) -> Plan:
 def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
     """The record of a run; None on ranks other than 0. Warns first if the machine is busy.
 
-    measured: times until a `deadline` of the monotonic clock, and returns the path of the record.
+    - measured: times until a `deadline` of the monotonic clock, and returns the path of the record.
     """
     from perfmodel.validate.harness.host_cpu import busy_share
 

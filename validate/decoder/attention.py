@@ -25,10 +25,11 @@ of two multiply it by log2(e) and must not reach -inf.
 class CacheSpan:
     """The valid part of a cache.
 
-    lengths: tokens per sequence, int64 [batch], on the device. bound: a number on the host that no length
-    exceeds; nothing beyond it is read. exact: whether every length equals `bound`, so that no mask is needed.
-    first: the first token of a sliding window for each query, [batch, n]; None without a window. start: a
-    number on the host; no query sees a token before it.
+    - lengths: tokens per sequence, int64 [batch], on the device.
+    - bound: a number on the host that no length exceeds; nothing beyond it is read.
+    - exact: whether every length equals `bound`, so that no mask is needed.
+    - first: the first token of a sliding window for each query, [batch, n]; None without a window.
+    - start: a number on the host; no query sees a token before it.
     """
 
     lengths: Tensor
@@ -55,7 +56,7 @@ class CacheSpan:
 class FoldedAttention:
     """Attention with torch's own operators: `math` in plain matrix products, `sdpa` with its fused kernels.
 
-    name: the name of the implementation in records. Other implementations are subclasses.
+    - name: the name of the implementation in records. Other implementations are subclasses.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,13 +75,14 @@ class FoldedAttention:
         sees: Tensor | None = None,
     ) -> Tensor:
         """Attention of q to the valid part of a cache and to the new tokens. The mask over new tokens is
-        causal, or `sees`.
+        causal, or `sees`. Returns [batch, n, heads * d], the layout of the next matrix product.
 
         q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads,
-        m, d] with m >= n. Without `sees`, the last n new tokens are the tokens of the queries. sees: the new
-        tokens to which each query attends, bool [batch or 1, n, m]; each query attends to at least one.
-        Returns [batch, n, heads * d], the layout of the next matrix product. A cache of another type (fp8) is
-        first converted to the type of the queries.
+        m, d] with m >= n. Without `sees`, the last n new tokens are the tokens of the queries. A cache of
+        another type (fp8) is first converted to the type of the queries.
+
+        - sees: the new tokens to which each query attends, bool [batch or 1, n, m]; each query attends to at
+          least one.
         """
         rows = fold(q, new_k.shape[1])
         new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))

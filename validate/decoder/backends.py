@@ -17,8 +17,10 @@ NAMES = ("auto", "math", "sdpa", "triton", "triton-unsplit")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> FoldedAttention:
-    """The named implementation of attention. ``auto`` means the fastest that works on the device. fp8:
-    whether the cache has this format. Raises InputError.
+    """The named implementation of attention. ``auto`` means the fastest that works on the device. Raises
+    InputError.
+
+    - fp8: whether the cache has this format.
     """
     if name not in NAMES:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
@@ -38,7 +40,7 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = F
     """The implementation of the small steps of a pass: ``torch``, ``triton``, or ``auto`` for the fused
     kernels on CUDA.
 
-    fp8: whether the cache has this format, see `Pointwise`.
+    - fp8: whether the cache has this format, see `Pointwise`.
     """
     if name not in ("auto", "torch", "triton"):
         raise InputError(f"--pointwise: must be one of auto, torch, triton, given {name!r}")

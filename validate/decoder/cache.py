@@ -14,12 +14,13 @@ BLOCK_TOKENS = 64
 
 
 class KVCache:
-    """Keys and values of `shape` [layers, batch, kv_heads, capacity, head_dim] with a length per sequence.
+    """Keys and values of `shape` [layers, batch, kv_heads, capacity, head_dim] with a length per sequence. An
+    fp8 cache holds unscaled values (scale 1, vLLM's default), which attention converts to its own type.
 
-    lengths: committed tokens, int64 [batch] on the device. Nothing beyond a length is ever read. bound,
-    floor: upper and lower bounds of all lengths, known on the host; passes on a CPU read nothing beyond
-    `bound`. fixed: whether `bound` stays at the capacity, as captured graphs need. An fp8 cache holds
-    unscaled values (scale 1, vLLM's default), which attention converts to its own type.
+    - lengths: committed tokens, int64 [batch] on the device. Nothing beyond a length is ever read.
+    - bound, floor: upper and lower bounds of all lengths, known on the host; passes on a CPU read nothing
+      beyond `bound`.
+    - fixed: whether `bound` stays at the capacity, as captured graphs need.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class KVCache:
         return start[:, None] + torch.arange(n, device=start.device)
 
     def at(self, layer: int, slots: Tensor) -> "Slots":
-        """The `Slots` to which a layer writes new keys and values. slots: slot numbers [batch, n]."""
+        """The `Slots` to which a layer writes new keys and values.
+
+        - slots: slot numbers [batch, n].
+        """
         return Slots(self.k[layer], self.v[layer], self.rows, slots)
 
     def slot(self, positions: Tensor) -> Tensor:
@@ -62,8 +66,9 @@ class KVCache:
         return read_tokens(self.kv.flatten(0, 1), self.rows, self.slot(positions))
 
     def advance(self, count: Tensor, limit: int) -> None:
-        """Commits `count` [batch] more tokens. limit: an upper bound of `count`. Written tokens beyond these
-        are discarded.
+        """Commits `count` [batch] more tokens. Written tokens beyond these are discarded.
+
+        - limit: an upper bound of `count`.
         """
         self.lengths.add_(count)
         self.bound = self.capacity if self.fixed else min(self.bound + limit, self.capacity)
@@ -83,8 +88,10 @@ class KVCache:
 
 
 class Slots(NamedTuple):
-    """The slots of new tokens in one layer of a cache. k, v: the layer [batch, kv_heads, capacity, head_dim].
-    slots [batch, n].
+    """The slots of new tokens in one layer of a cache.
+
+    - k, v: the layer [batch, kv_heads, capacity, head_dim].
+    - slots: slot numbers [batch, n].
     """
 
     k: Tensor
@@ -107,10 +114,9 @@ class Slots(NamedTuple):
 
 def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
     """The values at positions [batch, n] of a cache [layers, batch, kv_heads, slots, ...], for all layers and
-    heads.
+    heads. The function copies whole tokens, because `gather` would be ten times slower on a CPU.
 
-    rows: the numbers 0 ... batch - 1, [batch, 1]. The function copies whole tokens, because `gather` would be
-    ten times slower on a CPU.
+    - rows: the numbers 0 ... batch - 1, [batch, 1].
     """
     return bits(cache)[:, rows, :, positions].movedim((0, 1), (1, 3)).view(cache.dtype)
 

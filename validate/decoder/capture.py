@@ -18,7 +18,7 @@ def captured(work: Callable[[], object], generator: torch.Generator | None = Non
     """A function that replays the work of `work` on the device. The capture itself computes nothing. `work`
     must have run once before.
 
-    generator: the source of random numbers for `work`. Each replay draws new numbers.
+    - generator: the source of random numbers for `work`. Each replay draws new numbers.
     """
     graph = torch.cuda.CUDAGraph()
     stream = torch.cuda.current_stream()

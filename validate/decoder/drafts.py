@@ -35,12 +35,13 @@ class Drafter(Protocol):
 class ViewRunner:
     """Runs a model on uncommitted tokens. The model reads the committed tokens through `view`.
 
-    scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration. They
-    begin at slot 0 in all sequences. owns_cache: whether the runner has and writes a cache of its own (a
-    separate model, or own_prefill). Otherwise verification fills the cache. behind: the number of tokens (0
-    or 1) by which an own cache lags the target's. If all drafted tokens were accepted, the draft has not yet
-    run the last one. The first pass of an iteration always has this many additional tokens, so shapes stay
-    the same.
+    - scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration.
+      They begin at slot 0 in all sequences.
+    - owns_cache: whether the runner has and writes a cache of its own (a separate model, or own_prefill).
+      Otherwise verification fills the cache.
+    - behind: the number of tokens (0 or 1) by which an own cache lags the target's. If all drafted tokens
+      were accepted, the draft has not yet run the last one. The first pass of an iteration always has this
+      many additional tokens, so shapes stay the same.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, owns_cache: bool) -> None:
@@ -67,7 +68,7 @@ class ViewRunner:
         """Hidden states [batch, n, hidden] of tokens [batch, n], which occupy the scratch slots from `used`
         on.
 
-        ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
+        - ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
         """
         cache = self.runner.cache
         end = used + tokens.shape[1]

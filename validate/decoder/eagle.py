@@ -51,8 +51,9 @@ class HeadModel(Model):
     """The head as a model of one layer with the target's embedding.
 
     Before a pass, `give` receives the hidden states of its pairs. After the pass, `output` has the hidden
-    state for the next pair of each sequence. to_target [vocab]: the target's token for each token of the
-    head.
+    state for the next pair of each sequence.
+
+    - to_target [vocab]: the target's token for each token of the head.
     """
 
     output: Tensor
@@ -114,8 +115,9 @@ class HeadRunner(ViewRunner):
     """Runs a head with its own cache. The cache does not yet contain the pairs whose features come from the
     last verification.
 
-    features [batch, queries, 3 x width]: the features of these pairs. pending [batch]: the number of these
-    pairs in each sequence. latest [batch, width]: the features of the newest token.
+    - features [batch, queries, 3 x width]: the features of these pairs.
+    - pending [batch]: the number of these pairs in each sequence.
+    - latest [batch, width]: the features of the newest token.
     """
 
     latest: Tensor

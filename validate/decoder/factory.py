@@ -59,8 +59,8 @@ def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
 def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     """A model with room for prompt, output and the tokens of an iteration.
 
-    rolls: room only for a chunk of the prompt or the tokens of an iteration, because a `RollingView` keeps
-    the others.
+    - rolls: room only for a chunk of the prompt or the tokens of an iteration, because a `RollingView` keeps
+      the others.
     """
     spec = model.spec
     ahead = request.queries + _inner_round(request)
@@ -101,7 +101,10 @@ def _unknown_draft(request: Request) -> InputError:
 
 
 def _ngrams(request: Request, longest: str) -> NGramDrafter:
-    """N-grams of the text. longest: tokens of a match as they were written; empty for the usual number."""
+    """N-grams of the text.
+
+    - longest: tokens of a match as they were written; empty for the usual number.
+    """
     if request.tree is not None:
         raise InputError(f"--tree: must be used with a draft that runs a model, given {request.draft!r}")
     if longest and not longest.isdigit():

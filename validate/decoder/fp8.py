@@ -26,7 +26,9 @@ it.
 
 
 class Fp8Linear(nn.Module):
-    """A matrix [outputs, inputs] of eight-bit codes. scale [outputs]: the scale of each row.
+    """A matrix [outputs, inputs] of eight-bit codes.
+
+    - scale [outputs]: the scale of each row.
 
     On CUDA, each token is quantised to eight bits with its own scale, and the codes are multiplied (the
     format ``fp8``). On a CPU, each call converts the codes to the type of the activations (the format
@@ -41,8 +43,9 @@ class Fp8Linear(nn.Module):
         self.hold(weight, row_peaks(weight))
 
     def hold(self, weight: Tensor, peaks: Tensor) -> None:
-        """Quantises weight [outputs, inputs], the whole matrix or a rank's part of it. peaks [outputs]: the
-        largest value in each row of the whole matrix.
+        """Quantises weight [outputs, inputs], the whole matrix or a rank's part of it.
+
+        - peaks [outputs]: the largest value in each row of the whole matrix.
         """
         rows = by_row(weight, peaks[:, None])
         self.weight = nn.Parameter(rows.codes, requires_grad=False)

@@ -12,8 +12,9 @@ REMEDY = "lower batch, context or new tokens"
 
 
 def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor of zeros. Raises InputError if memory does not suffice. what: the name of the tensor in this
-    error.
+    """A tensor of zeros. Raises InputError if memory does not suffice.
+
+    - what: the name of the tensor in this error.
     """
     need_bytes = math.prod(shape) * dtype.itemsize
     check_fits(what, need_bytes, device)

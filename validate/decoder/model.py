@@ -21,7 +21,10 @@ Tap = Callable[[int, Tensor], None]
 
 @dataclass(frozen=True)
 class Projected:
-    """The queries, keys and values of a layer before rotation. qkv: [batch, n, all heads x head_dim]."""
+    """The queries, keys and values of a layer before rotation.
+
+    - qkv: [batch, n, all heads x head_dim].
+    """
 
     layer: "Layer"
     qkv: Tensor
@@ -62,8 +65,9 @@ class MLP(nn.Module):
 class RoutedExperts(nn.Module):
     """Gated MLPs [num_experts, ...] and their router. A tensor-parallel rank holds a part of each expert.
 
-    Every token goes to its best few experts, and two grouped matrix products compute all of them. scales: of
-    fp8 matrices, by name, [num_experts, outputs].
+    Every token goes to its best few experts, and two grouped matrix products compute all of them.
+
+    - scales: of fp8 matrices, by name, [num_experts, outputs].
     """
 
     def __init__(self, moe: MoE, hidden: int, inner: int) -> None:
@@ -90,8 +94,9 @@ class RoutedExperts(nn.Module):
         return (out * weights[..., None].to(x.dtype)).sum(1).view_as(x)
 
     def hold(self, name: str, weight: Tensor, peaks: Tensor) -> None:
-        """Quantises a stack of matrices [num_experts, outputs, inputs]. peaks: largest values of their
-        rows.
+        """Quantises a stack of matrices [num_experts, outputs, inputs].
+
+        - peaks: largest values of their rows.
         """
         codes, scale = by_row(weight.flatten(0, 1), peaks.view(-1, 1))
         setattr(self, name, nn.Parameter(codes.view(weight.shape), requires_grad=False))
@@ -107,7 +112,7 @@ class RoutedExperts(nn.Module):
 class Layer(nn.Module):
     """Attention and MLP (or experts), each after a norm. Query, key and value are one matrix.
 
-    window: tokens that a token sees, including itself; None for all.
+    - window: tokens that a token sees, including itself; None for all.
     """
 
     def __init__(self, spec: ModelSpec, shard: RankShard, index: int) -> None:
@@ -138,7 +143,7 @@ class Layer(nn.Module):
 class Model(nn.Module):
     """A decoder-only transformer of the shape `spec`, or the part of it on one tensor-parallel rank.
 
-    pointwise: implementation of the steps between matrix products. Fused kernels have no gradients.
+    - pointwise: implementation of the steps between matrix products. Fused kernels have no gradients.
     """
 
     def __init__(self, spec: ModelSpec, shard: RankShard | None = None) -> None:

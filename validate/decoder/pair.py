@@ -35,12 +35,13 @@ class LoadedPair(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelPair:
-    """The target and the draft of a run. target: a bundled model's name, or a checkpoint's folder. draft:
-    ``self``, ``ngram[:LONGEST]``, or a name or folder.
+    """The target and the draft of a run.
 
-    weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``. dtype: the type of
-    all weights and activations; fp8 weights are multiplied with bf16 activations. kv_dtype: the type of all
-    caches, see `Request`.
+    - target: a bundled model's name, or a checkpoint's folder.
+    - draft: ``self``, ``ngram[:LONGEST]``, or a name or folder.
+    - weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``.
+    - dtype: the type of all weights and activations; fp8 weights are multiplied with bf16 activations.
+    - kv_dtype: the type of all caches, see `Request`.
     """
 
     target: str

@@ -60,7 +60,10 @@ def pieces(model: Model) -> Pieces:
 
 
 def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, prefix: str) -> Pieces:
-    """The pieces of a layer's parameters. prefix: the layer's name in the file."""
+    """The pieces of a layer's parameters.
+
+    - prefix: the layer's name in the file.
+    """
     rows, columns = _projections(spec, shard)
     for name, parameter in layer.named_parameters():
         module, _, kind = name.rpartition(".")
@@ -144,8 +147,9 @@ def _expert_pieces(spec: ModelSpec, shard: RankShard, prefix: str) -> Pieces:
 
 
 def head_pieces(head: HeadModel, layer: str) -> Pieces:
-    """The pieces of an EAGLE-3 head. layer: the name of its layer in the file, ``midlayer`` or
-    ``layers.0``.
+    """The pieces of an EAGLE-3 head.
+
+    - layer: the name of its layer in the file, ``midlayer`` or ``layers.0``.
     """
     names = {
         "project.weight": "fc",

@@ -25,8 +25,8 @@ Turns = tuple[Tensor, Tensor]
 class Rotary:
     """The rotary embedding of a model. `rope` makes it.
 
-    frequencies: the angle per position of each pair of dimensions, in radians, [rotary_dim / 2] float64.
-    scale: a factor on cosine and sine, with which `yarn` and `longrope` sharpen the scores of long texts.
+    - frequencies: the angle per position of each pair of dimensions, in radians, [rotary_dim / 2] float64.
+    - scale: a factor on cosine and sine, with which `yarn` and `longrope` sharpen the scores of long texts.
     """
 
     frequencies: Tensor
@@ -40,12 +40,12 @@ class Rotary:
 
 
 class Pointwise:
-    """The steps in plain torch. name: the name of the implementation in records. A subclass has fused kernels
-    with equal results.
+    """The steps in plain torch.
 
-    fp8: whether keys and values are rounded to fp8 before any token attends to them. A token then sees the
-    same keys and values in a verification, where both tokens run together, as in decoding one token at a
-    time. The output is therefore the same.
+    - name: the name of the implementation in records. A subclass has fused kernels with equal results.
+    - fp8: whether keys and values are rounded to fp8 before any token attends to them. A token then sees the
+      same keys and values in a verification, where both tokens run together, as in decoding one token at a
+      time. The output is therefore the same.
     """
 
     name = "torch"
@@ -95,9 +95,10 @@ class Pointwise:
         self, rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor | None = None
     ) -> Tensor:
         """The product of each row [k] of rows [r, k] and its expert's matrix in weights [num_experts, m, k].
-        experts [r]: the expert of each row, in rising order. Returns [r, m].
+        Returns [r, m].
 
-        scale [num_experts, m]: the scales of fp8 weights, which are first converted to the type of `rows`.
+        - experts [r]: the expert of each row, in rising order.
+        - scale [num_experts, m]: the scales of fp8 weights, which are first converted to the type of `rows`.
         """
         if scale is not None:
             wide = self.by_expert(rows, weights.to(rows.dtype), experts)

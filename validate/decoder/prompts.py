@@ -12,11 +12,12 @@ from perfmodel.validate.decoder.text import Tokenizer
 def read_prompts(
     reader: Tokenizer | None, texts: Sequence[str], file: Path | None, vocab: int, chat: bool = False
 ) -> list[list[int]]:
-    """The prompts in `texts` and in a file, each a list of tokens. Each document is one prompt.
+    """The prompts in `texts` and in a file, each a list of tokens. Each document is one prompt. Raises
+    InputError, which names the flag and the line.
 
-    file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one
-    document. chat: every text is a user's message, formatted by the model's chat template. Raises InputError,
-    which names the flag and the line.
+    - file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one
+      document.
+    - chat: every text is a user's message, formatted by the model's chat template.
     """
     documents: list[tuple[str, Any]] = [("--prompt", text) for text in texts]
     if file is not None:

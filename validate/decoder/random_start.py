@@ -18,7 +18,7 @@ def start_random(
     """The state that follows prompts of `context` tokens, with random values in the caches. Timing needs no
     prefill.
 
-    lengths: the prompt length of each sequence, at most `context`, if the lengths differ.
+    - lengths: the prompt length of each sequence, at most `context`, if the lengths differ.
     """
     model = decoder.target.model
     cache = decoder.target.cache
@@ -41,7 +41,10 @@ def start_random(
 
 
 def _fill(cache: KVCache, lengths: torch.Tensor, bound: int, generator: torch.Generator) -> None:
-    """Random keys and values in every slot. bound: the largest of the lengths."""
+    """Random keys and values in every slot.
+
+    - bound: the largest of the lengths.
+    """
     for layer in cache.kv.flatten(0, 1):
         is_fp8 = layer.dtype == FP8  # which torch cannot draw
         values = torch.empty(layer.shape, device=layer.device) if is_fp8 else layer

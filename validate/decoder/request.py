@@ -15,18 +15,21 @@ from perfmodel.validate.decoder.sampling import Sampling
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of decoding. context: the longest prompt, in tokens. gamma: drafted tokens per iteration;
-    0 is decoding without a draft.
+    """The settings of decoding.
 
-    draft: ``self``, ``ngram[:LONGEST]`` or ``model``, a separate model that `make_decoder` receives. tree:
-    the parent of each node of a token tree (see `Topology`) with gamma levels below the root; None for a
-    chain. script: the scripted acceptance; None if the models decide. For a chain, it has the relative
-    frequencies of 0 .. gamma accepted tokens. For a tree, it has the probabilities that the 1st, 2nd, ...
-    child of a node is accepted. kv_dtype: the format of all caches: ``auto``, the type of the activations, or
-    ``fp8``. middle_kv: for a two-level draft (see `two_levels`), the KV method with which the target verifies
-    the tokens of a small model; None for one level. inner_gamma: the tokens that the small model drafts per
-    inner round. With two levels, gamma is the number of collected tokens from which on a sequence waits for
-    its verification.
+    - context: the longest prompt, in tokens.
+    - gamma: drafted tokens per iteration; 0 is decoding without a draft.
+    - draft: ``self``, ``ngram[:LONGEST]`` or ``model``, a separate model that `make_decoder` receives.
+    - tree: the parent of each node of a token tree (see `Topology`) with gamma levels below the root; None
+      for a chain.
+    - script: the scripted acceptance; None if the models decide. For a chain, it has the relative frequencies
+      of 0 .. gamma accepted tokens. For a tree, it has the probabilities that the 1st, 2nd, ... child of a
+      node is accepted.
+    - kv_dtype: the format of all caches: ``auto``, the type of the activations, or ``fp8``.
+    - middle_kv: for a two-level draft (see `two_levels`), the KV method with which the target verifies the
+      tokens of a small model; None for one level.
+    - inner_gamma: the tokens that the small model drafts per inner round. With two levels, gamma is the
+      number of collected tokens from which on a sequence waits for its verification.
     """
 
     batch: int

@@ -25,8 +25,9 @@ def rotary(spec: ModelSpec, device: torch.device, tokens: int) -> Rotary:
 
 
 def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> torch.Tensor:
-    """The angle per position of each pair of dimensions, in radians, [rotary_dim / 2] float64. tokens: the
-    length of the sequences.
+    """The angle per position of each pair of dimensions, in radians, [rotary_dim / 2] float64.
+
+    - tokens: the length of the sequences.
     """
     exponent = torch.arange(0, spec.rotary_dim, 2, dtype=torch.float64, device=device) / spec.rotary_dim
     frequencies = spec.rope_theta**-exponent

@@ -50,8 +50,12 @@ class Observed:
 
 @dataclass
 class Runner:
-    """Runs `model` with `cache`. attention: the implementation in use. rotary: the embedding for the longest
-    sequence. prefill_chunk: tokens of a prompt in one pass. tap: called with the input of each layer.
+    """Runs `model` with `cache`.
+
+    - attention: the implementation in use.
+    - rotary: the embedding for the longest sequence.
+    - prefill_chunk: tokens of a prompt in one pass.
+    - tap: called with the input of each layer.
     """
 
     model: Model
@@ -62,11 +66,12 @@ class Runner:
     prefill_chunk: int = PREFILL_CHUNK
 
     def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
-        """Hidden states [batch, n, hidden] of tokens [batch, n] after the committed ones.
-
-        ahead: the distance of each token from the first new position, [n]. sees: the new tokens to which each
-        token attends, [1, n, n] (see `FoldedAttention`). Without both, the tokens are a chain. Their keys and
+        """Hidden states [batch, n, hidden] of tokens [batch, n] after the committed ones. Their keys and
         values are written after the committed ones, in the given order. `KVCache.advance` commits them later.
+        Without `ahead` and `sees`, the tokens are a chain.
+
+        - ahead: the distance of each token from the first new position, [n].
+        - sees: the new tokens to which each token attends, [1, n, n] (see `FoldedAttention`).
         """
         slots = self.cache.positions(self.cache.lengths, tokens.shape[1])
         positions = slots if ahead is None else self.cache.lengths[:, None] + ahead

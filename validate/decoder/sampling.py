@@ -20,8 +20,11 @@ MIN_TEMPERATURE = 1e-6
 
 @dataclass(frozen=True)
 class Sampling:
-    """The sampling of tokens. temperature: 0 is greedy. top_k: only this many of the most likely tokens are
-    kept; 0 keeps all. top_p: of these, the fewest tokens with this total probability are kept.
+    """The sampling of tokens.
+
+    - temperature: 0 is greedy.
+    - top_k: only this many of the most likely tokens are kept; 0 keeps all.
+    - top_p: of these, the fewest tokens with this total probability are kept.
 
     top_k is applied before top_p, as in transformers and vLLM.
     """
@@ -82,8 +85,10 @@ def draw(probs: Tensor, generator: torch.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class AcceptedTokens:
-    """The accepted tokens of an iteration. count [batch]: the number of accepted draft tokens, 0 .. gamma.
-    next_token [batch]: the target's own token after them.
+    """The accepted tokens of an iteration.
+
+    - count [batch]: the number of accepted draft tokens, 0 .. gamma.
+    - next_token [batch]: the target's own token after them.
     """
 
     count: Tensor
@@ -91,8 +96,11 @@ class AcceptedTokens:
 
 
 class DraftedTokens(NamedTuple):
-    """The tokens that a draft proposes. tokens: [batch, gamma]. probs: the distributions [batch, gamma,
-    vocab] from which the tokens were drawn; None if they were not drawn at random.
+    """The tokens that a draft proposes.
+
+    - tokens: [batch, gamma].
+    - probs: the distributions [batch, gamma, vocab] from which the tokens were drawn; None if they were not
+      drawn at random.
     """
 
     tokens: Tensor
@@ -109,7 +117,7 @@ def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None =
     """Accepts draft_tokens [batch, gamma] as long as they equal the argmax of the target's logits [batch,
     gamma + 1, vocab].
 
-    drafted [batch]: the number of draft tokens that each sequence really has; None for all.
+    - drafted [batch]: the number of draft tokens that each sequence really has; None for all.
     """
     best = logits.argmax(-1)
     count = _leading(draft_tokens == best[:, :-1], drafted)
@@ -123,12 +131,13 @@ def accept_sampled(
     generator: torch.Generator,
     drafted: Tensor | None = None,
 ) -> AcceptedTokens:
-    """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
+    """Exact rejection sampling (Leviathan et al. 2023, algorithm 1). The output has the same distribution as
+    sampling from the target alone.
 
-    draft_probs [batch, gamma, vocab]: the distributions from which draft_tokens [batch, gamma] were drawn;
-    None if they were not drawn at random. target_probs [batch, gamma + 1, vocab]: the target's distributions.
-    drafted [batch]: see `accept_greedy`. The output has the same distribution as sampling from the target
-    alone.
+    - draft_probs [batch, gamma, vocab]: the distributions from which draft_tokens [batch, gamma] were drawn;
+      None if they were not drawn at random.
+    - target_probs [batch, gamma + 1, vocab]: the target's distributions.
+    - drafted [batch]: see `accept_greedy`.
     """
     if draft_probs is None:
         draft_probs = torch.zeros_like(target_probs[:, :-1]).scatter_(2, draft_tokens[..., None], 1.0)

@@ -41,8 +41,9 @@ class Selection:
         """The same as `FoldedAttention`, over the pages with the largest upper bounds of their scores. The
         newest page is always included.
 
-        bounds: the smallest and the largest values of the keys of each page, each [batch, kv_heads, pages,
-        d]. lengths [batch]: number of tokens in the cache k, v.
+        - bounds: the smallest and the largest values of the keys of each page, each [batch, kv_heads, pages,
+          d].
+        - lengths [batch]: number of tokens in the cache k, v.
         """
         (low, high), rows = bounds, fold(q, k.shape[1])
         rows = rows.mT  # the small operand: bf16 products on a CPU copy a transposed large one

@@ -25,8 +25,9 @@ class RankRange(NamedTuple):
 
 @dataclass(frozen=True)
 class RankShard:
-    """Rank `rank` of `size` tensor-parallel ranks. group: its process group; None if one process has the
-    whole model.
+    """Rank `rank` of `size` tensor-parallel ranks.
+
+    - group: its process group; None if one process has the whole model.
     """
 
     rank: int = 0
@@ -97,7 +98,9 @@ def local_device(kind: str) -> torch.device:
 def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[RankShard]:
     """The shard of this process, if torchrun started `size` processes. A single process needs no torchrun.
 
-    Raises InputError if another number of processes was started. what: the flag that this error names.
+    Raises InputError if another number of processes was started.
+
+    - what: the flag that this error names.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != size:

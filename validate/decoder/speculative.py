@@ -26,14 +26,17 @@ READ_EVERY = 4
 
 
 class Decoder:
-    """A target and a draft with their caches, for one batch size.
+    """A target and a draft with their caches, for one batch size. Nothing in an iteration waits for the
+    device; `generate` checks every `READ_EVERY` iterations whether all sequences are done.
 
-    gamma: largest number of draft tokens that one iteration can accept. queries: tokens of a verification.
-    models: the models that draft. eos: tokens that end a sequence. script: decides acceptance instead of the
-    models, at the same cost; EOS is then ignored. replay: the replay of `step`, if `graphs.capture` made one.
-    observers: functions that receive the state and the accepted tokens before they are committed; they run on
-    the device and are part of a captured CUDA graph. Nothing in an iteration waits for the device; `generate`
-    checks every `READ_EVERY` iterations whether all sequences are done.
+    - gamma: largest number of draft tokens that one iteration can accept.
+    - queries: tokens of a verification.
+    - models: the models that draft.
+    - eos: tokens that end a sequence.
+    - script: decides acceptance instead of the models, at the same cost; EOS is then ignored.
+    - replay: the replay of `step`, if `graphs.capture` made one.
+    - observers: functions that receive the state and the accepted tokens before they are committed; they run
+      on the device and are part of a captured CUDA graph.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class Decoder:
     def finish(self, state: State, iterated: Callable[[], object] = lambda: None) -> None:
         """Iterates until every sequence is done. Up to `READ_EVERY` - 1 iterations after that have no effect.
 
-        iterated: called after each iteration was enqueued on the device.
+        - iterated: called after each iteration was enqueued on the device.
         """
         while not bool(state.finished.all()):
             for _ in range(READ_EVERY):

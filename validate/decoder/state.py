@@ -17,12 +17,14 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens
 
 @dataclass
 class State:
-    """The state of a batch. tokens [batch, room]: prompts and outputs. All tokens but the newest are in the
-    target's KV cache.
+    """The state of a batch.
 
-    length [batch]: tokens so far. limit [batch]: the length at which a sequence ends. finished [batch]:
-    whether the sequence is done. histogram [batch, gamma + 1]: the number of iterations in which 0, 1, ...
-    gamma draft tokens were accepted, until the sequence was finished.
+    - tokens [batch, room]: prompts and outputs. All tokens but the newest are in the target's KV cache.
+    - length [batch]: tokens so far.
+    - limit [batch]: the length at which a sequence ends.
+    - finished [batch]: whether the sequence is done.
+    - histogram [batch, gamma + 1]: the number of iterations in which 0, 1, ... gamma draft tokens were
+      accepted, until the sequence was finished.
     """
 
     tokens: Tensor
@@ -93,8 +95,10 @@ class State:
 
 @dataclass(frozen=True)
 class Generation:
-    """The result of decoding. tokens: the output of each sequence, including an EOS. histograms: the
-    histogram of each sequence, see `State`.
+    """The result of decoding.
+
+    - tokens: the output of each sequence, including an EOS.
+    - histograms: the histogram of each sequence, see `State`.
     """
 
     tokens: list[list[int]]

@@ -12,8 +12,9 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 
 
 class Tokenizer:
-    """Converts text to tokens and back. In this class a token is a byte of UTF-8. bos: the token with which
-    texts begin; None if there is none.
+    """Converts text to tokens and back. In this class a token is a byte of UTF-8.
+
+    - bos: the token with which texts begin; None if there is none.
     """
 
     bos: int | None = None

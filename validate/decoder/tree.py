@@ -78,8 +78,9 @@ class TreeDrafter(ModelDrafter):
 
 
 class TreeDecoder(Decoder):
-    """The same as `Decoder`, for trees. gamma: the number of levels below the root. queries: the number of
-    all nodes.
+    """The same as `Decoder`, for trees. gamma: the number of levels below the root.
+
+    - queries: the number of all nodes.
     """
 
     def __init__(self, target: Runner, draft: TreeDrafter, *rules: Any) -> None:
@@ -118,8 +119,9 @@ class TreeDecoder(Decoder):
 
 
 def move(cache: KVCache, path: Tensor) -> None:
-    """Moves some uncommitted tokens to the first slots after the committed ones plus one. path [batch, n]:
-    their offsets from the first uncommitted slot.
+    """Moves some uncommitted tokens to the first slots after the committed ones plus one.
+
+    - path [batch, n]: their offsets from the first uncommitted slot.
     """
     tokens = cache.read(cache.lengths[:, None] + path)
     slots = cache.slot(cache.positions(cache.lengths + 1, path.shape[1]))
@@ -128,8 +130,10 @@ def move(cache: KVCache, path: Tensor) -> None:
 
 @dataclass(frozen=True)
 class TreeCounts:
-    """Counts over all unfinished sequences. tried: how often the k-th child of a node on the accepted path
-    was tried. taken: how often it was accepted.
+    """Counts over all unfinished sequences.
+
+    - tried: how often the k-th child of a node on the accepted path was tried.
+    - taken: how often it was accepted.
     """
 
     tried: tuple[int, ...]

@@ -23,12 +23,16 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens, draw
 class Topology:
     """The tables of one tree. The root is the newest token, which is not drafted.
 
-    size: the number of nodes. depth [size]: the level of each node below the root. sees: bool [size, size],
-    whether a node is an ancestor of another or the node itself. children [size, most children of a node]:
-    node numbers, 0 for none. num_children [size]. rank [size]: a node's place among its siblings. widths:
-    number of nodes on each level. starts: the first node of each level, and `size`. max_children: largest
-    number of children of a node, by level. picks: for each level but the last, the places [width of the next
-    level] of the next level's tokens among the candidates, of which each node has `max_children`.
+    - size: the number of nodes.
+    - depth [size]: the level of each node below the root.
+    - sees: bool [size, size], whether a node is an ancestor of another or the node itself.
+    - children [size, most children of a node]: node numbers, 0 for none. num_children [size].
+    - rank [size]: a node's place among its siblings.
+    - widths: number of nodes on each level.
+    - starts: the first node of each level, and `size`.
+    - max_children: largest number of children of a node, by level.
+    - picks: for each level but the last, the places [width of the next level] of the next level's tokens
+      among the candidates, of which each node has `max_children`.
     """
 
     def __init__(self, parents: Sequence[int], device: torch.device) -> None:
@@ -61,8 +65,10 @@ class Topology:
 
 @dataclass(frozen=True)
 class AcceptedPath(AcceptedTokens):
-    """The accepted path of a tree. path [batch, levels]: the accepted nodes, beginning with the root. The
-    last node is repeated to fill the row.
+    """The accepted path of a tree.
+
+    - path [batch, levels]: the accepted nodes, beginning with the root. The last node is repeated to fill the
+      row.
     """
 
     path: Tensor
@@ -70,7 +76,9 @@ class AcceptedPath(AcceptedTokens):
 
 def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> AcceptedPath:
     """The accepted path in greedy decoding: at each node, the child that equals the target's argmax is
-    accepted. tokens [batch, size], logits [batch, size, vocab]: of all nodes.
+    accepted.
+
+    - tokens [batch, size], logits [batch, size, vocab]: of all nodes.
     """
     best = logits.argmax(-1)
     node = torch.zeros_like(tokens[:, 0])
@@ -90,9 +98,10 @@ def accept_tree_sampled(
     """The accepted path by rejection sampling. It is exact if siblings are the draws of `sampling.race`, in
     order.
 
-    tokens [batch, size]. draft_probs [batch, nodes of all levels but the last, vocab]: the distributions from
-    which each node's children were drawn. target_probs [batch, size, vocab]. The output has the same
-    distribution as sampling from the target alone.
+    tokens [batch, size]. The output has the same distribution as sampling from the target alone.
+
+    - draft_probs [batch, nodes of all levels but the last, vocab]: the distributions from which each node's
+      children were drawn. target_probs [batch, size, vocab].
     """
     u = target_probs.new_empty(len(tokens), sum(tree.max_children)).uniform_(generator=generator)
     node = torch.zeros_like(tokens[:, 0])

@@ -39,8 +39,9 @@ class SplitKV(FoldedAttention):
     """Attention with the Triton kernel. Torch's own attention computes prefill, large trees and head sizes
     that are not a power of two.
 
-    splits: parts per sequence and KV head; None to fill the device. unsplit: whether passes with several
-    queries use one part, like engines whose kernel splits the cache only for a single query.
+    - splits: parts per sequence and KV head; None to fill the device.
+    - unsplit: whether passes with several queries use one part, like engines whose kernel splits the cache
+      only for a single query.
     """
 
     def __init__(self, tuning: Tuning | None = None, unsplit: bool = False) -> None:
@@ -51,8 +52,10 @@ class SplitKV(FoldedAttention):
         self.splits: int | None = None
 
     def takes(self, q: Tensor, new_k: Tensor, most: int = MAX_ROWS) -> bool:
-        """Whether the kernel can compute queries [batch, heads, n, d]. most: its largest number of rows, for
-        heads of 128. On a GPU, fp32 would spill registers and is left to torch.
+        """Whether the kernel can compute queries [batch, heads, n, d].
+
+        - most: its largest number of rows, for heads of 128. On a GPU, fp32 would spill registers and is left
+          to torch.
         """
         count = q.shape[1] // new_k.shape[1] * q.shape[2]
         d = q.shape[3]
@@ -88,7 +91,7 @@ class SplitKV(FoldedAttention):
         """Attention over the pages of `page` tokens in index [batch * kv_heads, pages], int32, and the new
         tokens.
 
-        span: the number of tokens in these pages, in order; without an index, those in the cache.
+        - span: the number of tokens in these pages, in order; without an index, those in the cache.
         """
         rows = fold(q, new_k.shape[1]).contiguous()
         n = q.shape[2]
@@ -174,8 +177,10 @@ class SplitKV(FoldedAttention):
 
 
 class Launch(NamedTuple):
-    """The parameters of a kernel's launch. tile: cached tokens that it reads at once. stages: tiles in
-    flight.
+    """The parameters of a kernel's launch.
+
+    - tile: cached tokens that it reads at once.
+    - stages: tiles in flight.
     """
 
     tile: int

@@ -45,13 +45,14 @@ def _few_rows(  # type: ignore[no-untyped-def]
     """Program (tile of outputs, part of the inputs): TILE outputs of all rows, over PART inputs, times the
     scales. The program of the first part adds the bias.
 
-    - x: [rows, K] fp8, contiguous, and x_scale: [rows].
-    - codes: the matrix, [N, K] fp8, contiguous, and scale: [N].
+    The sum over tiles is kept outside the matrix instruction, whose own sum has fewer bits than float32.
+
+    - x: [rows, K] fp8, contiguous. x_scale: [rows].
+    - codes: the matrix, [N, K] fp8, contiguous. scale: [N].
     - bias: [N], read if BIAS.
     - out: [parts, rows, N].
-
-    PAD: at least `rows`. INPUTS: the inputs of a tile. The sum over tiles is kept outside the matrix
-    instruction, whose own sum has fewer bits than float32.
+    - PAD: at least `rows`.
+    - INPUTS: the inputs of a tile.
     """
     part = tl.program_id(1)
     first = tl.program_id(0).to(tl.int64) * TILE
@@ -88,8 +89,10 @@ def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr
 
 
 class ProductLaunch(NamedTuple):
-    """The parameters of a launch of `_few_rows`. sizes: its constants. parts: the number of parts of the
-    inputs; each has its own programs.
+    """The parameters of a launch of `_few_rows`.
+
+    - sizes: its constants.
+    - parts: the number of parts of the inputs; each has its own programs.
     """
 
     sizes: dict[str, int]

@@ -123,7 +123,8 @@ class FusedSelection(Selection):
     ) -> Tensor:
         """Numbers [sequences x KV heads, count] of the best of votes [sequences x KV heads, units], int32.
 
-        shape: KV heads, and rows of each. scored: inputs of the votes, see `_best`.
+        - shape: KV heads, and rows of each.
+        - scored: inputs of the votes, see `_best`.
         """
         heads, rows = shape
         score, lse = scored or (votes, votes)

@@ -14,9 +14,12 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class Tuning(Frozen):
-    """The parameters of the kernel. block: cached tokens of a tile. warps, stages: the warps and pipeline
-    stages of a program. programs_per_processor: largest number of programs per multiprocessor. max_splits:
-    largest number of parts per sequence and KV head. The defaults were the fastest of a sweep on an H200.
+    """The parameters of the kernel. The defaults were the fastest of a sweep on an H200.
+
+    - block: cached tokens of a tile.
+    - warps, stages: the warps and pipeline stages of a program.
+    - programs_per_processor: largest number of programs per multiprocessor.
+    - max_splits: largest number of parts per sequence and KV head.
     """
 
     block: Count = 64
@@ -27,8 +30,10 @@ class Tuning(Frozen):
 
     def parts(self, programs: int, bound: int, processors: int) -> int:
         """Number of parts into which a cache of at most `bound` tokens is split. Every multiprocessor then
-        gets as many programs as allowed and no more, and each program reads at least four tiles. programs:
-        the programs of each part. processors: the multiprocessors of the device.
+        gets as many programs as allowed and no more, and each program reads at least four tiles.
+
+        - programs: the programs of each part.
+        - processors: the multiprocessors of the device.
         """
         filling = self.programs_per_processor * processors // programs
         return max(1, min(filling, self.max_splits, bound // (4 * self.block)))

@@ -33,7 +33,9 @@ from perfmodel.validate.decoder.state import State
 
 class CollectingRunner(ViewRunner):
     """A `ViewRunner` whose scratch slots begin with the tokens that a sequence has collected in this
-    iteration. collected [batch]: their number.
+    iteration.
+
+    - collected [batch]: their number.
 
     A cache of its own lags by two tokens, because the target may accept all collected tokens and then adds
     one of its own.
@@ -66,13 +68,15 @@ class CollectingRunner(ViewRunner):
 
 
 class TwoLevelDrafter:
-    """The two-level draft: `small` drafts for `middle`, which is the target with a sparse cache.
+    """The two-level draft: `small` drafts for `middle`, which is the target with a sparse cache. The host
+    waits for the device after each inner round, because the number of rounds depends on what the middle
+    accepted.
 
-    enough: gamma_2, the number of tokens from which on a sequence waits for its verification. gamma: the
-    largest number of tokens that a sequence can then have, gamma_1 + gamma_2. drafted [batch]: the number
-    that it has. inner [batch, gamma_1 + 1]: the number of inner rounds of this iteration in which 0, 1, ...
-    gamma_1 tokens of the small model were accepted. The host waits for the device after each inner round,
-    because the number of rounds depends on what the middle accepted.
+    - enough: gamma_2, the number of tokens from which on a sequence waits for its verification.
+    - gamma: the largest number of tokens that a sequence can then have, gamma_1 + gamma_2.
+    - drafted [batch]: the number that it has.
+    - inner [batch, gamma_1 + 1]: the number of inner rounds of this iteration in which 0, 1, ... gamma_1
+      tokens of the small model were accepted.
     """
 
     def __init__(
@@ -185,9 +189,11 @@ class TwoLevelDecoder(Decoder):
 class LevelCounts:
     """Counts of the tokens that each level accepted, over all unfinished sequences.
 
-    inner: the number of inner rounds in which the middle accepted 0, 1, ... gamma_1 tokens of the small
-    model. iterations: the number of verifications by the target. accepted: the tokens that the target
-    accepted in them. complete: the iterations in which it accepted all drafted tokens.
+    - inner: the number of inner rounds in which the middle accepted 0, 1, ... gamma_1 tokens of the small
+      model.
+    - iterations: the number of verifications by the target.
+    - accepted: the tokens that the target accepted in them.
+    - complete: the iterations in which it accepted all drafted tokens.
     """
 
     inner: tuple[int, ...]

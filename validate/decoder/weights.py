@@ -161,7 +161,7 @@ def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None,
     """A model of the shape `spec` with the weights of `source`. Each parameter is allocated once, on its
     final device and in its final type.
 
-    fp8: whether the matrices of the layers are quantised as they are read, see the module `fp8`.
+    - fp8: whether the matrices of the layers are quantised as they are read, see the module `fp8`.
     """
     model = _empty(spec, shard, fp8)
     fill(model, pieces(model), source)
@@ -211,10 +211,11 @@ def load(
     flag: str = "--model",
     fp8: bool = False,
 ) -> Model:
-    """Loads a model. name: a bundled model's name or a folder, as the user gave it with `flag`. weights:
-    ``checkpoint`` (those of the folder) or ``random:SEED``.
+    """Loads a model.
 
-    dtype: the type of activations and of weights that are not fp8.
+    - name: a bundled model's name or a folder, as the user gave it with `flag`.
+    - weights: ``checkpoint`` (those of the folder) or ``random:SEED``.
+    - dtype: the type of activations and of weights that are not fp8.
 
     Raises InputError if a file or tensor is missing, truncated or of the wrong shape, and if memory does not
     suffice.
@@ -253,8 +254,9 @@ def _source(
 
 
 def load_head(name: str, weights: str, target: Model) -> HeadModel:
-    """Loads an EAGLE-3 head for a target. name: its folder, or ``eagle3`` for random weights. Raises
-    InputError.
+    """Loads an EAGLE-3 head for a target. Raises InputError.
+
+    - name: its folder, or ``eagle3`` for random weights.
 
     Its matrices are fp8 if the target's are.
     """
@@ -291,8 +293,9 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
 
 
 def head_of(name: str, target: ModelSpec) -> Eagle | None:
-    """The EAGLE head that a draft's name means. name: a folder with its config.json, or a kind such as
-    ``eagle3``. None if it means a whole model.
+    """The EAGLE head that a draft's name means. None if it means a whole model.
+
+    - name: a folder with its config.json, or a kind such as ``eagle3``.
     """
     if not name.startswith("eagle") and not is_folder(name):
         return None

@@ -32,10 +32,10 @@ class BaselineHealth(NamedTuple):
 
 
 def baseline_health(query: Query, where: str, text: str, context: float | None) -> BaselineHealth:
-    """Compares the speed of a server without drafts with the prediction for its own load.
+    """Compares the speed of a server without drafts with the prediction for its own load. Raises InputError
+    if the text states no throughput, or if the context is unknown.
 
-    context: cached tokens of a request; by default, those that the text states. Raises InputError if the text
-    states no throughput, or if the context is unknown.
+    - context: cached tokens of a request; by default, those that the text states.
     """
     pace = Pace.of(where, text)
     requests = of_all_ranks(running(where, text), query, text)
@@ -57,7 +57,9 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
 def predicted_context(query: Query, where: str, text: str, gamma: int) -> float | None:
     """Mean number of cached tokens of a request. It follows from the used tokens that a page of SGLang
     counts, or from the used share of the cache that a log or a page of vLLM states, times the predicted cache
-    size. None if a text states neither. gamma: the draft length, which affects the predicted size.
+    size. None if a text states neither.
+
+    - gamma: the draft length, which affects the predicted size.
     """
     load = LoggedLoad.of(text)
     requests = running(where, text)

@@ -26,8 +26,9 @@ def printed_draft_length(text: str) -> int | None:
 
 
 def compared_cache(query: Query, text: str, gamma: int) -> str:
-    """The printed and the predicted size of the KV cache in words; empty if the text prints none. gamma: the
-    draft length; 0 without a draft.
+    """The printed and the predicted size of the KV cache in words; empty if the text prints none.
+
+    - gamma: the draft length; 0 without a draft.
     """
     tokens = printed_cache_tokens(text)
     if tokens is None:

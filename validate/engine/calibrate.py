@@ -53,12 +53,13 @@ ERROR_DIGITS = 3
 
 @dataclass(frozen=True)
 class EngineCalibration:
-    """A calibration and the rows that it was fitted to. aside: rows that were not used, because they contain
-    prefill.
+    """A calibration and the rows that it was fitted to.
 
-    subject: the served configuration. base: name of the calibration that supplies all constants that were not
-    fitted. tried: name of every base -> the held-out error of its fit (rms of logs). previous: the
-    calibration that such a question used before; None if there is none.
+    - aside: rows that were not used, because they contain prefill.
+    - subject: the served configuration.
+    - base: name of the calibration that supplies all constants that were not fitted.
+    - tried: name of every base -> the held-out error of its fit (rms of logs).
+    - previous: the calibration that such a question used before; None if there is none.
     """
 
     calibration: Calibration
@@ -79,10 +80,10 @@ def calibrate(
     sources: tuple[str, ...],
 ) -> EngineCalibration:
     """Fits constants to the rows, once for each base calibration, and keeps the fit with the smallest error
-    on rows that were held out one by one. On a CPU, it also tries `rows_apart` of an ideal base.
+    on rows that were held out one by one. On a CPU, it also tries `rows_apart` of an ideal base. Raises
+    InputError if there are too few rows, or if no base can explain them.
 
-    sources: the names that `fitted_on` lists. Raises InputError if there are too few rows, or if no base can
-    explain them.
+    - sources: the names that `fitted_on` lists.
     """
     steps, aside = usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}

@@ -76,8 +76,10 @@ WHOLE_REASONS = ("length", "stop")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One streamed piece of an answer. at_s: the time of its arrival by `time.perf_counter`, in seconds.
-    tokens: its number of tokens; None if the server does not report it.
+    """One streamed piece of an answer.
+
+    - at_s: the time of its arrival by `time.perf_counter`, in seconds.
+    - tokens: its number of tokens; None if the server does not report it.
     """
 
     at_s: float
@@ -86,8 +88,10 @@ class Chunk:
 
 @dataclass
 class StreamedAnswer:
-    """A streamed answer. total: its number of tokens; None if the server does not report it. model: the model
-    name of the request.
+    """A streamed answer.
+
+    - total: its number of tokens; None if the server does not report it.
+    - model: the model name of the request.
     """
 
     chunks: list[Chunk] = field(default_factory=list)
@@ -96,9 +100,9 @@ class StreamedAnswer:
 
     def add(self, event: Any, at_s: float, most: int) -> None:
         """Adds an event of the stream. Its number of tokens is the increase of the server's token count, if
-        the server sends one.
+        the server sends one. Raises InputError for an invalid event.
 
-        most: the number of requested tokens. Raises InputError for an invalid event.
+        - most: the number of requested tokens.
         """
         event = event if isinstance(event, dict) else {"choices": event}
         if event.get("error"):
@@ -141,7 +145,8 @@ class StreamedAnswer:
 
     def check_whole(self, wanted: int) -> None:
         """Raises InputError if the answer does not have all its tokens, or if all of them came at once.
-        wanted: the number of requested tokens.
+
+        - wanted: the number of requested tokens.
         """
         sent = len(self.chunks) if self.total is None else self.total
         if sent == wanted and len(self.chunks) >= 2:
@@ -167,9 +172,11 @@ class ServerEngine(NamedTuple):
 
 @dataclass(frozen=True)
 class LiveServer:
-    """A running OpenAI-compatible server. url: its address without ``/v1``.
+    """A running OpenAI-compatible server.
 
-    page_s, answer_s: time limits for a page and for an answer, in seconds from the request to the last byte.
+    - url: its address without ``/v1``.
+    - page_s, answer_s: time limits for a page and for an answer, in seconds from the request to the last
+      byte.
     """
 
     url: str

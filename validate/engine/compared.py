@@ -35,9 +35,11 @@ in the draft. The value is a choice.
 
 @dataclass(frozen=True, slots=True)
 class ComparedStep:
-    """A measured step and its prediction. low_s, high_s: the interval of the prediction. usual: the smallest
-    and the largest expected tokens per iteration; None if they are not known. stack: the engine of the
-    prediction.
+    """A measured step and its prediction.
+
+    - low_s, high_s: the interval of the prediction.
+    - usual: the smallest and the largest expected tokens per iteration; None if they are not known.
+    - stack: the engine of the prediction.
     """
 
     timing: Timing
@@ -87,7 +89,10 @@ class ComparedStep:
 
 
 def compared(query: Query, timing: Timing, usual: tuple[float, float] | None) -> ComparedStep:
-    """Compares a measured step with its prediction. usual: see `ComparedStep`."""
+    """Compares a measured step with its prediction.
+
+    - usual: see `ComparedStep`.
+    """
     drafting = timing.gamma > 0
     question = replace(
         query,
@@ -202,7 +207,10 @@ def compared_prompts(query: Query, prompts: list[PromptTiming], drafts: bool) ->
 
 
 def predicted_prompt_s(scenario: Scenario, prompt: PromptTiming, drafts: bool) -> float:
-    """The predicted seconds of the prefill of one prompt alone. drafts: whether a draft also reads it."""
+    """The predicted seconds of the prefill of one prompt alone.
+
+    - drafts: whether a draft also reads it.
+    """
     of_engine = engine_requests(scenario)
     whole = prompt.cached + prompt.tokens
     attention = float(prompt_attention_s(scenario, whole))

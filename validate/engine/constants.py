@@ -52,8 +52,11 @@ ON_GPU = {"iteration_fixed_s": 0.1, "iteration_sequence_s": 0.0}
 
 
 def around(name: str, expected: float, spread: float, low: float, high: float) -> Parameter:
-    """The search range of a constant. expected: the centre of its prior. spread: the width of the prior. low,
-    high: the bounds.
+    """The search range of a constant.
+
+    - expected: the centre of its prior.
+    - spread: the width of the prior.
+    - low, high: the bounds.
     """
     return Parameter(name, expected, low, high, unit=spread, origin=expected, spread=spread)
 
@@ -63,8 +66,8 @@ def sought(
 ) -> dict[str, Parameter]:
     """Name -> search range of each constant that may be fitted to these rows.
 
-    cpu: whether the device is a CPU. Rows of single passes do not show the costs of an iteration outside its
-    passes, so these costs need rows of iterations.
+    - cpu: whether the device is a CPU. Rows of single passes do not show the costs of an iteration outside
+      its passes, so these costs need rows of iterations.
     """
     iterations = [t for t in timings if t.kind == "iteration"]
     drafting = [t for t in iterations if t.gamma]
@@ -102,7 +105,10 @@ def rows_apart(base: Calibration) -> Calibration:
 
 
 def _search(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Parameter:
-    """The search for a constant. layers: of the target."""
+    """The search for a constant.
+
+    - layers: of the target.
+    """
     value = getattr(base, name).value
     if name in (*FRACTIONS, *FACTORS, EXPERTS, ROW):
         start = max(value, LOWEST_FRACTION)

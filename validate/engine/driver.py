@@ -55,8 +55,11 @@ TRIAL = ServerLoad(batch=1, prompt=8, tokens=12)
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Measurements in the decoding window of a round, over all answers. gaps: seconds between chunks. chunks,
-    tokens: their total numbers in the window. seconds: its length.
+    """Measurements in the decoding window of a round, over all answers.
+
+    - gaps: seconds between chunks.
+    - chunks, tokens: their total numbers in the window.
+    - seconds: its length.
     """
 
     gaps: tuple[float, ...]
@@ -76,7 +79,10 @@ def measure(
     seed: int,
     rounds: int = TIMED_ROUNDS,
 ) -> Timing:
-    """Times one point. gamma: the served draft length. Raises InputError if it cannot be timed."""
+    """Times one point. Raises InputError if it cannot be timed.
+
+    - gamma: the served draft length.
+    """
     draw = random.Random(f"{seed} {load.key}")
     _answers(server, model, vocabulary, replace(load, tokens=min(load.tokens, WARM_TOKENS)), draw)
     before = counters(server)
@@ -198,8 +204,9 @@ def _timed_tokens(answer: StreamedAnswer) -> list[tuple[float, float]]:
 def timing_of(
     url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None
 ) -> Timing:
-    """The time of a step, from the rounds of a point. counted: the acceptance counts of the same rounds; None
-    if the server does not count.
+    """The time of a step, from the rounds of a point.
+
+    - counted: the acceptance counts of the same rounds; None if the server does not count.
 
     Raises InputError if neither chunks nor counters determine the number of iterations.
     """

@@ -14,9 +14,10 @@ file).
 class Expectation:
     """The prediction for a server at its own load.
 
-    predicted: the answer for its running requests, context, draft length and acceptance. gained: the tokens
-    per iteration that the server counts. usual: their expected interval; None if it is not known.
-    prompt_token_s: predicted seconds per prompt token.
+    - predicted: the answer for its running requests, context, draft length and acceptance.
+    - gained: the tokens per iteration that the server counts.
+    - usual: their expected interval; None if it is not known.
+    - prompt_token_s: predicted seconds per prompt token.
     """
 
     predicted: WhatIf
@@ -48,8 +49,9 @@ class Expectation:
 
 def is_rejected(usual: tuple[float, float] | None, gained: float) -> bool:
     """Whether fewer tokens are accepted per iteration than expected, by more than the difference between the
-    texts of servers explains. usual: the smallest and the largest expected number; None if they are not
-    known.
+    texts of servers explains.
+
+    - usual: the smallest and the largest expected number; None if they are not known.
     """
     if usual is None:
         return False

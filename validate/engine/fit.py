@@ -79,13 +79,14 @@ class EngineRows:
 
 @dataclass(frozen=True)
 class EngineFit:
-    """The result of a fit. free: names of the fitted constants. stderr, correlation: their standard errors
-    and the correlation of these errors, in the order of `free`. pinned: names of the constants that the rows
-    do not determine.
+    """The result of a fit.
 
-    held_out: the seconds of each row, predicted by a fit without this row. groups: pairs of a mask of rows
-    that were left out together (one draft length or batch, see `inner_groups`), and the seconds of all rows,
-    predicted by a fit without them.
+    - free: names of the fitted constants.
+    - stderr, correlation: their standard errors and the correlation of these errors, in the order of `free`.
+    - pinned: names of the constants that the rows do not determine.
+    - held_out: the seconds of each row, predicted by a fit without this row.
+    - groups: pairs of a mask of rows that were left out together (one draft length or batch, see
+      `inner_groups`), and the seconds of all rows, predicted by a fit without them.
     """
 
     calibration: Calibration
@@ -103,7 +104,7 @@ def rows_of(
     """The timings as rows of one question. The acceptance of the question has no effect. Raises InputError if
     there are too few.
 
-    aside: timings that `usable` set aside, which the error message mentions.
+    - aside: timings that `usable` set aside, which the error message mentions.
     """
     check_enough(timings, aside)
     scenario = resolve_costs(replace(query, calibration="ideal"))

@@ -28,7 +28,11 @@ CPU spent 15 % on them.
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The result of the check. half: the part of the server that is off. lines: the printed lines."""
+    """The result of the check.
+
+    - half: the part of the server that is off.
+    - lines: the printed lines.
+    """
 
     half: Half
     lines: tuple[str, ...]
@@ -46,8 +50,9 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A pace next to its prediction, in seconds of an iteration. prompt_share: share of the time that prompts
-    take, 0 to 1.
+    """A pace next to its prediction, in seconds of an iteration.
+
+    - prompt_share: share of the time that prompts take, 0 to 1.
     """
 
     iteration_s: float
@@ -100,7 +105,10 @@ class _Measured:
 
 
 def health(pace: Pace, expectation: Expectation, text: str) -> Health:
-    """Compares the speed of a server with the prediction. text: its log."""
+    """Compares the speed of a server with the prediction.
+
+    - text: its log.
+    """
     measured = _Measured.of(pace, expectation)
     signs = [*signs_in(text), *unlike_predicted(text, expectation.predicted)]
     slow = measured.too_slow and not (measured.slowed_by_usual_prompts and _is_unhindered(pace, signs))
@@ -164,7 +172,10 @@ def _rejection_lines(expectation: Expectation) -> Iterator[str]:
 
 
 def _time_lines(m: _Measured, slow: bool) -> Iterator[str]:
-    """An iteration outside its interval. slow: whether its time is more than usual prompts explain."""
+    """An iteration outside its interval.
+
+    - slow: whether its time is more than usual prompts explain.
+    """
     if m.too_slow:
         yield f"an iteration takes {m.times_slower:.1f} times as long as predicted"
         if not slow:
@@ -185,7 +196,10 @@ def _possible(expectation: Expectation) -> str:
 
 
 def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], possible: str) -> Iterator[str]:
-    """What the log shows of a slow step or load, and what it may not show. possible: in words."""
+    """What the log shows of a slow step or load, and what it may not show.
+
+    - possible: in words.
+    """
     named = [sign.meaning for sign in signs if sign.half is not Half.ACCEPTANCE]
     rejecting = [sign.meaning for sign in signs if sign.half is Half.ACCEPTANCE]
     if half is Half.ACCEPTANCE and rejecting:
@@ -203,7 +217,10 @@ def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], po
 
 
 def _load_in_words(pace: Pace, share: float) -> list[str]:
-    """What loads a server: requests that wait, and prompts. share: of the time that prompts take."""
+    """What loads a server: requests that wait, and prompts.
+
+    - share: of the time that prompts take.
+    """
     words = []
     if pace.waiting:
         words.append(f"{pace.waiting:.0f} requests wait")

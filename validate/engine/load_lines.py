@@ -32,9 +32,12 @@ _CACHE = re.compile(r"GPU KV cache size: ([\d,]*\d) tokens")
 
 @dataclass(frozen=True, slots=True)
 class LoadLine:
-    """One line of a log. running, waiting: numbers of requests. cached_tokens: the cached tokens of all
-    running requests. used_share: the share of the cache that they use. The last two are None if the line does
-    not state them.
+    """One line of a log. `cached_tokens` and `used_share` are None if the line does not state
+    them.
+
+    - running, waiting: numbers of requests.
+    - cached_tokens: the cached tokens of all running requests.
+    - used_share: the share of the cache that they use.
     """
 
     running: int
@@ -46,8 +49,9 @@ class LoadLine:
 
     @classmethod
     def of(cls, match: re.Match[str], cache_tokens: float | None = None) -> "LoadLine":
-        """The figures of a matched line. cache_tokens: the size of the cache, in tokens; None if it is not
-        known.
+        """The figures of a matched line.
+
+        - cache_tokens: the size of the cache, in tokens; None if it is not known.
         """
         cached = float(match["cached"]) if match["cached"] else None
         used_share = float(match["used"]) / 100 if match["used"] else None
@@ -74,8 +78,9 @@ class LoadLine:
 
 @dataclass(frozen=True, slots=True)
 class LoggedLoad:
-    """The lines of a log that are used. partly_idle: whether each of them is the first or the last one of its
-    load.
+    """The lines of a log that are used.
+
+    - partly_idle: whether each of them is the first or the last one of its load.
     """
 
     lines: tuple[LoadLine, ...]
@@ -118,7 +123,9 @@ class LoggedLoad:
 
     def context_of(self, cache_tokens: float) -> float | None:
         """Median number of cached tokens per running request, which follows from the used share of the cache.
-        cache_tokens: the size of the cache. None if no line states the share.
+        None if no line states the share.
+
+        - cache_tokens: the size of the cache.
         """
         shares = [line.used_share / line.running for line in self.lines if line.used_share]
         return cache_tokens * median(shares) if shares else None

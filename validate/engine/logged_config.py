@@ -27,8 +27,11 @@ FORMATS = {
 @dataclass(frozen=True, slots=True)
 class LoggedConfig:
     """The configuration in a log. A field is None if the log does not print it or its value is not known
-    here. version: the version of vLLM. weights: as a value of `--weights`. method: the engine's name for the
-    kind of draft.
+    here.
+
+    - version: the version of vLLM.
+    - weights: as a value of `--weights`.
+    - method: the engine's name for the kind of draft.
     """
 
     version: str | None = None
@@ -53,7 +56,8 @@ class LoggedConfig:
 
     def differences(self, query: Query, weights: str) -> Iterator[str]:
         """A warning for each difference between the log and the question, with the flag that removes it.
-        weights: the format that the answer assumes.
+
+        - weights: the format that the answer assumes.
         """
         if self.tp is not None and self.tp != query.tp:
             yield f"the log has {self.tp} tensor-parallel devices, and {query.tp} was asked: --tp {self.tp}"

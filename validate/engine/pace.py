@@ -15,10 +15,12 @@ _GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The speed and the load of a server. tpot_s: seconds per output token of a running request. waiting:
-    number of waiting requests. prompt_tokens_per_s: prompt tokens that it reads per second.
+    """The speed and the load of a server.
 
-    partly_idle: whether the log has only intervals in which the server was partly idle.
+    - tpot_s: seconds per output token of a running request.
+    - waiting: number of waiting requests.
+    - prompt_tokens_per_s: prompt tokens that it reads per second.
+    - partly_idle: whether the log has only intervals in which the server was partly idle.
     """
 
     tpot_s: float
@@ -28,8 +30,9 @@ class Pace:
 
     @classmethod
     def of(cls, where: str, text: str, gained: float = 1.0) -> "Pace | None":
-        """The speed in a log or on a page of metrics; None if the text states none. gained: tokens per
-        iteration.
+        """The speed in a log or on a page of metrics; None if the text states none.
+
+        - gained: tokens per iteration.
         """
         return (
             _of_lines(text)

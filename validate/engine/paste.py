@@ -22,14 +22,20 @@ STANDARD_INPUT = "-"
 
 
 class ExpectedGain(NamedTuple):
-    """The expected tokens per iteration of a step. origin: the source of this number, in words."""
+    """The expected tokens per iteration of a step.
+
+    - origin: the source of this number, in words.
+    """
 
     tokens_per_iteration: float
     origin: str
 
 
 class StepsOfText(NamedTuple):
-    """The steps in a text. note: the source of their acceptance; empty if the text states it."""
+    """The steps in a text.
+
+    - note: the source of their acceptance; empty if the text states it.
+    """
 
     timings: list[Timing]
     note: str
@@ -41,8 +47,10 @@ Gained = Callable[[Timing], ExpectedGain | None]
 
 @dataclass(frozen=True, slots=True)
 class PastedText:
-    """A recognised text. title: the name of its format. counters: whether it has the counters or throughput
-    of a server and no timed steps.
+    """A recognised text.
+
+    - title: the name of its format.
+    - counters: whether it has the counters or throughput of a server and no timed steps.
     """
 
     where: str
@@ -66,8 +74,9 @@ def read_place(place: str) -> NamedText:
 
 
 def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
-    """Recognises a text. hardware: the device in the question that is printed if the text is the command of a
-    server. Raises InputError, which names the known formats.
+    """Recognises a text. Raises InputError, which names the known formats.
+
+    - hardware: the device in the question that is printed if the text is the command of a server.
     """
     form = form_of(text)
     if form is not None:
@@ -102,8 +111,9 @@ def _json_format(where: str, text: str) -> BenchFormat | None:
 
 
 def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfText:
-    """The steps in a text. gained: supplies the acceptance if the text does not state it. Raises InputError
-    for a missing fact.
+    """The steps in a text. Raises InputError for a missing fact.
+
+    - gained: supplies the acceptance if the text does not state it.
     """
     try:
         return StepsOfText(read_pasted(pasted.where, pasted.text, facts), "")

@@ -20,8 +20,9 @@ WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
 
 
 class EngineSubject(Frozen):
-    """The served configuration, with the names of a question's fields. weights and kv_dtype: None means those
-    of the checkpoint.
+    """The served configuration, with the names of a question's fields.
+
+    - weights and kv_dtype: None means those of the checkpoint.
     """
 
     model: str

@@ -202,7 +202,10 @@ def _flags(options: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _flag(flag: str, value: str, named: set[str]) -> Iterator[tuple[str, str]]:
-    """The flag here, with its value. named: all flags of the command."""
+    """The flag here, with its value.
+
+    - named: all flags of the command.
+    """
     here = FLAGS[flag]
     if flag == "--speculative-algorithm" and value.upper() == "EAGLE" and not named & set(HEADS):
         yield here, "mtp"

@@ -89,8 +89,10 @@ def _point(
     engine: ServerEngine,
     counting: bool,
 ) -> EnginePoint:
-    """One row. engine, counting: the server's engine and version, and whether it had counters, when the run
-    began. Both must be so after the point too.
+    """One row.
+
+    - engine, counting: the server's engine and version, and whether it had counters, when the run began. Both
+      must be so after the point too.
     """
     utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:

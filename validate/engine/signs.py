@@ -7,8 +7,9 @@ from enum import Enum
 
 
 class Half(Enum):
-    """The part of a server that is off. `OPEN`: not decided, because the server was partly idle in all
-    intervals of the log.
+    """The part of a server that is off.
+
+    - `OPEN`: not decided, because the server was partly idle in all intervals of the log.
     """
 
     NONE = "healthy"
@@ -20,8 +21,10 @@ class Half(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Text in a log that explains why a server is slow. half: the part that is off. decides: whether this
-    text alone shows that this part is off, because most servers do not have it.
+    """Text in a log that explains why a server is slow.
+
+    - half: the part that is off.
+    - decides: whether this text alone shows that this part is off, because most servers do not have it.
     """
 
     pattern: re.Pattern[str]

@@ -24,7 +24,10 @@ MOST_GIVEN = 1e9
 
 @dataclass(frozen=True)
 class BenchFile:
-    """A benchmark file. facts: the values that the user gave after its name, such as ``batch=4``."""
+    """A benchmark file.
+
+    - facts: the values that the user gave after its name, such as ``batch=4``.
+    """
 
     path: Path
     facts: GivenFacts
@@ -76,8 +79,9 @@ def sources_of(texts: Iterable[str]) -> list[BenchFile]:
 
 
 def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list[Timing]:
-    """The timed steps in the files. gamma: the draft length of files that do not state it. Raises InputError,
-    also if there are no steps.
+    """The timed steps in the files. Raises InputError, also if there are no steps.
+
+    - gamma: the draft length of files that do not state it.
     """
     timings = [t for s in sources for t in read(s.path, s.facts.over(GivenFacts(gamma=gamma)))]
     if not timings:
@@ -96,10 +100,11 @@ def served(
     version: str | None,
 ) -> EngineSubject:
     """The served configuration. It comes from the question, and from the records among the files, which have
-    the engine, its version and the draft.
+    the engine, its version and the draft. Raises InputError if timings have drafted tokens and no draft is
+    known, or if the draft differs from that of a record.
 
-    draft: replaces the draft of the query. engine, version: replace those of records. Raises InputError if
-    timings have drafted tokens and no draft is known, or if the draft differs from that of a record.
+    - draft: replaces the draft of the query.
+    - engine, version: replace those of records.
     """
     for source in sources:
         text = read_text(source.path)
@@ -161,13 +166,15 @@ def calibrate_engine(
     machine: str = "local-1",
     out: Path | str | None = None,
 ) -> EngineCalibration:
-    """Fits a calibration of a serving engine to the files of its benchmarks.
+    """Fits a calibration of a serving engine to the files of its benchmarks. Raises InputError.
 
-    sources: names or patterns of files, as for ``--from``. query: a question with model, hardware, formats
-    and tensor-parallel degree. If it names a calibration, that is the base. draft: the draft of the server;
-    needed if files have iterations with drafts. engine, version: those of the server, if no record among the
-    files has them. gamma: the draft length of files that do not state it. out: path of the calibration file;
-    its record is written next to it. Raises InputError.
+    - sources: names or patterns of files, as for ``--from``.
+    - query: a question with model, hardware, formats and tensor-parallel degree. If it names a calibration,
+      that is the base.
+    - draft: the draft of the server; needed if files have iterations with drafts.
+    - engine, version: those of the server, if no record among the files has them.
+    - gamma: the draft length of files that do not state it.
+    - out: path of the calibration file; its record is written next to it.
     """
     files_of = sources_of(sources)
     timings = read_sources(files_of, gamma)

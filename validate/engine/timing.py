@@ -24,12 +24,15 @@ Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 class Timing(Frozen):
     """One measured step of an engine.
 
-    kind: ``iteration`` is an iteration of the serving loop (at gamma 0, one baseline step), ``pass`` is one
-    pass of the target over gamma + 1 tokens of each sequence, and ``pass_with_draft`` also has the passes of
-    the draft. seconds: the time of the step. batch: sequences decoded together. context: cached tokens of one
-    sequence in the middle of the run. tokens_per_iteration: the tokens that one sequence gains, including the
-    bonus token; 1 at gamma 0. how: how `seconds` was computed. prefill_share: the estimated share of
-    `seconds` that the prefill of other requests takes.
+    - kind: ``iteration`` is an iteration of the serving loop (at gamma 0, one baseline step), ``pass`` is one
+      pass of the target over gamma + 1 tokens of each sequence, and ``pass_with_draft`` also has the passes
+      of the draft.
+    - seconds: the time of the step.
+    - batch: sequences decoded together.
+    - context: cached tokens of one sequence in the middle of the run.
+    - tokens_per_iteration: the tokens that one sequence gains, including the bonus token; 1 at gamma 0.
+    - how: how `seconds` was computed.
+    - prefill_share: the estimated share of `seconds` that the prefill of other requests takes.
     """
 
     where: str = ""
@@ -87,8 +90,9 @@ _FLAGS = {"input": " or --context N", "gamma": " or --gamma N"}
 
 
 class MissingFact(InputError):
-    """Raised if a text lacks a fact that the user can give on the command line. key: its name in
-    `GivenFacts`.
+    """Raised if a text lacks a fact that the user can give on the command line.
+
+    - key: its name in `GivenFacts`.
     """
 
     def __init__(self, where: str, key: str) -> None:
@@ -139,9 +143,10 @@ def drafted_length(mean: float) -> int:
 
 
 def speculation(where: str, facts: GivenFacts, accepted: float | None, gamma: int | None) -> SpeculatedTokens:
-    """The draft length and the tokens per iteration of a step. accepted, gamma: the tokens per iteration and
-    the draft length in the file; None if it does not state them. `facts` replaces missing values. Raises
-    InputError.
+    """The draft length and the tokens per iteration of a step. Raises InputError.
+
+    - accepted, gamma: the tokens per iteration and the draft length in the file; None if it does not state
+      them. `facts` replaces missing values.
     """
     length = facts.gamma if gamma is None else gamma
     gained = facts.accepted if accepted is None else accepted

@@ -61,8 +61,10 @@ ITERATIONS = "vllm:iteration_tokens_total_count"
 
 @dataclass(frozen=True, slots=True)
 class ServedCounts:
-    """The counts of a server in one range of contexts. gamma: its draft length. running: the number of
-    running requests; None if the server does not report it.
+    """The counts of a server in one range of contexts.
+
+    - gamma: its draft length.
+    - running: the number of running requests; None if the server does not report it.
     """
 
     gamma: int
@@ -72,8 +74,9 @@ class ServedCounts:
 
     @classmethod
     def of(cls, row: AcceptanceEntry, gamma: int | None, running: float | None) -> "ServedCounts":
-        """The counts in a row of imported figures. gamma: the draft length; None if the figures state it.
-        Raises InputError if it is not known.
+        """The counts in a row of imported figures. Raises InputError if it is not known.
+
+        - gamma: the draft length; None if the figures state it.
         """
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
         length = gamma or (len(positions) if positions else None)
@@ -90,8 +93,9 @@ class ServedCounts:
 class Drift:
     """The verdict about the served draft length in one range of contexts.
 
-    lines: the verdict in words. holds: whether no other length is faster by more than `TOLERANCE`. best: the
-    fastest length.
+    - lines: the verdict in words.
+    - holds: whether no other length is faster by more than `TOLERANCE`.
+    - best: the fastest length.
     """
 
     lines: tuple[str, ...]
@@ -132,8 +136,9 @@ def expected(query: Query, scenario: Scenario, context: float, file: str | None)
 
 
 def expected_gain(query: Query, scenario: Scenario, file: str | None, timing: Timing) -> ExpectedGain | None:
-    """The tokens per iteration that a step is expected to gain; None if they are not known. file: an
-    acceptance file.
+    """The tokens per iteration that a step is expected to gain; None if they are not known.
+
+    - file: an acceptance file.
     """
     known = expected(query, scenario, timing.context, file)
     if known is None or (known.max_gamma is not None and timing.gamma > known.max_gamma):
@@ -146,8 +151,9 @@ def expected_gain(query: Query, scenario: Scenario, file: str | None, timing: Ti
 def usual_gain(
     query: Query, scenario: Scenario, file: str | None, timing: Timing
 ) -> tuple[float, float] | None:
-    """The smallest and the largest expected tokens per iteration of a step; None if they are not known. file:
-    an acceptance file.
+    """The smallest and the largest expected tokens per iteration of a step; None if they are not known.
+
+    - file: an acceptance file.
     """
     if not timing.gamma:
         return None
@@ -170,8 +176,10 @@ def running(where: str, text: str) -> float | None:
 
 
 def of_all_ranks(requests: float | None, query: Query, text: str) -> float | None:
-    """Number of running requests on all data-parallel ranks. requests: the number that the text states; if
-    the text is a log with a line per rank, this is the number on one rank. None if `requests` is None.
+    """Number of running requests on all data-parallel ranks. None if `requests` is None.
+
+    - requests: the number that the text states; if the text is a log with a line per rank, this is the number
+      on one rank.
     """
     if requests is None or _RANK.search(text) is None:
         return requests
@@ -181,8 +189,9 @@ def of_all_ranks(requests: float | None, query: Query, text: str) -> float | Non
 def drift(query: Query, served: ServedCounts, expected: Acceptance | None = None) -> Drift:
     """Compares the served draft length with other lengths at the server's own contexts.
 
-    query: the model, device, draft and calibration. Its batch is used if the number of running requests is
-    not known. expected: the expected acceptance, which is printed next to the counted one.
+    - query: the model, device, draft and calibration. Its batch is used if the number of running requests is
+      not known.
+    - expected: the expected acceptance, which is printed next to the counted one.
     """
     batch = float(round(served.running or query.batch))
     point = replace(query, batch=int(batch), context=round(served.context), gamma=None)
@@ -315,8 +324,9 @@ def _range_in_words(holds: Array, values: Array, here: float) -> str:
 
 
 def command(query: Query, last: ServedCounts, extra: Sequence[str]) -> str:
-    """The command that prints the best draft lengths for the latest counts. extra: further flags of the
-    question.
+    """The command that prints the best draft lengths for the latest counts.
+
+    - extra: further flags of the question.
     """
     rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail,))
     words = ["perfmodel", "schedule", "--model", query.model, "--hardware", query.hardware]

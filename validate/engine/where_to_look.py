@@ -8,9 +8,11 @@ OF_ALL = "a power or clock limit, other programs on the device, another format t
 
 
 class Unseen(NamedTuple):
-    """Reasons that a text may not show. step: reasons if all steps are slow. draft: reasons if only steps
-    with a draft are slow. shown_by: a pattern for grep that finds the log lines about them; empty if there
-    are none.
+    """Reasons that a text may not show.
+
+    - step: reasons if all steps are slow.
+    - draft: reasons if only steps with a draft are slow.
+    - shown_by: a pattern for grep that finds the log lines about them; empty if there are none.
     """
 
     step: str
@@ -61,8 +63,10 @@ OTHER = Unseen(
 
 
 def unseen(stack: str, *, of_the_draft: bool) -> str:
-    """The possible reasons for an engine, and how to find them in its log. stack: the engine as a calibration
-    names it. of_the_draft: whether only steps with a draft are slow.
+    """The possible reasons for an engine, and how to find them in its log.
+
+    - stack: the engine as a calibration names it.
+    - of_the_draft: whether only steps with a draft are slow.
     """
     engine = stack.partition(" ")[0]
     known = ENGINES.get("mlx" if engine.startswith("mlx") else engine, OTHER)

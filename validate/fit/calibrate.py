@@ -29,8 +29,10 @@ COMMENT = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A fit and its errors. in_sample: quantity -> errors on the fitted rows. held_out: kind of fold ->
-    quantity -> errors on held-out rows.
+    """A fit and its errors.
+
+    - in_sample: quantity -> errors on the fitted rows.
+    - held_out: kind of fold -> quantity -> errors on held-out rows.
     """
 
     recipe: Recipe
@@ -102,7 +104,10 @@ def correlated(fitted: StatedFit) -> list[CorrelatedPair]:
 
 
 def report_lines(fields: dict[str, Any]) -> list[str]:
-    """The printed lines of a report. fields: the result of `as_dict`."""
+    """The printed lines of a report.
+
+    - fields: the result of `as_dict`.
+    """
     lines = [f"{fields['calibration']}: {fields['rows']} rows of {fields['set']}"]
     stderrs = fields["stderr"]
     for name, value in fields["values"].items():
@@ -132,7 +137,10 @@ def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
 
 
 class TransferError(NamedTuple):
-    """The speedup errors of a calibration on the rows of another device. recipe: the recipe of these rows."""
+    """The speedup errors of a calibration on the rows of another device.
+
+    - recipe: the recipe of these rows.
+    """
 
     errors: Errors
     recipe: Recipe

@@ -24,8 +24,10 @@ ANY_ALPHA = 0.8
 
 @dataclass(frozen=True)
 class PassPart:
-    """One kind of pass in a measured quantity. tokens: the tokens of all sequences in one pass. times: how
-    often the pass runs.
+    """One kind of pass in a measured quantity.
+
+    - tokens: the tokens of all sequences in one pass.
+    - times: how often the pass runs.
 
     The draft passes of a tree have one part for each width of a level. `times` is then the share of the
     levels with this width, and `levels` is True, because each pass also chooses the nodes of a level.
@@ -48,8 +50,10 @@ class PassPart:
 
 @dataclass(frozen=True)
 class Group:
-    """Points that differ only in batch, context and gamma. index: their positions among all points. passes:
-    quantity -> its parts.
+    """Points that differ only in batch, context and gamma.
+
+    - index: their positions among all points.
+    - passes: quantity -> its parts.
     """
 
     scenario: Scenario
@@ -85,8 +89,9 @@ class Group:
 
 
 class PointSet:
-    """Points in a fixed order with their counted operations. layout: a calibration whose `shards_lm_head` was
-    assumed when they were counted.
+    """Points in a fixed order with their counted operations.
+
+    - layout: a calibration whose `shards_lm_head` was assumed when they were counted.
     """
 
     def __init__(self, points: tuple[MeasuredPoint, ...], layout: Calibration) -> None:
@@ -117,15 +122,18 @@ class PointSet:
         return out
 
     def iteration_s(self, times: dict[str, Array]) -> Array:
-        """The time of a whole speculative iteration of each point, in seconds. times: the result of
-        `predict`.
+        """The time of a whole speculative iteration of each point, in seconds.
+
+        - times: the result of `predict`.
         """
         drafts = np.array([p.drafts for p in self.points], dtype=float)
         return np.asarray(drafts * times["draft_s"] + times["verify_s"] + times["overhead_s"])
 
     def speedup(self, times: dict[str, Array]) -> Array:
         """The speedup of each point from predicted times and the measured tokens per iteration; NaN if these
-        were not measured. times: the result of `predict`.
+        were not measured.
+
+        - times: the result of `predict`.
         """
         gained = np.array([p.tokens_per_iteration for p in self.points], dtype=float)
         return gained * times["target_s"] / self.iteration_s(times)

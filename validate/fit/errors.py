@@ -15,8 +15,12 @@ ERROR_DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Errors over some rows. mape: mean absolute relative error. bias: mean signed relative error. worst: the
-    signed relative error of the largest size. log_rms: root mean square of the logarithmic error.
+    """Errors over some rows.
+
+    - mape: mean absolute relative error.
+    - bias: mean signed relative error.
+    - worst: the signed relative error of the largest size.
+    - log_rms: root mean square of the logarithmic error.
 
     The relative error is predicted / measured - 1, and the logarithmic error is log(predicted / measured).
     """

@@ -29,8 +29,11 @@ SEARCHED = {name: declared.search for name, declared in CONSTANTS.items() if dec
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted calibration. values: the free constants. stderr: their standard errors. at_bound: the
-    constants that ended at a bound of their search.
+    """A fitted calibration.
+
+    - values: the free constants.
+    - stderr: their standard errors.
+    - at_bound: the constants that ended at a bound of their search.
 
     Constants at a bound have no standard error and no correlation.
     """
@@ -80,7 +83,8 @@ def fit(
     begin: dict[str, float] | None = None,
 ) -> Fit:
     """Fits the `free` constants to the points of the mask `train`. The others keep their values of `start`.
-    begin: the values at which the search begins.
+
+    - begin: the values at which the search begins.
     """
     parameters = []
     for name in free:
@@ -111,7 +115,8 @@ def weighted_residuals(times: dict[str, Array], logs: dict[str, Array], rows: di
     """The logs of predicted over measured times, times the weights of the quantities, concatenated in the
     order of `rows`.
 
-    logs: the logs of the measured times. rows: quantity -> mask of the points that are used for it.
+    - logs: the logs of the measured times.
+    - rows: quantity -> mask of the points that are used for it.
     """
     residuals = []
     for name, mask in rows.items():

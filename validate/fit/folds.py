@@ -46,8 +46,9 @@ FOLDS: dict[str, Key] = {
 class HeldOut:
     """The times of every point, predicted by a fit without its fold.
 
-    times: quantity -> seconds ``[point]``. fold: number of the fold of each point, ``[point]``. fits: one fit
-    per fold.
+    - times: quantity -> seconds ``[point]``.
+    - fold: number of the fold of each point, ``[point]``.
+    - fits: one fit per fold.
     """
 
     points: PointSet

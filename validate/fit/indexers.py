@@ -63,8 +63,10 @@ def with_indexer(
 
 @dataclass(frozen=True)
 class TimedModules:
-    """Timed modules (layers) of sparse attention. ops: for each of `DEGREES`, the operations of the modules,
-    whose counts are arrays ``[module]``. seconds, tokens: of each module.
+    """Timed modules (layers) of sparse attention.
+
+    - ops: for each of `DEGREES`, the operations of the modules, whose counts are arrays ``[module]``.
+    - seconds, tokens: of each module.
     """
 
     gpu: GPUSpec

@@ -31,8 +31,9 @@ class IndexConstants:
 class Kernels:
     """All kernel constants from the tables of one device and engine.
 
-    gemm, experts: format of the weights -> fit. attention, latent: format of the cache -> fit. allreduce:
-    number of devices -> pairs of message size (bytes) and seconds.
+    - gemm, experts: format of the weights -> fit.
+    - attention, latent: format of the cache -> fit.
+    - allreduce: number of devices -> pairs of message size (bytes) and seconds.
     """
 
     source: str
@@ -45,7 +46,9 @@ class Kernels:
 
 
 def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
-    """Fits all kernel constants. version: that of the tables; by default the newest.
+    """Fits all kernel constants.
+
+    - version: that of the tables; by default the newest.
 
     Raises InputError if the engine has no GEMM table of this version.
     """

@@ -33,7 +33,10 @@ def index_constants(index: IndexConstants) -> dict[str, float]:
 
 
 def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | None = None) -> Calibration:
-    """The calibration with these kernel constants. date: today by default."""
+    """The calibration with these kernel constants.
+
+    - date: today by default.
+    """
     values: dict[str, tuple[float, str]] = {
         **_dense_constants(k),
         **_attention_constants(k),

@@ -17,8 +17,9 @@ from perfmodel.specs import Frozen, files
 class Recipe(Frozen):
     """The recipe of one fitted calibration.
 
-    base: the calibration from which the fit starts. free: names of the fitted constants. pinned: name ->
-    (value, reason), for constants that are not fitted but differ from the base.
+    - base: the calibration from which the fit starts.
+    - free: names of the fitted constants.
+    - pinned: name -> (value, reason), for constants that are not fitted but differ from the base.
     """
 
     name: str

@@ -35,8 +35,10 @@ HIGH = 4.0
 
 @dataclass(frozen=True)
 class StackFit:
-    """The stack factors, fitted to all points. calibration: the scaled calibration. held_out: errors of each
-    half with the factors that were fitted to the other half.
+    """The stack factors, fitted to all points.
+
+    - calibration: the scaled calibration.
+    - held_out: errors of each half with the factors that were fitted to the other half.
     """
 
     factors: dict[str, float]

@@ -49,7 +49,10 @@ MOST = 1e12
 
 
 class CheckedTable(Table):
-    """A table: column -> values, all of equal length. where: the file, for messages."""
+    """A table: column -> values, all of equal length.
+
+    - where: the file, for messages.
+    """
 
     def __init__(self, where: str, columns: dict[str, NDArray[Any]]) -> None:
         super().__init__(columns)
@@ -68,8 +71,12 @@ class VersionedTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one device. path: the folder that the user gave. device: the name of the device's folder
-    in it. files: place in the device's folder -> path. package: the name of the tables' package.
+    """The tables of one device.
+
+    - path: the folder that the user gave.
+    - device: the name of the device's folder in it.
+    - files: place in the device's folder -> path.
+    - package: the name of the tables' package.
     """
 
     path: str
@@ -79,8 +86,9 @@ class Tables:
 
     @classmethod
     def of(cls, path: str, gpu: str) -> "Tables":
-        """Finds the tables in a folder. gpu: the name of the device. Raises InputError if there are no
-        tables, or none for this device.
+        """Finds the tables in a folder. Raises InputError if there are no tables, or none for this device.
+
+        - gpu: the name of the device.
         """
         paths = sorted(Path(path).rglob("*"))
         # what follows the folder of all devices
@@ -176,8 +184,9 @@ def most_frequent(calls: Table) -> Table:
 
 
 def fastest(calls: Table, keys: tuple[str, ...]) -> Table:
-    """One row for each distinct call, namely that of its fastest kernel. keys: the columns that identify a
-    call.
+    """One row for each distinct call, namely that of its fastest kernel.
+
+    - keys: the columns that identify a call.
     """
     by_key = [calls[c] for c in reversed(keys)]
     order = np.lexsort((calls["seconds"], *by_key))

@@ -41,10 +41,12 @@ METHODS = ("full", "streamingllm:256", "snapkv:256", "quest:256", "topk:256")
 class AcceptanceSetting:
     """The settings of a measurement of acceptance.
 
-    texts: the tokens of each document; None for text that the bundled model was not trained on. name: the
-    name of the texts in the `source` of the file. count: largest number of documents per context. batch:
-    documents decoded together. chat: whether documents end in a question; then their end is used instead of
-    their beginning. graphs: whether iterations are replayed as CUDA graphs.
+    - texts: the tokens of each document; None for text that the bundled model was not trained on.
+    - name: the name of the texts in the `source` of the file.
+    - count: largest number of documents per context.
+    - batch: documents decoded together.
+    - chat: whether documents end in a question; then their end is used instead of their beginning.
+    - graphs: whether iterations are replayed as CUDA graphs.
     """
 
     pair: ModelPair
@@ -65,8 +67,9 @@ class AcceptanceSetting:
 def measure(
     setting: AcceptanceSetting, keep: Callable[[AcceptanceFile], object] = lambda table: None
 ) -> AcceptanceFile | None:
-    """Decodes every document with every KV method at every context. keep: called with the table after every
-    row.
+    """Decodes every document with every KV method at every context.
+
+    - keep: called with the table after every row.
 
     Tensor-parallel ranks decode together. Rank 0 returns the table, and the others return None.
 
@@ -105,7 +108,10 @@ def measure(
 
 
 def table(source: str, entries: list[dict[str, Any]]) -> AcceptanceFile:
-    """An acceptance file. entries: rows that `entry` made."""
+    """An acceptance file.
+
+    - entries: rows that `entry` made.
+    """
     return AcceptanceFile.of_mapping({"schema_version": 1, "source": source, "rows": entries})
 
 
@@ -117,8 +123,11 @@ def entry(
     context: float,
     histograms: Sequence[Sequence[int]],
 ) -> dict[str, Any]:
-    """One row of an acceptance file. kind: the kind of draft. histograms [documents, gamma + 1]: the number
-    of iterations of each document with 0, 1, ... gamma accepted tokens.
+    """One row of an acceptance file.
+
+    - kind: the kind of draft.
+    - histograms [documents, gamma + 1]: the number of iterations of each document with 0, 1, ... gamma
+      accepted tokens.
     """
     total = [sum(counts) for counts in zip(*histograms, strict=True)]
     if not sum(total):

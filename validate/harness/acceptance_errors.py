@@ -12,8 +12,8 @@ def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None
     """Standard errors of tokens per iteration and of acceptance by position; None for fewer than two decoded
     documents.
 
-    histograms [documents, gamma + 1]: the number of iterations of each document with 0, 1, ... gamma accepted
-    tokens.
+    - histograms [documents, gamma + 1]: the number of iterations of each document with 0, 1, ... gamma
+      accepted tokens.
     """
     counted = [histogram for histogram in histograms if sum(histogram)]
     if len(counted) < 2:

@@ -21,7 +21,9 @@ EMPTY_LAPS = 2000
 
 class Clock:
     """`mark` records a moment. `laps` returns the seconds between the marks so far, and clears them. This
-    class is for work that is complete when its call returns. now_ns: the host's time in nanoseconds.
+    class is for work that is complete when its call returns.
+
+    - now_ns: the host's time in nanoseconds.
     """
 
     name = "perf_counter"

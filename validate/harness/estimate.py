@@ -16,7 +16,7 @@ from perfmodel.validate.records import Plan, PlanPoint, model_reference
 def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> Scenario:
     """The scenario that predicts a point of a plan.
 
-    calibration: name or path; by default the device's own.
+    - calibration: name or path; by default the device's own.
     """
     question = Query(
         model=model_reference(point.target),
@@ -78,8 +78,12 @@ class PredictedTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PointEstimate:
-    """The estimate of one point. needed_bytes: bytes on the device. fits: whether they fit. times: predicted
-    times. seconds: time that all rows of the point need.
+    """The estimate of one point.
+
+    - needed_bytes: bytes on the device.
+    - fits: whether they fit.
+    - times: predicted times.
+    - seconds: time that all rows of the point need.
     """
 
     point: PlanPoint
@@ -126,7 +130,7 @@ def predicted_times(
 ) -> PredictedTimes:
     """The predicted times of a point, as the commands `whatif` and `tree` compute them.
 
-    tree: the drafted tree; None for a chain.
+    - tree: the drafted tree; None for a chain.
     """
     if tree is not None:
         target_s = scenario.target_pass_s(batch, context)

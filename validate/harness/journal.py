@@ -23,7 +23,10 @@ def encode(value: dict[str, Any]) -> str:
 
 
 def as_record(header: str, rows: Sequence[str]) -> str:
-    """The text of a record's file, with one row per line and a checksum. header, rows: JSON texts."""
+    """The text of a record's file, with one row per line and a checksum.
+
+    - header, rows: JSON texts.
+    """
     return stamped(header.removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n")
 
 
@@ -118,8 +121,9 @@ class Journal(AbstractContextManager["Journal"]):
         """Writes the record next to the journal and deletes the journal. The record is written completely or
         not at all.
 
-        rows: the texts of the record's rows, if it does not get all rows. partial: if True, the record states
-        that it is incomplete, and the journal is kept for a resumed run.
+        - rows: the texts of the record's rows, if it does not get all rows.
+        - partial: if True, the record states that it is incomplete, and the journal is kept for a resumed
+          run.
         """
         path = self.path.with_suffix(".json")
         header = encode(self.header | {"partial": True}) if partial else self._texts[0]

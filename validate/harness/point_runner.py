@@ -72,9 +72,10 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """Runs the four phases of an iteration one by one. graphs: whether each phase is a CUDA graph.
+    """Runs the four phases of an iteration one by one.
 
-    capture: captures the work of a phase, which uses the random generator, and returns its replay.
+    - graphs: whether each phase is a CUDA graph.
+    - capture: captures the work of a phase, which uses the random generator, and returns its replay.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class PointRunner:
     """Baseline (`ar`) and speculative (`sd`) decoding of a point. Both use the same cache of the target, so
     memory is needed for only one.
 
-    graphs: whether iterations are captured.
+    - graphs: whether iterations are captured.
     """
 
     def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:

@@ -43,10 +43,10 @@ class SpoiltDevice(Exception):
 class RowsToMeasure:
     """The rows of one record.
 
-    kind, machine, header: those of the record; the protocol in the header has no timer yet. rows: a function
-    that makes the rows when device and ranks are known. again: a function that starts the whole run in
-    another process, with `resume` and `deadline`. usable: a function that says whether the device still works
-    for this process after a failed row.
+    - kind, machine, header: those of the record; the protocol in the header has no timer yet.
+    - rows: a function that makes the rows when device and ranks are known.
+    - again: a function that starts the whole run in another process, with `resume` and `deadline`.
+    - usable: a function that says whether the device still works for this process after a failed row.
     """
 
     plan: Plan
@@ -62,9 +62,11 @@ class RowsToMeasure:
 def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
     """Measures the missing rows of the record and writes it; None on ranks other than 0.
 
-    After Ctrl-C, the journal has every finished row, and `resume` continues it. deadline: a value of
-    `time.monotonic`; see `in_time`. On one GPU, a child process measures, so this process uses none of the
-    GPU's memory. If a failed row makes the device unusable for the child, a new child continues.
+    After Ctrl-C, the journal has every finished row, and `resume` continues it. On one GPU, a child process
+    measures, so this process uses none of the GPU's memory. If a failed row makes the device unusable for the
+    child, a new child continues.
+
+    - deadline: a value of `time.monotonic`; see `in_time`.
     """
     if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:

@@ -33,8 +33,8 @@ class Difference:
     """The first token that differs from the baseline's: its sequence and position, and how strongly the model
     prefers one of the two tokens.
 
-    margin: the difference between the scores of the two tokens, in units of the rounding error of a score. In
-    a near-tie it is a few units.
+    - margin: the difference between the scores of the two tokens, in units of the rounding error of a score.
+      In a near-tie it is a few units.
     """
 
     sequence: int
@@ -46,10 +46,11 @@ class Difference:
 class TimedRun:
     """One timed run of decoding.
 
-    seconds: the time of the loop of `timed_iterations` iterations, in which the batch gained `timed_tokens`
-    tokens. It excludes prefill and iterations after the last sequence was finished. draft_s: one draft step
-    (the time of all drafting divided by gamma). verify_s: one verification. Both are timed alone, with the
-    caches after prefill. counts: see `factory.watched`.
+    - seconds: the time of the loop of `timed_iterations` iterations, in which the batch gained `timed_tokens`
+      tokens. It excludes prefill and iterations after the last sequence was finished.
+    - draft_s: one draft step (the time of all drafting divided by gamma).
+    - verify_s: one verification. Both are timed alone, with the caches after prefill.
+    - counts: see `factory.watched`.
     """
 
     request: Request
@@ -75,7 +76,9 @@ class TimedRun:
 
     def speedup_from_parts(self, plain: "TimedRun") -> float:
         """The speedup that follows from separately measured acceptance and phases: Omega T_T / (gamma T_D +
-        T_V). Omega is the number of tokens per iteration. plain: the run without a draft.
+        T_V). Omega is the number of tokens per iteration.
+
+        - plain: the run without a draft.
         """
         return self.generation.tokens_per_iteration * plain.verify_s / self._passes_s()
 
@@ -94,9 +97,10 @@ def run(
 ) -> TimedRun:
     """Decodes the prompts once and times the prefill, the phases alone, and then the whole loop.
 
-    With scripted acceptance there is no prefill, and the caches have random values. graphs: whether
-    iterations are replayed as CUDA graphs; iterations before the capture are not timed. clock: the device's
-    own by default.
+    With scripted acceptance there is no prefill, and the caches have random values.
+
+    - graphs: whether iterations are replayed as CUDA graphs; iterations before the capture are not timed.
+    - clock: the device's own by default.
     """
     free_memory(model.device)  # an earlier run's caches must be gone before there are new ones
     decoder = make_decoder(model, request, draft)

@@ -28,7 +28,10 @@ class _OldRecords(Frozen):
 
 
 def stamped(text: str) -> str:
-    """The text of a record with its checksum added. text: a JSON object."""
+    """The text of a record with its checksum added.
+
+    - text: a JSON object.
+    """
     return f'{{"crc32":"{zlib.crc32(text.encode()):08x}",{text[1:]}'
 
 

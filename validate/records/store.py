@@ -140,8 +140,11 @@ def latest(candidates: Iterable[Record], kind: str) -> Record | None:
 
 
 def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
-    """The record at a path, or the newest record of a kind in a folder. kind: ``measure`` or ``microbench``.
-    path: a file, a folder, or the label of a machine. flag: the flag that errors name.
+    """The record at a path, or the newest record of a kind in a folder.
+
+    - kind: ``measure`` or ``microbench``.
+    - path: a file, a folder, or the label of a machine.
+    - flag: the flag that errors name.
 
     Raises InputError.
     """

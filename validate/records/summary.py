@@ -101,7 +101,8 @@ def _drafted(row: PointRow) -> dict[str, Any]:
 def _end_to_end(row: PointRow, paired: bool) -> dict[str, Any]:
     """Speedup at the measured tokens per iteration (Omega, including the bonus token).
 
-    paired: the median of the `ratios` of neighbours, for a host that is shared, not the ratio of the medians.
+    - paired: the median of the `ratios` of neighbours, for a host that is shared, not the ratio of the
+      medians.
     """
     loops = row.iterations or 1
     ar_s = statistics.median(row.samples["ar_s"]) / loops

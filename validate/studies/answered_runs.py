@@ -49,8 +49,10 @@ def speculating_query(run: PublicRun) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A figure of a run, predicted and measured. figure: ``step``, ``speedup`` or ``ratio`` (an iteration
-    over a step). verdict: the verdict of an answer with a speedup.
+    """A figure of a run, predicted and measured.
+
+    - figure: ``step``, ``speedup`` or ``ratio`` (an iteration over a step).
+    - verdict: the verdict of an answer with a speedup.
     """
 
     run: PublicRun
@@ -81,7 +83,10 @@ def answers(run: PublicRun) -> list[Answered]:
 
 
 def _baseline(run: PublicRun, degree: int | None = None) -> WhatIf:
-    """The answer for a run without drafts. degree: used if the source states none."""
+    """The answer for a run without drafts.
+
+    - degree: used if the source states none.
+    """
     arguments = run.query_arguments(degree)
     return whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **arguments)
 

@@ -36,7 +36,7 @@ def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> d
     """Counts of speedups that are predicted on the correct side of 1. The speedups measured above 1 are also
     counted separately, because the rule "always speculate" gets all of them right.
 
-    sure: whether the whole interval of a prediction is on one side of 1.
+    - sure: whether the whole interval of a prediction is on one side of 1.
     """
     right = same_side(predicted, measured)
     pays = measured >= 1.0
@@ -52,8 +52,10 @@ def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> d
 
 @dataclass(frozen=True)
 class Choice:
-    """The draft length that predictions choose in a sweep, and the best one by measurement. gamma,
-    best_gamma: None means no draft. speedup, best_speedup: the measured speedups with both.
+    """The draft length that predictions choose in a sweep, and the best one by measurement.
+
+    - gamma, best_gamma: None means no draft.
+    - speedup, best_speedup: the measured speedups with both.
     """
 
     run: PublicRun
@@ -114,8 +116,9 @@ def _sweeps(rows: Sequence[Answered]) -> list[list[Answered]]:
 
 
 def _choice(sweep: Sequence[Answered], errors: Sequence[float]) -> Choice:
-    """The choice among the lengths of a sweep and no draft, whose speedup is 1. errors: log errors of the
-    speedups.
+    """The choice among the lengths of a sweep and no draft, whose speedup is 1.
+
+    - errors: log errors of the speedups.
     """
     gammas = [None, *(a.run.gamma for a in sweep)]
     measured = [1.0, *(a.measured for a in sweep)]

@@ -62,7 +62,7 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
     """Errors by engine, with the number of rows inside the interval that follows from the other groups, and
     its median half-width as a share.
 
-    least: smallest half-width of each engine's intervals.
+    - least: smallest half-width of each engine's intervals.
     """
     if len(set(errors.groups)) <= TOO_FEW_GROUPS:
         return {errors.engines[0]: _errors(errors)}
@@ -116,7 +116,10 @@ def _sides(errors: HeldOutReplay) -> dict[str, Any]:
 
 
 def _side(errors: HeldOutReplay, by: RatioFold, index: list[int], width: Array) -> dict[str, int]:
-    """The same of the rows at `index`. width: of their intervals, of logarithms."""
+    """The same of the rows at `index`.
+
+    - width: of their intervals, of logarithms.
+    """
     rows = [errors.rows[i] for i in index]
     measured = np.array([row.gained / row.ratio for row in rows])  # type: ignore[operator]
     predicted = measured * np.exp(-errors.ratios[by].off[index])

@@ -54,9 +54,11 @@ SOURCE = "source"
 
 
 class Fold(NamedTuple):
-    """A kind of fold. Rows with the same `key` are held out together. words: its name in tables. stated_as:
-    its name in the description of the stated error. ratio: for steps, the kind of fold of ratios that is
-    stated with it.
+    """A kind of fold. Rows with the same `key` are held out together.
+
+    - words: its name in tables.
+    - stated_as: its name in the description of the stated error.
+    - ratio: for steps, the kind of fold of ratios that is stated with it.
     """
 
     key: Callable[[Any], Hashable]
@@ -131,7 +133,7 @@ class HeldOutReplay:
     """Held-out errors of steps by relation, and of ratios (an iteration over a step) by kind of fold. Each
     row is predicted with constants that were fitted without its fold.
 
-    rows: the rows of `ratios`, in order.
+    - rows: the rows of `ratios`, in order.
     """
 
     steps: dict[Relation, HeldOutErrors]
@@ -246,7 +248,8 @@ def step_errors(
 
 def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
     """The errors of all rows. Each row is predicted with constants that were fitted without its fold.
-    constants: as `recorded` returns them.
+
+    - constants: as `recorded` returns them.
     """
     whole = constants["steps"]
     steps = {}
@@ -289,7 +292,9 @@ def acceptance() -> Scatter:
 
 def carried_errors(rates: Sequence[float]) -> list[float]:
     """Log errors of tokens per iteration, per e-fold of the draft length, if each length is predicted from
-    each other length. rates: the acceptance at each position.
+    each other length.
+
+    - rates: the acceptance at each position.
     """
     gained = np.cumsum(np.cumprod([1.0, *rates]))
     lengths = range(1, len(gained))
@@ -373,7 +378,10 @@ def replayed_as_recorded() -> HeldOutReplay:
 
 
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Device -> its models. pairs: of a device and a model."""
+    """Device -> its models.
+
+    - pairs: of a device and a model.
+    """
     models_of: dict[str, list[str]] = {}
     for gpu, model in dict.fromkeys(pairs):
         models_of.setdefault(gpu, []).append(model)

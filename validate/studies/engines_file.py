@@ -37,9 +37,12 @@ def render(
 ) -> str:
     """The content of ``hardware/fitted/engines.yaml``.
 
-    decoding, iteration: the fitted constants of steps and of iterations. errors: engine -> errors of its
-    predictions. shared: key -> error that belongs to no single engine. fitted: engine -> its other facts
-    (`specs.engines.Engine`). rows: the numbers of steps and of iterations. date: the date of the fit.
+    - decoding, iteration: the fitted constants of steps and of iterations.
+    - errors: engine -> errors of its predictions.
+    - shared: key -> error that belongs to no single engine.
+    - fitted: engine -> its other facts (`specs.engines.Engine`).
+    - rows: the numbers of steps and of iterations.
+    - date: the date of the fit.
     """
     data: dict[str, Any] = {
         "fitted_on": list(FITTED_ON),

@@ -30,10 +30,11 @@ tokens up to 512 by default (config/compilation.py).
 
 @dataclass(frozen=True)
 class FittedConstants:
-    """The constants of an engine on a device as functions of the fitted parameters. kernels: the kernel
-    constants of the device. chosen: constant -> its parameter.
+    """The constants of an engine on a device as functions of the fitted parameters.
 
-    drifts: factors for the device and the version, which are applied last.
+    - kernels: the kernel constants of the device.
+    - chosen: constant -> its parameter.
+    - drifts: factors for the device and the version, which are applied last.
     """
 
     kernels: Calibration
@@ -51,8 +52,8 @@ class FittedConstants:
     ) -> "FittedConstants":
         """Finds the parameters that apply to an engine, a version and a device.
 
-        kernels_of: another device whose kernels replace the device's own. The constants of public runs are
-        then not used.
+        - kernels_of: another device whose kernels replace the device's own. The constants of public runs are
+          then not used.
         """
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
@@ -84,8 +85,9 @@ class FittedConstants:
         return {p.place: values.get(p.place, p.expected) for p in self.parameters}
 
     def calibration(self, values: Values) -> Calibration:
-        """The calibration with these values. Parameters without a value have their expected value. values:
-        place of a parameter -> value.
+        """The calibration with these values. Parameters without a value have their expected value.
+
+        - values: place of a parameter -> value.
         """
         values = self.known(values)
         update: dict[str, Constant] = {}
@@ -102,7 +104,7 @@ def _device_scopes(engine: str, gpu: GPUSpec, kernels_of: str) -> Iterator[str]:
     """Scopes of a device, from those that it borrows to its own: each for all engines, then for this one. A
     later one overrides an earlier one.
 
-    kernels_of: the device of the kernels.
+    - kernels_of: the device of the kernels.
     """
     for device in (*borrowed_scopes(gpu, kernels_of), gpu.name):
         yield device
@@ -110,7 +112,10 @@ def _device_scopes(engine: str, gpu: GPUSpec, kernels_of: str) -> Iterator[str]:
 
 
 class _Drift(NamedTuple):
-    """A factor that holds from a version on. architecture: the only one for which it holds; empty for all."""
+    """A factor that holds from a version on.
+
+    - architecture: the only one for which it holds; empty for all.
+    """
 
     since: str
     architecture: str

@@ -69,8 +69,9 @@ def rows_of(relation: Relation) -> DecodeRows:
 def refits(
     rows: FittedRows[Row], key: Callable[[Row], Hashable], whole: Values, slopes: Array
 ) -> dict[str, dict[str, float]]:
-    """Name of a key -> the constants that were fitted without its rows. whole, slopes: the constants and
-    slopes of the fit to all rows, from which each fit starts.
+    """Name of a key -> the constants that were fitted without its rows.
+
+    - whole, slopes: the constants and slopes of the fit to all rows, from which each fit starts.
     """
     keys = np.array([name_of(key(row)) for row in rows.rows])
     fits = {}
@@ -81,8 +82,9 @@ def refits(
 
 
 def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping[str, Values]) -> Array:
-    """The log error of each row, predicted with constants that were fitted without its fold. folds: name of a
-    fold -> these constants.
+    """The log error of each row, predicted with constants that were fitted without its fold.
+
+    - folds: name of a fold -> these constants.
     """
     keys = np.array([name_of(key(row)) for row in rows.rows])
     errors = np.full(len(keys), np.nan)
@@ -158,7 +160,10 @@ class HeldOutErrors:
 
 
 def of_groups(off: Array, groups: Sequence[Hashable]) -> Array:
-    """The mean absolute relative error of each group. off: log errors."""
+    """The mean absolute relative error of each group.
+
+    - off: log errors.
+    """
     sizes = np.abs(np.expm1(off))
     members = grouped(range(len(off)), lambda i: groups[i])
     return np.array([sizes[index].mean() for index in members.values()])
@@ -184,7 +189,7 @@ class Covered(NamedTuple):
 def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> Covered:
     """Judges each row by the interval that follows from the errors of the other groups.
 
-    least: engine -> smallest half-width of its intervals.
+    - least: engine -> smallest half-width of its intervals.
     """
     inside = np.empty(len(errors.off))
     width = np.empty(len(errors.off))

@@ -52,13 +52,15 @@ LAW = replace(CLOCKED, row=0.03, group=0.10)
 
 @dataclass(frozen=True)
 class Iteration:
-    """A measured ratio of an iteration to a baseline step. study, group: sets of rows with correlated errors.
-    spread: the size of these errors.
+    """A measured ratio of an iteration to a baseline step.
 
-    steps: draft steps. width: 1 for a chain; a tree drafts up to `width` tokens in each step after the first.
-    verified: the tokens per sequence that are verified; for a chain, they are steps + 1. step_batch: the
-    sequences of the baseline step. gained: the tokens per iteration, if the row has a speedup, which is
-    gained / ratio.
+    - study, group: sets of rows with correlated errors.
+    - spread: the size of these errors.
+    - steps: draft steps.
+    - width: 1 for a chain; a tree drafts up to `width` tokens in each step after the first.
+    - verified: the tokens per sequence that are verified; for a chain, they are steps + 1.
+    - step_batch: the sequences of the baseline step.
+    - gained: the tokens per iteration, if the row has a speedup, which is gained / ratio.
     """
 
     name: str
@@ -102,7 +104,10 @@ class Iteration:
 
 @dataclass
 class IterationGroup(StepGroup):
-    """Ratios that differ only in batch and context. first: the row that represents them."""
+    """Ratios that differ only in batch and context.
+
+    - first: the row that represents them.
+    """
 
     step_batch: Array
     first: Iteration
@@ -125,7 +130,7 @@ class IterationGroup(StepGroup):
 class Iterations(FittedRows[Iteration]):
     """The rows of the fit: ratios of iterations to baseline steps, as functions of the parameters.
 
-    decoding: values of the other constants of the engines, which determine the times of passes.
+    - decoding: values of the other constants of the engines, which determine the times of passes.
     """
 
     def __init__(

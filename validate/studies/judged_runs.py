@@ -25,11 +25,14 @@ from perfmodel.validate.studies.sources import of_figure, recorded_sources
 class JudgedRun:
     """A row of the statistics.
 
-    off: log error with constants that were fitted without the row's source. shipped: log error with the
-    bundled constants. measured: seconds, a ratio or a speedup. interval: that of an answer, divided by the
-    measured value. kind: the kind of a llama.cpp step. ratio: for a speedup, the predicted ratio of an
-    iteration to a step. slowed: whether the answer names a known defect of the engine that slows this draft;
-    it then gives no verdict in favour of the draft.
+    - off: log error with constants that were fitted without the row's source.
+    - shipped: log error with the bundled constants.
+    - measured: seconds, a ratio or a speedup.
+    - interval: that of an answer, divided by the measured value.
+    - kind: the kind of a llama.cpp step.
+    - ratio: for a speedup, the predicted ratio of an iteration to a step.
+    - slowed: whether the answer names a known defect of the engine that slows this draft; it then gives no
+      verdict in favour of the draft.
     """
 
     source: str
@@ -69,7 +72,8 @@ class JudgedRun:
 
 def judged(figure: str) -> list[JudgedRun]:
     """The rows of public runs for a figure, and iterations of the tables to which constants are fitted.
-    figure: ``step``, ``ratio`` or ``speedup``.
+
+    - figure: ``step``, ``ratio`` or ``speedup``.
 
     For ratios of public runs, one constant was also fitted to the same source: SGLang's time outside passes.
     """
@@ -83,7 +87,10 @@ def judged(figure: str) -> list[JudgedRun]:
 
 
 def _of_run(a: Answered, off: float) -> JudgedRun:
-    """A public run. off: its error with constants fitted without its source."""
+    """A public run.
+
+    - off: its error with constants fitted without its source.
+    """
     run = a.run
     interval = None
     if a.interval:
@@ -129,8 +136,9 @@ def _speedups_of_tables() -> list[JudgedRun]:
 
 
 def speedup_of_table(row: Iteration, error_of_ratio: float) -> JudgedRun:
-    """The judged speedup of a row of the tables. error_of_ratio: the log error of its ratio with a fit
-    without its study.
+    """The judged speedup of a row of the tables.
+
+    - error_of_ratio: the log error of its ratio with a fit without its study.
     """
     assert row.gained
     a = whatif(_question_of(row, row.gained))
@@ -150,7 +158,10 @@ def _table_rows() -> list[tuple[Iteration, float]]:
 
 
 def _of_table_row(row: Iteration, off: float, shipped: float, measured: float) -> JudgedRun:
-    """A row of the tables. off, shipped: log errors, as in `JudgedRun`."""
+    """A row of the tables.
+
+    - off, shipped: log errors, as in `JudgedRun`.
+    """
     return JudgedRun(
         source=row.study,
         engine=row.engine,

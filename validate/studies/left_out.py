@@ -39,8 +39,10 @@ def left_out(rows: Sequence[Answered]) -> Array:
 
 
 def refitted_errors(judged: Sequence[MeasuredStep], fitted_to: Sequence[MeasuredStep]) -> list[float]:
-    """The log error of each step or speedup, with its free constants fitted to other steps. judged: the steps
-    and speedups to predict. fitted_to: the steps for the fit.
+    """The log error of each step or speedup, with its free constants fitted to other steps.
+
+    - judged: the steps and speedups to predict.
+    - fitted_to: the steps for the fit.
     """
     places = sorted({place for step in judged for place in step.places})
     related = [step for step in fitted_to if not set(places).isdisjoint(step.places)]

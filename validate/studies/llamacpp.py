@@ -85,8 +85,10 @@ class LeftOut:
         return cls(step, ratio, prompt, {row.run.id: row.run for row in rows})
 
     def stated(self, folds: str, maker: str | None = None) -> dict[str, Any]:
-        """The errors that the file of a device states. folds: what was left out, in words. maker: the vendor
-        of the device; None for any vendor.
+        """The errors that the file of a device states.
+
+        - folds: what was left out, in words.
+        - maker: the vendor of the device; None for any vendor.
         """
         step_error = {}
         for kind in get_args(StepKind):
@@ -103,8 +105,9 @@ class LeftOut:
     def alike(self, kind: StepKind, maker: str | None) -> list[PublicRun]:
         """The runs whose steps have this kind and judge a device of a vendor. If several sources have this
         kind for the vendor, they are the steps of all such vendors. Otherwise they are the steps of all other
-        vendors, because without its only source nothing is known about a vendor. maker: the vendor; None for
-        all steps.
+        vendors, because without its only source nothing is known about a vendor.
+
+        - maker: the vendor; None for all steps.
         """
         runs = [self.runs[id] for id in self.step if kind_of(self.runs[id]) == kind]
         by_maker = grouped(runs, lambda run: load_gpu(run.hardware).vendor)
@@ -121,7 +124,10 @@ def _several_sources(runs: Sequence[PublicRun]) -> bool:
 
 
 def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
-    """The error that a file states. 90 % of the rows are within its interval. off: log errors."""
+    """The error that a file states. 90 % of the rows are within its interval.
+
+    - off: log errors.
+    """
     size = np.abs([*off])
     rms = float(np.sqrt(np.mean(size**2)))
     within = quantile(size, np.ones(len(size)))
@@ -134,8 +140,9 @@ def kind_of(run: PublicRun) -> StepKind:
 
 
 def refitted_files(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Path, str]:
-    """Path -> text of the calibrations of all devices and of the file of errors. passes: the rows of the fit;
-    by default those of all public runs.
+    """Path -> text of the calibrations of all devices and of the file of errors.
+
+    - passes: the rows of the fit; by default those of all public runs.
     """
     rows = passes or LlamaCppPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))

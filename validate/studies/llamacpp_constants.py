@@ -31,9 +31,11 @@ FITTED = "fitted to public_runs.csv"
 
 
 class Term(NamedTuple):
-    """A fitted constant. expected: its expected value. common, group, device: the spreads of the logarithms
-    of the common value, of the factor of a group of devices (a vendor or a size of chip) and of the factor of
-    a device.
+    """A fitted constant.
+
+    - expected: its expected value.
+    - common, group, device: the spreads of the logarithms of the common value, of the factor of a group of
+      devices (a vendor or a size of chip) and of the factor of a device.
     """
 
     expected: float
@@ -124,9 +126,9 @@ share in a pass of N tokens. ``q4_k@N``: a further factor for formats below one 
 class ExpectedCurve:
     """The expected share of the roofline that GEMMs of a format reach, as a function of the tokens of a pass.
 
-    value_bytes: bytes per weight. ridge, vector_ridge: peak FLOP/s of matrix and of vector units over the
-    memory bandwidth in bytes/s. flops_share, vector_share: the shares of these peaks that kernels reach while
-    they compute.
+    - value_bytes: bytes per weight.
+    - ridge, vector_ridge: peak FLOP/s of matrix and of vector units over the memory bandwidth in bytes/s.
+    - flops_share, vector_share: the shares of these peaks that kernels reach while they compute.
     """
 
     value_bytes: float
@@ -187,14 +189,18 @@ def products_over_scopes(names: Iterable[str], scopes: Iterable[str], values: Va
 
 
 def with_sources(constants: Mapping[str, tuple[float, str]]) -> dict[str, dict[str, Any]]:
-    """The constants as a calibration file states them. constants: name -> value and source."""
+    """The constants as a calibration file states them.
+
+    - constants: name -> value and source.
+    """
     return {name: {"value": value, "source": source} for name, (value, source) in constants.items()}
 
 
 @dataclass(frozen=True)
 class DeviceConstants:
-    """llama.cpp's constants on a device as functions of the fitted parameters. old: whether the build is
-    older than `FUSED`.
+    """llama.cpp's constants on a device as functions of the fitted parameters.
+
+    - old: whether the build is older than `FUSED`.
     """
 
     gpu: GPUSpec
@@ -219,11 +225,17 @@ class DeviceConstants:
         return constants
 
     def calibration(self, values: Values) -> Calibration:
-        """The calibration with these values. values: place of a parameter -> value."""
+        """The calibration with these values.
+
+        - values: place of a parameter -> value.
+        """
         return Calibration.of_mapping(self.stated(values))
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
-        """The content of the calibration file. more: its other keys."""
+        """The content of the calibration file.
+
+        - more: its other keys.
+        """
         constants = self.known(values)
         curves = self.curves(constants)
         kernel = {
@@ -275,6 +287,7 @@ class DeviceConstants:
 
 def with_factors(expected: ExpectedCurve, factors: Mapping[int, float]) -> list[tuple[float, float]]:
     """Pairs of tokens and share of the roofline. The share is the expected share times a factor, at most 1.
-    factors: tokens -> factor.
+
+    - factors: tokens -> factor.
     """
     return [(tokens, min(factor * expected.share(tokens), 1.0)) for tokens, factor in factors.items()]

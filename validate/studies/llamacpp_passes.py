@@ -66,8 +66,10 @@ SPREAD_ALONE = ErrorSpread(row=0.1, group=0.15, kind=0.15)
 
 @dataclass(frozen=True)
 class MeasuredPass:
-    """A measured time. figure: ``step``, ``pass`` (a verification of gamma + 1 tokens alone), ``iteration``
-    or ``prompt`` (a prompt of `input_tokens` tokens, without a draft).
+    """A measured time.
+
+    - figure: ``step``, ``pass`` (a verification of gamma + 1 tokens alone), ``iteration`` or ``prompt`` (a
+      prompt of `input_tokens` tokens, without a draft).
     """
 
     run: PublicRun
@@ -88,7 +90,10 @@ class MeasuredPass:
 
 @dataclass
 class PassGroup(StepGroup):
-    """Rows that differ only in batch and context. first: the row that represents them."""
+    """Rows that differ only in batch and context.
+
+    - first: the row that represents them.
+    """
 
     first: MeasuredPass
 
@@ -208,8 +213,9 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return self.least_loss(self.parts(train))
 
     def least_loss(self, parts: Parts, start: Values | None = None) -> Values:
-        """The values with the smallest loss of these parts. start: values at which the search begins; by
-        default the expected ones.
+        """The values with the smallest loss of these parts.
+
+        - start: values at which the search begins; by default the expected ones.
         """
 
         def residuals(values: Values) -> Array:
@@ -232,7 +238,10 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return end.values
 
     def parts(self, train: NDArray[np.bool_], off: Array | None = None) -> Parts:
-        """The parts of the errors: those of sources, of servers and of rows. off: see `parts_of`."""
+        """The parts of the errors: those of sources, of servers and of rows.
+
+        - off: see `parts_of`.
+        """
         servers = [(row.run.server, row.is_alone) for row in self.rows]
         sources = [(row.run.source_id, row.is_alone) for row in self.rows]
         spreads = [SPREAD_ALONE if row.is_alone else SPREAD for row in self.rows]

@@ -23,8 +23,10 @@ REACHED = "Apple"
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """A row of the table of prompts. time_ms: the time of the whole prompt. drafted_ms: the time of the same
-    prompt with MTP.
+    """A row of the table of prompts.
+
+    - time_ms: the time of the whole prompt.
+    - drafted_ms: the time of the same prompt with MTP.
     """
 
     id: str

@@ -46,8 +46,10 @@ def gaps(run: ServedRun, batches: Array) -> Array | None:
 def gaps_among(
     run: ServedRun, replayed: Sequence[ServedRun], rows: Sequence[ServedRun], batches: Array
 ) -> Array | None:
-    """See `gaps`. replayed: the runs of the study that can be simulated. rows: all rows of the study; some
-    baselines lack figures.
+    """See `gaps`.
+
+    - replayed: the runs of the study that can be simulated.
+    - rows: all rows of the study; some baselines lack figures.
     """
     passes = _passes_per_chunk(run, rows)
     with_draft = (*SERVER[1:], "draft", "steps")

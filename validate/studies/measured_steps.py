@@ -36,8 +36,10 @@ class MeasuredStep:
     """The time of a step, or the ratio of an iteration to a step, as a function of the free constants that
     predict it.
 
-    engine: the engine whose constants predict it. values: place of a constant -> value. off: the log error of
-    the time or ratio with these values. gamma: the draft length of a ratio; 0 for the time of a step.
+    - engine: the engine whose constants predict it.
+    - values: place of a constant -> value.
+    - off: the log error of the time or ratio with these values.
+    - gamma: the draft length of a ratio; 0 for the time of a step.
     """
 
     engine: str
@@ -65,7 +67,7 @@ class MeasuredStep:
     def of_run(cls, a: Answered, values: Mapping[str, float]) -> "MeasuredStep":
         """The step of a public run, or the ratio that follows from its speedup.
 
-        values: the bundled constants, with which it was answered.
+        - values: the bundled constants, with which it was answered.
         """
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]

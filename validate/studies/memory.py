@@ -52,8 +52,10 @@ FAR = 0.20
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One log of a server. pool_gib: memory of the caches on one device, in GiB. kv_tokens: tokens that fit
-    in the caches. One of them may be None.
+    """One log of a server. One of the two numbers may be None.
+
+    - pool_gib: memory of the caches on one device, in GiB.
+    - kv_tokens: tokens that fit in the caches.
     """
 
     name: str
@@ -67,7 +69,10 @@ class Logged:
     kv_tokens: float | None
 
     def predicted(self, facts: VLLMMemory | None = None) -> KVCapacity:
-        """The predicted caches. facts: the numbers of vLLM's account; by default the bundled ones."""
+        """The predicted caches.
+
+        - facts: the numbers of vLLM's account; by default the bundled ones.
+        """
         scenario = self.scenario
         if facts is not None and isinstance(scenario.account, VLLMAccount):
             scenario = replace(scenario, account=scenario.account.replace(facts=facts))
@@ -158,9 +163,10 @@ def _newest(facts: VLLMMemory, section_name: str, name: str) -> float:
 
 
 class Pools(NamedTuple):
-    """The memory of caches, in GiB, as a linear function of the fitted numbers. base_gib: the memory if all
-    fitted numbers are 0, ``[row]``. unit_gib: the memory by which one unit of each number reduces it, ``[row,
-    number]``.
+    """The memory of caches, in GiB, as a linear function of the fitted numbers.
+
+    - base_gib: the memory if all fitted numbers are 0, ``[row]``.
+    - unit_gib: the memory by which one unit of each number reduces it, ``[row, number]``.
     """
 
     base_gib: Array

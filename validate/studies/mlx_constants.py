@@ -66,8 +66,10 @@ SIZES = ("Pro", "Max", "Ultra")
 
 @dataclass(frozen=True)
 class ChipConstants:
-    """MLX's constants on a device as functions of the fitted parameters. engine: MLX or a fork of it.
-    version: the version of MLX.
+    """MLX's constants on a device as functions of the fitted parameters.
+
+    - engine: MLX or a fork of it.
+    - version: the version of MLX.
     """
 
     gpu: GPUSpec
@@ -87,7 +89,10 @@ class ChipConstants:
         return products_over_scopes(TERMS, self.scopes, values)
 
     def calibration(self, values: Values) -> Calibration:
-        """The calibration with these values. values: place of a parameter -> value."""
+        """The calibration with these values.
+
+        - values: place of a parameter -> value.
+        """
         return Calibration.of_mapping(self.stated(values))
 
     @property
@@ -111,8 +116,9 @@ class ChipConstants:
         )
 
     def curve(self, weights: str, share: float) -> list[tuple[float, float]]:
-        """Pairs of rows and share of the roofline. share: the share of the bandwidth that products of one row
-        reach.
+        """Pairs of rows and share of the roofline.
+
+        - share: the share of the bandwidth that products of one row reach.
         """
         value_bytes = weight_format(weights).base.bytes_per_value
         ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
@@ -124,7 +130,10 @@ class ChipConstants:
         return points
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
-        """The content of the calibration file. more: its other keys."""
+        """The content of the calibration file.
+
+        - more: its other keys.
+        """
         constants = self.known(values)
         curves = {name: self._stated_curve(weights, constants) for name, weights in CURVES.items()}
         kernel = {

@@ -29,7 +29,10 @@ MEASURED_ROWS = 8
 
 @dataclass(frozen=True, slots=True)
 class ProductRow:
-    """A measured product or forward pass of several rows. ratio: its time over the time of one row."""
+    """A measured product or forward pass of several rows.
+
+    - ratio: its time over the time of one row.
+    """
 
     id: str
     source_id: str
@@ -56,8 +59,10 @@ class Shares:
 
 @dataclass(frozen=True)
 class RowTimes:
-    """The relative times of products on one device. wide: whether the release has ``qmv_wide``. dense:
-    whether it has a kernel for 16-bit products of few rows.
+    """The relative times of products on one device.
+
+    - wide: whether the release has ``qmv_wide``.
+    - dense: whether it has a kernel for 16-bit products of few rows.
     """
 
     gpu: GPUSpec
@@ -68,7 +73,10 @@ class RowTimes:
     dense: bool = True
 
     def of(self, rows: int, value_bytes: float) -> float:
-        """The time of a product of `rows` rows over the time of one row. value_bytes: bytes per weight."""
+        """The time of a product of `rows` rows over the time of one row.
+
+        - value_bytes: bytes per weight.
+        """
         if rows == 1:
             return 1.0
         k = self.kernels

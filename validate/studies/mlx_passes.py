@@ -23,8 +23,10 @@ REWEIGHTED = 4
 
 @dataclass
 class ChipGroup(PassGroup):
-    """Rows that differ only in batch and context. prompts: the number of prompts in the seconds of each row.
-    prompt_tokens: the tokens of its prompt.
+    """Rows that differ only in batch and context.
+
+    - prompts: the number of prompts in the seconds of each row.
+    - prompt_tokens: the tokens of its prompt.
     """
 
     prompts: Array

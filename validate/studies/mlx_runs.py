@@ -16,8 +16,9 @@ WHOLE_REQUEST = "outputs / whole time (prompt inside)"
 
 @dataclass(frozen=True, slots=True)
 class ChipRun(PublicRun):
-    """A row of the table of MLX runs. draft_weights: the format of the draft's weights, if it differs from
-    that of the target.
+    """A row of the table of MLX runs.
+
+    - draft_weights: the format of the draft's weights, if it differs from that of the target.
     """
 
     table: ClassVar[str] = "mlx_runs"

@@ -37,7 +37,7 @@ ErrorsByLender = dict[str, dict[str, dict[str, float]]]
 def errors_of_lenders(rows: Sequence[Answered]) -> ErrorsByLender:
     """The log errors of every row with the constants of each other engine.
 
-    rows: steps and speedups of public runs, answered with the constants of their own engine.
+    - rows: steps and speedups of public runs, answered with the constants of their own engine.
     """
     errors: ErrorsByLender = {figure: {lender: {} for lender in ENGINES} for figure in FIGURES}
     shipped = shipped_values()
@@ -72,7 +72,7 @@ def _add_runs(
 ) -> None:
     """The errors of public runs of one engine by the constants of another.
 
-    values, others: constants and measured steps without those of the engine.
+    - values, others: constants and measured steps without those of the engine.
     """
     lent = list(_answers_by(lender, runs))
     shipped = shipped_values()

@@ -55,7 +55,10 @@ def power_table(hardware: str) -> Array:
 
 
 def log_errors(gpu: GPUSpec, rows: Array) -> Array:
-    """The log errors of seconds and joules, ``[2, row]``. rows: see `power_table`."""
+    """The log errors of seconds and joules, ``[2, row]``.
+
+    - rows: see `power_table`.
+    """
     limits, _, full_s, moved, flops, *measured = rows
     return np.log(np.array(gpu.limited(limits, full_s, moved, flops)) / measured)
 

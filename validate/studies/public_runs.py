@@ -31,7 +31,10 @@ class RunKind(StrEnum):
 
 
 class Server(NamedTuple):
-    """The common part of the runs of one server. weights: blank if the model's own."""
+    """The common part of the runs of one server.
+
+    - weights: blank if the model's own.
+    """
 
     source_id: str
     engine: str
@@ -55,9 +58,10 @@ class Series(NamedTuple):
 class PublicRun:
     """One row.
 
-    time_ms: per token; for a speculation with drafts, and baseline_ms without. context_tokens: mean over
-    the run. lengths: ``uniform`` if they are drawn from 1 to twice their mean. left_out: the reason why a row
-    does not count; blank if it counts.
+    - time_ms: per token; for a speculation with drafts, and baseline_ms without.
+    - context_tokens: mean over the run.
+    - lengths: ``uniform`` if they are drawn from 1 to twice their mean.
+    - left_out: the reason why a row does not count; blank if it counts.
     """
 
     table: ClassVar[str] = "public_runs"
@@ -148,7 +152,10 @@ class PublicRun:
         return float(number)
 
     def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
-        """Arguments of a question from this row. degree: used if the source states none."""
+        """Arguments of a question from this row.
+
+        - degree: used if the source states none.
+        """
         version = DRIFT + self.engine_version if self.engine_version else ""
         return {
             "model": self.model,

@@ -16,7 +16,8 @@ from perfmodel.specs.published import MS, read_published
 class EngineRow:
     """The configuration of a measured row.
 
-    batch: the requested one. running: mean number of running sequences; None if the source does not state it.
+    - batch: the requested one.
+    - running: mean number of running sequences; None if the source does not state it.
     """
 
     id: str
@@ -55,9 +56,10 @@ def alike(source: str, other_source: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DecodeRow(EngineRow):
-    """One baseline step of a batch. context_std_tokens: over the sequences of the batch.
+    """One baseline step of a batch.
 
-    measured_as: step, median ITL, median chunk gap, mean or median TPOT.
+    - context_std_tokens: over the sequences of the batch.
+    - measured_as: step, median ITL, median chunk gap, mean or median TPOT.
     """
 
     model: str
@@ -77,8 +79,10 @@ class DecodeRow(EngineRow):
 class EngineSpeculationRow(EngineRow):
     """One run with speculation next to the baseline. `clean` is no if the times include steps with prefill.
     running, step_running: running sequences in an iteration and in a baseline step. A chain drafts `steps`
-    tokens (`topk` 1); otherwise it is a tree of `verified_tokens`, including its root. positions: share of
-    iterations that accept a first token, a second, ..., with slashes; None if the source does not state them.
+    tokens (`topk` 1); otherwise it is a tree of `verified_tokens`, including its root.
+
+    - positions: share of iterations that accept a first token, a second, ..., with slashes; None if the
+      source does not state them.
     """
 
     data_parallel: int
@@ -124,7 +128,7 @@ class ServedRow:
     """A throughput ratio of a serving engine: batch, draft length and accepted length, with a data set's name
     instead of a context.
 
-    positions: conditional acceptance by position, with slashes, from the same study's traces.
+    - positions: conditional acceptance by position, with slashes, from the same study's traces.
     """
 
     id: str

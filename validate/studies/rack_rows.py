@@ -18,10 +18,14 @@ USUAL = {"waiting": 1.25, "overlap": 0.5}
 
 @dataclass(frozen=True, slots=True)
 class RackRow:
-    """One row of the file. batch: of a decode instance in all; tp: its devices. step_ms: of an iteration if
-    gamma > 0. baseline: the row without a draft under the same load. prefill: instances x devices.
-    prompts_by: the row of prompts alone in the same deployment. pass_tokens: tokens of a device in a pass
-    with prompts, if stated.
+    """One row of the file.
+
+    - batch: of a decode instance in all; tp: its devices.
+    - step_ms: of an iteration if gamma > 0.
+    - baseline: the row without a draft under the same load.
+    - prefill: instances x devices.
+    - prompts_by: the row of prompts alone in the same deployment.
+    - pass_tokens: tokens of a device in a pass with prompts, if stated.
     """
 
     row_id: str
@@ -125,7 +129,10 @@ def row_of(row_id: str) -> RackRow:
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants:
-    """The fitted constants of one fold. overlap: by engine."""
+    """The fitted constants of one fold.
+
+    - overlap: by engine.
+    """
 
     waiting: float
     overlap: Mapping[str, float]
@@ -150,9 +157,10 @@ def scenario_of(row_id: str) -> Scenario:
 class RackError:
     """One row next to its prediction, without its source.
 
-    links: deviation of the logarithm of a step that the tables of its links add. box_width: half-width of
-    the interval in logarithms, by sources left out of runs in boxes (`source_errors`). beyond_box: whether
-    the instance is more than a box, so that the errors of other racks count too.
+    - links: deviation of the logarithm of a step that the tables of its links add.
+    - box_width: half-width of the interval in logarithms, by sources left out of runs in boxes
+      (`source_errors`).
+    - beyond_box: whether the instance is more than a box, so that the errors of other racks count too.
     """
 
     row_id: str

@@ -180,7 +180,10 @@ def left_out() -> SourcesLeftOut:
 
 
 def _errors(row: RackRow, constants: FoldConstants) -> Iterator[RackError]:
-    """The figures that a row states. constants: fitted without its source."""
+    """The figures that a row states.
+
+    - constants: fitted without its source.
+    """
     if row.kind == "step":
         yield step_error(row, constants)
     if row.kind == "prefill":

@@ -123,7 +123,10 @@ def refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, flo
 
 
 def _root_weights(errors: Array, even: bool) -> Array:
-    """Roots of the weights of rows by the t distribution of errors. even: those of errors of 0."""
+    """Roots of the weights of rows by the t distribution of errors.
+
+    - even: those of errors of 0.
+    """
     squares = errors**2 / VARIANCES.total
     if even:
         squares = np.zeros(len(errors))

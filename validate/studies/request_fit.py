@@ -34,8 +34,9 @@ MOST_RUNS = 30.0
 class Scale:
     """The scale of a constant: its logarithm, or itself from 0 to `most`.
 
-    step: change in a trial. common: spread of the common value around the present one. engine: spread of an
-    engine's value around the common one, and of a place's around the engine's.
+    - step: change in a trial.
+    - common: spread of the common value around the present one.
+    - engine: spread of an engine's value around the common one, and of a place's around the engine's.
     """
 
     step: float

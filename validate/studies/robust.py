@@ -36,7 +36,7 @@ class Parts:
     """Separated errors of rows: `matrix` [parts, rows] times the errors gives the parts, in standard
     deviations.
 
-    soft: [parts], the size above which a part counts less.
+    - soft: [parts], the size above which a part counts less.
     """
 
     matrix: Array
@@ -56,8 +56,9 @@ class Parts:
 
 @dataclass(frozen=True)
 class ErrorSpread:
-    """Standard deviations of the three parts of an error. soft: number of standard deviations above which a
-    part counts less.
+    """Standard deviations of the three parts of an error.
+
+    - soft: number of standard deviations above which a part counts less.
     """
 
     row: float = 0.02
@@ -74,9 +75,11 @@ def parts_of(
     spreads: Sequence[ErrorSpread],
     off: Array | None = None,
 ) -> Parts:
-    """The parts of the errors of the rows of `train`, by the group and the kind of each row. spreads: of each
-    row. off: errors of all rows near the solution. With them, an outlying group counts less in the common
-    error of its kind (`shares_of_common`); without them, all groups count in full.
+    """The parts of the errors of the rows of `train`, by the group and the kind of each row.
+
+    - spreads: of each row.
+    - off: errors of all rows near the solution. With them, an outlying group counts less in the common error
+      of its kind (`shares_of_common`); without them, all groups count in full.
     """
     lines: list[Array] = []
     soft: list[float] = []
@@ -136,7 +139,8 @@ class FitWithSlopes(NamedTuple):
 class FittedRows(ABC, Generic[Row]):
     """Measured rows in a fixed order, with their errors as functions of the parameters.
 
-    logs: of the measurements. groups: rows that are predicted together (`steps.StepGroup`).
+    - logs: of the measurements.
+    - groups: rows that are predicted together (`steps.StepGroup`).
     """
 
     rows: tuple[Row, ...]
@@ -178,9 +182,9 @@ class FittedRows(ABC, Generic[Row]):
     ) -> FitWithSlopes:
         """Fits the values to the rows.
 
-        start: where the search begins; by default at the expectations. train: the rows that count; by default
-        all. slopes: used instead of new ones in every round; a fit without some rows ends near the one with
-        all.
+        - start: where the search begins; by default at the expectations.
+        - train: the rows that count; by default all.
+        - slopes: used instead of new ones in every round; a fit without some rows ends near the one with all.
         """
         every_row = np.ones(len(self.rows), dtype=bool)
         parts = self.parts(every_row if train is None else train)

@@ -66,7 +66,10 @@ def _by_novelty(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
 
 
 def sources_by_name(steps: Iterable[JudgedRun]) -> dict[tuple[str, str], set[str]]:
-    """The sources of each device and model (`SourcesOf`). steps: of public runs; the tables' are added."""
+    """The sources of each device and model (`SourcesOf`).
+
+    - steps: of public runs; the tables' are added.
+    """
     sources: dict[tuple[str, str], set[str]] = {}
     for r in steps:
         for name in (r.hardware, r.model):

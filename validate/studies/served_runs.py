@@ -35,10 +35,12 @@ MAIN_OF_2026_01 = "0.14"
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ServedRun:
-    """A row of ``traffic.csv``; None or "" where the source does not state a column.
+    """A row of ``traffic.csv``; None or "" where the source does not state a column. Lengths are in tokens,
+    times in milliseconds per request.
 
-    concurrency: clients, or the most requests at once. requests: number of sent ones. steps: tokens that are
-    drafted in an iteration; 0 without a draft. Lengths are in tokens, times in milliseconds per request.
+    - concurrency: clients, or the most requests at once.
+    - requests: number of sent ones.
+    - steps: tokens that are drafted in an iteration; 0 without a draft.
     """
 
     id: str

@@ -48,7 +48,10 @@ CLASSES_OF = {"step": StepClass, "speedup": SpeedupClass}
 
 
 class AskedRuns(NamedTuple):
-    """The answers for public runs. refused: id of a run that cannot be asked -> the reason."""
+    """The answers for public runs.
+
+    - refused: id of a run that cannot be asked -> the reason.
+    """
 
     answered: tuple[Answered, ...]
     refused: dict[str, str]
@@ -127,7 +130,10 @@ def llamacpp_errors(rows: Iterable[Answered]) -> ErrorsByRun:
 
 
 def files_of(errors: ErrorsByRun, lent: ErrorsByLender, date: datetime.date) -> dict[Path, str]:
-    """Path -> text of the widths and the errors. lent: errors by the constants of other engines."""
+    """Path -> text of the widths and the errors.
+
+    - lent: errors by the constants of other engines.
+    """
     ratios = replayed_as_recorded()
     measured = widths.measured_drafts((a.run for a in of_figure("speedup")), ratios)
     speedups = errors_by_class(
@@ -175,8 +181,9 @@ def errors_by_class(
     errors: Mapping[str, float],
     class_of: Callable[[Answered], str],
 ) -> dict[str, list[LeftOutError]]:
-    """Class of question -> the errors of a figure's rows, in their order. errors: id of a run -> its log
-    error.
+    """Class of question -> the errors of a figure's rows, in their order.
+
+    - errors: id of a run -> its log error.
     """
     by_class: dict[str, list[LeftOutError]] = {name: [] for name in widths.own_classes(CLASSES_OF[figure])}
     for a in rows:

@@ -53,7 +53,10 @@ def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
 
 
 class CountedOps(NamedTuple):
-    """Operations of steps. of_shards: the constants that change them, as they were counted."""
+    """Operations of steps.
+
+    - of_shards: the constants that change them, as they were counted.
+    """
 
     of_shards: tuple[object, ...]
     ops: list[Op]
@@ -61,7 +64,10 @@ class CountedOps(NamedTuple):
 
 @dataclass
 class StepGroup:
-    """Rows that differ only in batch and context. index: their places among all rows."""
+    """Rows that differ only in batch and context.
+
+    - index: their places among all rows.
+    """
 
     constants: FittedConstants
     scenario: Scenario

@@ -150,9 +150,10 @@ def limits_of(run: ServedRun, groups: int) -> Limits:
 def compare(
     run: ServedRun, by: HeldOutBy, costs: EngineRequests | None = None, measured: bool = False
 ) -> Compared:
-    """Replays a run. costs: of its requests; by default those fitted without it.
+    """Replays a run.
 
-    measured: uses the measured passes if there are `gaps`, so only the error of prompts and queues remains.
+    - costs: of its requests; by default those fitted without it.
+    - measured: uses the measured passes if there are `gaps`, so only the error of prompts and queues remains.
     """
     lengths = run.lengths
     scenario = scenario_of(run, by)

@@ -46,9 +46,11 @@ OTHER_DEVICES = 0.2
 class LeftOutError:
     """The logarithm of predicted over measured by constants that have not seen the row's source.
 
-    per: the share to which it is relative. counts: whether widths are fitted to it; without, it is left out
-    by judgement and counts for the coverage only. device: its class (`device_class`). series: key of the rows
-    of the source that differ only in batch and context; None: the row is alone.
+    - per: the share to which it is relative.
+    - counts: whether widths are fitted to it; without, it is left out by judgement and counts for the
+      coverage only.
+    - device: its class (`device_class`).
+    - series: key of the rows of the source that differ only in batch and context; None: the row is alone.
     """
 
     source: str
@@ -275,7 +277,9 @@ def covered(by_class: ByClass, name: str, of_speedups: bool = False) -> dict[str
     """Coverage of a class by widths without the source of each row: of rows, of rows where each source counts
     as one, and of all rows, with those that are left out by judgement.
 
-    ratio: of the mean half-width to the mean error. of_speedups: intervals are those of `ends`.
+    ratio: of the mean half-width to the mean error.
+
+    - of_speedups: intervals are those of `ends`.
     """
     errors = by_class[name]
     places = dict.fromkeys((e.device, e.source) for e in errors)

@@ -90,7 +90,8 @@ def _best(  # type: ignore[no-untyped-def]
       lengths: [sequences], cached tokens. The three are read if VOTES.
     - index: [sequences x HEADS, COUNT] int32, the numbers of the units.
 
-    TILE: votes that are read at a time. PAD: a power of two, at least ROWS.
+    - TILE: votes that are read at a time.
+    - PAD: a power of two, at least ROWS.
     """
     pair = tl.program_id(0).to(tl.int64)
     if VOTES:

@@ -34,7 +34,7 @@ def _copy_tokens(  # type: ignore[no-untyped-def]
     - into: [layers, BATCH, HEADS, slots, D], with strides.
     - places, slots: [BATCH, tokens].
 
-    BLOCK: at least D.
+    - BLOCK: at least D.
     """
     row = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1)

@@ -46,7 +46,9 @@ def _expert_rows(  # type: ignore[no-untyped-def]
 
 def expert_rows(rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
     """The product of each row [k] of rows [r, k] and its expert's matrix in weights [num_experts, m, k].
-    experts [r]: the expert of each row. Returns [r, m].
+    Returns [r, m].
+
+    - experts [r]: the expert of each row.
     """
     _, m, k = weights.shape
     out = rows.new_empty(len(rows), m)

@@ -16,7 +16,7 @@ def _add_norm(  # type: ignore[no-untyped-def]
     - x, residual, total, out: [rows, HIDDEN], contiguous.
     - weight: [HIDDEN].
 
-    BLOCK: at least HIDDEN.
+    - BLOCK: at least HIDDEN.
     """
     row = tl.program_id(0).to(tl.int64) * HIDDEN
     d = tl.arange(0, BLOCK)

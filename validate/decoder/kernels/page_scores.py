@@ -31,7 +31,7 @@ def _page_scores(  # type: ignore[no-untyped-def]
     - lengths: [sequences], cached tokens; a page has PAGE of them.
     - score: [sequences x HEADS, pages].
 
-    PAD: at least ROWS.
+    - PAD: at least ROWS.
     """
     pair = tl.program_id(0).to(tl.int64)
     b = pair // HEADS

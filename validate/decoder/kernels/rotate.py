@@ -54,11 +54,11 @@ def _rotate(  # type: ignore[no-untyped-def]
     - q_norm, k_norm: [D], read if NORM.
     - q: [batch, HEADS, queries, D], contiguous.
     - k, v: [batch, KV_HEADS, queries, D], with strides; rounded to fp8 if ROUNDED.
-    - cache_k, cache_v: [batch, KV_HEADS, slots, D], with strides. If CACHED, keys and values are also
-      written there, at slots [batch x queries].
+    - cache_k, cache_v: [batch, KV_HEADS, slots, D], with strides. If CACHED, keys and values are also written
+      there, at slots [batch x queries].
+    - BLOCK: at least D.
 
-    BLOCK: at least D. `token` and `head` are 64-bit integers, because offsets in a cache of a million tokens
-    exceed 32 bits.
+    `token` and `head` are 64-bit integers, because offsets in a cache of a million tokens exceed 32 bits.
     """
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1).to(tl.int64)
@@ -109,7 +109,10 @@ def _rotate(  # type: ignore[no-untyped-def]
 def rotate(
     given: Projected, out: tuple[Tensor, Tensor] | None, slots: Slots | None, fp8: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See `Projected.rotate`. fp8: whether keys and values are rounded to fp8."""
+    """See `Projected.rotate`.
+
+    - fp8: whether keys and values are rounded to fp8.
+    """
     layer = given.layer
     qkv = given.qkv.contiguous()
     batch, n, _ = qkv.shape

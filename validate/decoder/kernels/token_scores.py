@@ -34,7 +34,8 @@ def _token_scores(  # type: ignore[no-untyped-def]
     - score: [sequences x HEADS, ROWS, tokens].
     - lse: [sequences x HEADS, tiles, ROWS].
 
-    scale: the factor on the scores. PAD: at least ROWS.
+    - scale: the factor on the scores.
+    - PAD: at least ROWS.
     """
     pair = tl.program_id(0).to(tl.int64)
     tile = tl.program_id(1)

@@ -26,8 +26,8 @@ def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[st
     """All KV methods that a draft model can run, as written for ``--draft-kv``. The budget is an eighth of
     the context, or a larger minimum.
 
-    own_prefill: whether to include the published form of StreamingLLM. Models with sliding layers and fp8
-    caches cannot run it.
+    - own_prefill: whether to include the published form of StreamingLLM. Models with sliding layers and fp8
+      caches cannot run it.
     """
     budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
     spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}

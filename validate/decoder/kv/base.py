@@ -61,8 +61,10 @@ class View(ABC):
         self._span = self.source.span()
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Called after the source committed tokens. count [batch]: their number, 0 to max_accepted + 1. start
-        [batch]: the position of the first.
+        """Called after the source committed tokens.
+
+        - count [batch]: their number, 0 to max_accepted + 1.
+        - start [batch]: the position of the first.
         """
 
     def refresh(self) -> None:

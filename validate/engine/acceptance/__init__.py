@@ -30,8 +30,10 @@ MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglan
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
-    """Reads the acceptance figures in one file. format: a key of `MODULES`; None finds it from the content.
-    Raises InputError, which names the file and the expected content.
+    """Reads the acceptance figures in one file. Raises InputError, which names the file and the expected
+    content.
+
+    - format: a key of `MODULES`; None finds it from the content.
     """
     if format is not None and format not in MODULES:
         raise unknown_name("--format", "format", format, MODULES)
@@ -44,8 +46,9 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
 
 
 def import_text(where: str, text: str, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
-    """The same as `import_file`, for a text. where: the file or URL of the text, for messages. Its last part
-    becomes part of the `source`.
+    """The same as `import_file`, for a text.
+
+    - where: the file or URL of the text, for messages. Its last part becomes part of the `source`.
     """
     format = format or counts_drafts(text) or ("vllm" if OF_BENCH in text else None)
     if format is None:

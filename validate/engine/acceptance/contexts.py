@@ -24,8 +24,10 @@ class MissingContexts(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Cached tokens per sequence. mean: the mean over all decoded tokens. low, high: the smallest and the
-    largest number.
+    """Cached tokens per sequence.
+
+    - mean: the mean over all decoded tokens.
+    - low, high: the smallest and the largest number.
     """
 
     mean: float
@@ -34,8 +36,9 @@ class Contexts:
 
     @classmethod
     def of_requests(cls, prompts: object, outputs: object) -> "Contexts | None":
-        """The contexts of requests. prompts, outputs: the lengths of each request, in tokens. None if a
-        length is missing, or if nothing was decoded.
+        """The contexts of requests. None if a length is missing, or if nothing was decoded.
+
+        - prompts, outputs: the lengths of each request, in tokens.
         """
         if not isinstance(prompts, list) or not isinstance(outputs, list) or len(prompts) != len(outputs):
             return None
@@ -94,8 +97,10 @@ def _merged(contexts: list[float], drafts: list[float]) -> Contexts:
 
 
 def quantile(bounds: Sequence[tuple[float, float]], share: float) -> float:
-    """A quantile of a cumulative histogram. bounds: pairs of an upper bound and the count up to it, in rising
-    order. share: 0 to 1.
+    """A quantile of a cumulative histogram.
+
+    - bounds: pairs of an upper bound and the count up to it, in rising order.
+    - share: 0 to 1.
 
     It is interpolated linearly within a bucket, as in Prometheus' ``histogram_quantile``. It is at most the
     last finite bound.

@@ -27,8 +27,9 @@ POSITIONS = (
 
 
 class Counted(NamedTuple):
-    """The rates for one row of an acceptance file. contexts: where they were counted; None if this is not
-    stated.
+    """The rates for one row of an acceptance file.
+
+    - contexts: where they were counted; None if this is not stated.
     """
 
     rates: dict[str, Any]
@@ -53,8 +54,10 @@ def states_positions(text: str) -> bool:
 class AcceptanceSubject:
     """The models and the draft that the figures of a file are about. The file itself does not name them.
 
-    context: the context at which they were counted, one number or the ends of a range; empty if the file
-    states it. gamma: the draft length. lengths: the draft lengths above 0 in use, if there are several.
+    - context: the context at which they were counted, one number or the ends of a range; empty if the file
+      states it.
+    - gamma: the draft length.
+    - lengths: the draft lengths above 0 in use, if there are several.
     """
 
     target: str
@@ -74,9 +77,11 @@ def _difference(now: float | None, before: float | None) -> float | None:
 @dataclass(frozen=True, slots=True)
 class Counters:
     """Totals over all drafts. accepted[j]: the number of drafts whose first j + 1 tokens were all accepted.
+    A
+    total is None if the engine does not report it.
 
-    draft_tokens: the number of drafted tokens. decoded: the number of output tokens, without the first of
-    each request. Each is None if the engine does not report it.
+    - draft_tokens: the number of drafted tokens.
+    - decoded: the number of output tokens, without the first of each request.
     """
 
     drafts: float
@@ -139,8 +144,9 @@ class Counters:
             )
 
     def rates(self, where: str, draft: str = "", lengths: tuple[int, ...] = ()) -> dict[str, Any]:
-        """The rates for one row of an acceptance file. lengths: the draft lengths above 0 of the served
-        schedule.
+        """The rates for one row of an acceptance file.
+
+        - lengths: the draft lengths above 0 of the served schedule.
 
         An engine divides the count of every position by all drafts, also by those that are too short for the
         position. If half of the drafts have 1 token and half have 3, a rate of 0.62 at position 3 is reported

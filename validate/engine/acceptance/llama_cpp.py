@@ -27,8 +27,11 @@ LOGGED = "llama.cpp log: accepted tokens, and tokens of outputs; iterations are 
 
 
 class AnswerCounts(NamedTuple):
-    """Token counts of an answer. decoded: all tokens after the first one. drafted: the drafted tokens.
-    accepted: the drafted tokens that were accepted.
+    """Token counts of an answer.
+
+    - decoded: all tokens after the first one.
+    - drafted: the drafted tokens.
+    - accepted: the drafted tokens that were accepted.
     """
 
     decoded: float

@@ -21,7 +21,10 @@ OF_BENCH = "Per-position acceptance (%)"
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Names of the lines. most: the rate at which every draft is accepted."""
+    """Names of the lines.
+
+    - most: the rate at which every draft is accepted.
+    """
 
     position: str
     drafts: str

@@ -19,9 +19,11 @@ from perfmodel.validate.records import check_record
 
 
 class BenchFormat(NamedTuple):
-    """A format of JSON objects that benchmarks write. keys: an object has all keys of one of these sets.
-    read: returns the timed steps in an object. engine: the engine that writes the format; empty if several
-    engines do.
+    """A format of JSON objects that benchmarks write.
+
+    - keys: an object has all keys of one of these sets.
+    - read: returns the timed steps in an object.
+    - engine: the engine that writes the format; empty if several engines do.
     """
 
     title: str

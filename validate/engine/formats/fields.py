@@ -80,8 +80,9 @@ def check_in_flight(where: str, run: dict[str, Any], batch: float, answers: floa
     these times, nothing is checked.
 
     By Little's law, the mean number of requests in flight is answers x (TTFT + TPOT x (output - 1)) /
-    duration. The times are means if the file has them, and otherwise medians. output: the mean number of
-    tokens of an answer.
+    duration. The times are means if the file has them, and otherwise medians.
+
+    - output: the mean number of tokens of an answer.
     """
     duration_s = optional(where, run, "duration")
     ttft_ms = _mean_or_median(where, run, "ttft_ms")
@@ -104,8 +105,8 @@ def _mean_or_median(where: str, run: dict[str, Any], name: str) -> float | None:
 def unfailed(where: str, run: dict[str, Any], key: str) -> None:
     """Raises InputError for a run with failed requests, because the other requests shared a smaller batch.
 
-    key: the key of their number. If this is missing or 0, the entries of the list ``errors`` that are not
-    empty are counted.
+    - key: the key of their number. If this is missing or 0, the entries of the list ``errors`` that are not
+      empty are counted.
     """
     failed = optional(where, run, key) or sum(map(bool, objects(where, run, "errors")))
     if failed:
@@ -120,8 +121,9 @@ def step(
     drafted: SpeculatedTokens = NOT_SPECULATED,
     **more: Any,
 ) -> Timing:
-    """The timing of a step in which the sequences are in the middle of their answers. more: further fields of
-    `Timing`.
+    """The timing of a step in which the sequences are in the middle of their answers.
+
+    - more: further fields of `Timing`.
     """
     return Timing.checked(
         where=where,
@@ -169,11 +171,12 @@ def of_client(
     ttft_s: float | None,
     prompts: float,
 ) -> Timing:
-    """The timing of a step from the figures of a client. tpot_s: the median time per token. ttft_s: the
-    median time to the first token; None if it is not reported. An iteration takes tpot_s times the tokens per
-    iteration.
+    """The timing of a step from the figures of a client. The other arguments are those of `step`.
 
-    prompts: the number of requests of the whole run. The other arguments are those of `step`.
+    - tpot_s: the median time per token.
+    - ttft_s: the median time to the first token; None if it is not reported. An iteration takes tpot_s times
+      the tokens per iteration.
+    - prompts: the number of requests of the whole run.
     """
     gained = drafted.tokens_per_iteration
     share = interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, lengths.answer, gained)

@@ -15,8 +15,10 @@ _RULE = re.compile(r"^[\s|:=+-]+$")
 
 @dataclass(frozen=True, slots=True)
 class PromptTiming:
-    """The time of the prompt of one request. tokens: prompt tokens that were read. cached: tokens that were
-    in the cache before them.
+    """The time of the prompt of one request.
+
+    - tokens: prompt tokens that were read.
+    - cached: tokens that were in the cache before them.
     """
 
     tokens: float
@@ -25,8 +27,10 @@ class PromptTiming:
 
 
 class TextForm(ABC):
-    """A format of printed text. title: its name for messages. engine: the engine that prints it; empty if
-    several engines or clients do.
+    """A format of printed text.
+
+    - title: its name for messages.
+    - engine: the engine that prints it; empty if several engines or clients do.
     """
 
     title: ClassVar[str]
@@ -38,8 +42,10 @@ class TextForm(ABC):
 
     @abstractmethod
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
-        """The timed steps in a text. facts: what the user said about it. Raises InputError; if a fact is
-        missing, its message says how to state it.
+        """The timed steps in a text. Raises InputError; if a fact is missing, its message says how to state
+        it.
+
+        - facts: what the user said about it.
         """
 
     def note(self, text: str, facts: GivenFacts) -> str:

@@ -21,8 +21,10 @@ _OF_ALL = re.compile(r"\b(?:total|aggregate[d]?|overall|throughput|system|combin
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """A column of rates. of_each: whether a rate is that of one request. drafts: whether a draft made it.
-    None if the head does not say.
+    """A column of rates.
+
+    - of_each: whether a rate is that of one request.
+    - drafts: whether a draft made it. None if the head does not say.
     """
 
     name: str

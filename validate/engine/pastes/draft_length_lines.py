@@ -31,8 +31,9 @@ _PROMPTS = re.compile(r"\b(?:prompt|prefill|pp)\b", re.I)
 
 
 class _Line(NamedTuple):
-    """A speed with its draft length, 0 without a draft. words: what stands behind the length; empty if it is
-    not given as a number.
+    """A speed with its draft length, 0 without a draft.
+
+    - words: what stands behind the length; empty if it is not given as a number.
     """
 
     length: int

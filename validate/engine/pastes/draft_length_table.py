@@ -32,7 +32,10 @@ _WITH = re.compile(r"\D*?(?P<length>\d{1,2})")
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The columns in use. accepted: None if the table has none."""
+    """The columns in use.
+
+    - accepted: None if the table has none.
+    """
 
     length: str
     rate: str

@@ -48,7 +48,10 @@ class GuideLLMTable(TextForm):
 
 
 def _step(where: str, name: str, row: Mapping[str, str], facts: GivenFacts) -> Timing:
-    """The step of one benchmark. row: its cells in all tables by their heads."""
+    """The step of one benchmark.
+
+    - row: its cells in all tables by their heads.
+    """
 
     def figure(name: str) -> float | None:
         heads = _COLUMNS[name]

@@ -24,8 +24,11 @@ _TEST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """One row. tokens: of the prompt or the answer; 1 if the row does not say. depth: tokens before the
-    prompt. rate: tokens per second of one request.
+    """One row.
+
+    - tokens: of the prompt or the answer; 1 if the row does not say.
+    - depth: tokens before the prompt.
+    - rate: tokens per second of one request.
     """
 
     of_prompt: bool

@@ -55,8 +55,9 @@ class DraftedTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoggedAnswer:
-    """The printed figures of one request. A field is None if it was not printed. rates: for each position,
-    the share of drafts whose tokens up to it were accepted; empty if not printed.
+    """The printed figures of one request. A field is None if it was not printed.
+
+    - rates: for each position, the share of drafts whose tokens up to it were accepted; empty if not printed.
     """
 
     prompt: TimedTokens | None = None

@@ -19,7 +19,10 @@ _RUN = re.compile(rf"(?:Prefill\. {_SPEED.format('prompt_')}.*?)?Decode\.\s+medi
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One batch. prompt_tokens: of one sequence; None if no time of prompts is printed."""
+    """One batch.
+
+    - prompt_tokens: of one sequence; None if no time of prompts is printed.
+    """
 
     batch: int
     seconds: float

@@ -42,8 +42,10 @@ _CONTRAST = re.compile(
 
 
 class _Speed(NamedTuple):
-    """One speed of a text. seconds: per token of one sequence, by a time; None by a rate of all. drafts:
-    whether a draft made it; None if the words about it say neither.
+    """One speed of a text.
+
+    - seconds: per token of one sequence, by a time; None by a rate of all.
+    - drafts: whether a draft made it; None if the words about it say neither.
     """
 
     value: float

@@ -25,10 +25,12 @@ would contain no repetitions.
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """The runs of a plan. model, draft: their ids for the engine. question: the flags of the question for
-    perfmodel. records: the folder of records.
+    """The runs of a plan.
 
-    pretends: whether the engine can simulate an acceptance rate (vLLM's CPU backend cannot).
+    - model, draft: their ids for the engine.
+    - question: the flags of the question for perfmodel.
+    - records: the folder of records.
+    - pretends: whether the engine can simulate an acceptance rate (vLLM's CPU backend cannot).
     """
 
     model: str
@@ -46,10 +48,12 @@ class BenchRequest:
 
 
 class BenchServer(ABC):
-    """One engine. word: its name for ``--engine``, if it differs from the module's name.
+    """One engine.
 
-    client_rounds: prompts per place in the batch that the engine's own client sends; 0 if perfmodel's client
-    sends them. files: patterns of the files with the results; RECORDS stands for those of perfmodel's client.
+    - word: its name for ``--engine``, if it differs from the module's name.
+    - client_rounds: prompts per place in the batch that the engine's own client sends; 0 if perfmodel's
+      client sends them.
+    - files: patterns of the files with the results; RECORDS stands for those of perfmodel's client.
     """
 
     word: ClassVar[str] = ""

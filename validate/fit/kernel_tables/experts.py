@@ -45,15 +45,19 @@ FIRST_OF_PROMPTS = {**FIRST, "routed_passes": 4.0}
 
 @dataclass(frozen=True)
 class PromptConstants(RooflineConstants):
-    """Constants of the kernels of experts in prompts. routed_passes: see `ExpertKernel`."""
+    """Constants of the kernels of experts in prompts.
+
+    - routed_passes: see `ExpertKernel`.
+    """
 
     routed_passes: float
 
 
 @dataclass(frozen=True)
 class ExpertFit:
-    """The fits of one weight format. prompts: for passes over prompts; None if a server contradicts the table
-    (`CONTRADICTED`).
+    """The fits of one weight format.
+
+    - prompts: for passes over prompts; None if a server contradicts the table (`CONTRADICTED`).
     """
 
     decoding: TableFit[RooflineConstants]

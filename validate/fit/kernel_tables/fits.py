@@ -22,8 +22,9 @@ LEAST_SHARE = 0.3
 class TableFit(Generic[Constants]):
     """The fitted constants of one kind of kernel in one format.
 
-    median_error: the median absolute log error of times. rows: number of calls in the fit. source: engine and
-    version of the table.
+    - median_error: the median absolute log error of times.
+    - rows: number of calls in the fit.
+    - source: engine and version of the table.
     """
 
     constants: Constants
@@ -34,8 +35,10 @@ class TableFit(Generic[Constants]):
 
 @dataclass(frozen=True)
 class MemoryConstants:
-    """Constants of memory-bound kernels. fixed_s: fixed time of a call, in seconds. bandwidth_fraction: share
-    of the memory bandwidth.
+    """Constants of memory-bound kernels.
+
+    - fixed_s: fixed time of a call, in seconds.
+    - bandwidth_fraction: share of the memory bandwidth.
     """
 
     fixed_s: float
@@ -44,7 +47,10 @@ class MemoryConstants:
 
 @dataclass(frozen=True)
 class RooflineConstants(MemoryConstants):
-    """Constants of kernels that memory or arithmetic bounds. flops_fraction: share of the peak FLOP/s."""
+    """Constants of kernels that memory or arithmetic bounds.
+
+    - flops_fraction: share of the peak FLOP/s.
+    """
 
     flops_fraction: float
 
@@ -58,8 +64,8 @@ def table_fit(
 ) -> TableFit[Constants]:
     """The constants with which log(predict(values)) is closest to log(seconds). seconds [rows].
 
-    first: name -> value at which the search starts. build: makes the constants from their values, given by
-    name.
+    - first: name -> value at which the search starts.
+    - build: makes the constants from their values, given by name.
     """
     parameters = [Parameter(name, value, log=True) for name, value in first.items()]
 

@@ -36,8 +36,11 @@ FIRST_EFFICIENCY = 0.7
 
 @dataclass(frozen=True)
 class GemmConstants:
-    """The constants of GEMMs in one format. start_s: the time of the smallest GEMM. fixed_s: the fitted t0.
-    curve: pairs of tokens and efficiency (share of the roofline).
+    """The constants of GEMMs in one format.
+
+    - start_s: the time of the smallest GEMM.
+    - fixed_s: the fitted t0.
+    - curve: pairs of tokens and efficiency (share of the roofline).
     """
 
     start_s: float

@@ -34,8 +34,8 @@ LEAST_FRACTION = 0.0105
 def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | None = None) -> Calibration:
     """Fits a calibration to a microbenchmark record. Raises InputError if a kind of kernel is missing.
 
-    gpu: the device; by default that of the record. name: the name of the calibration; by default
-    ``<device>.micro``.
+    - gpu: the device; by default that of the record.
+    - name: the name of the calibration; by default ``<device>.micro``.
     """
     gpu = gpu or load_gpu(record.hardware)
     kernels = timed_kernels(record, gpu)
@@ -64,7 +64,10 @@ def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | Non
 
 
 def _header(record: Record, gpu: GPUSpec, name: str, by_kind: Mapping[str, Fitted]) -> dict[str, Any]:
-    """What a calibration states beside its constants. by_kind: the fits of kernels, with their errors."""
+    """What a calibration states beside its constants.
+
+    - by_kind: the fits of kernels, with their errors.
+    """
     statistic = "lower quartiles" if record.data.protocol.timer == THREAD_TIME else "median samples"
     errors = ", ".join(f"{kind} {fitted.rms:.1%}" for kind, fitted in by_kind.items())
     notes = f"From kernels alone ({statistic}), no whole pass. Kernels: {errors} rms."

@@ -40,11 +40,13 @@ FP8 = (
 
 @dataclass(frozen=True)
 class Timed:
-    """Timed kernels of one kind. op: one operation whose counts are arrays ``[kernel]``. seconds: of each
-    kernel. parameters: the constants to fit.
+    """Timed kernels of one kind.
 
-    weight: the weight of each kernel's error. backend: the attention kernel; None for the decoder's own
-    choice.
+    - op: one operation whose counts are arrays ``[kernel]``.
+    - seconds: of each kernel.
+    - parameters: the constants to fit.
+    - weight: the weight of each kernel's error.
+    - backend: the attention kernel; None for the decoder's own choice.
     """
 
     op: Op
@@ -57,10 +59,11 @@ class Timed:
 def with_further(
     calibration: Calibration, gpu: GPUSpec, precision: Precision, paths: Iterable[Path]
 ) -> Calibration:
-    """The calibration, with the constants added that each further file determines.
+    """The calibration, with the constants added that each further file determines. Raises InputError for a
+    file without such kernels.
 
-    precision: the formats of weights and caches. paths: kernel records, or tables that
-    ``benchmarks/attention.py`` wrote. Raises InputError for a file without such kernels.
+    - precision: the formats of weights and caches.
+    - paths: kernel records, or tables that ``benchmarks/attention.py`` wrote.
     """
     for path in paths:
         table = '"implementation"' in read_text(path).partition("\n")[0]

@@ -18,8 +18,8 @@ MOVING = ("copy", "read", "gemm")
 def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
     """A device file for the CPU of a record. Raises InputError for another device.
 
-    calibration: the calibration that the file names, by name or as a file next to it; by default
-    ``<name>.micro``.
+    - calibration: the calibration that the file names, by name or as a file next to it; by default
+      ``<name>.micro``.
 
     Bandwidth and peak are the best values over all kernels, so no measured time is below its physical bound.
     """

@@ -23,7 +23,11 @@ BARE = ("linears", "attention")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One kernel at one size. kind: its name. at: its sizes."""
+    """One kernel at one size.
+
+    - kind: its name.
+    - at: its sizes.
+    """
 
     kind: str
     at: dict[str, Any]
@@ -61,8 +65,9 @@ def _jobs(plan: Plan) -> list[Job]:
 
 
 def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
-    """The (outputs, inputs) of every dense projection on one device, including the LM head. devices: the
-    tensor-parallel degree.
+    """The (outputs, inputs) of every dense projection on one device, including the LM head.
+
+    - devices: the tensor-parallel degree.
     """
     heads, kv_heads, head_dim = heads_of(spec, devices).values()
     hidden = spec.hidden_size
@@ -78,7 +83,10 @@ def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
 
 
 def heads_of(spec: ModelSpec, devices: int) -> dict[str, Any]:
-    """Query heads and KV heads on one device, and the head size. devices: the tensor-parallel degree."""
+    """Query heads and KV heads on one device, and the head size.
+
+    - devices: the tensor-parallel degree.
+    """
     kv = max(1, spec.num_key_value_heads // devices)
     return {"heads": spec.num_attention_heads // devices, "kv_heads": kv, "head_dim": spec.head_dim}
 
@@ -165,7 +173,10 @@ def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float
 
 
 def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256) -> ModelSpec:
-    """A model with `layers` nearly empty layers. like: the heads of a real model; by default small ones."""
+    """A model with `layers` nearly empty layers.
+
+    - like: the heads of a real model; by default small ones.
+    """
     heads = like or {"heads": 4, "kv_heads": 2, "head_dim": 16}
     return ModelSpec(
         name=f"shell-{layers}",

@@ -52,11 +52,13 @@ SPACER_VALUES = 1024
 
 @dataclass
 class Kernel:
-    """A kernel that is ready to run. call: `call(i)` runs it on buffer i, which is below `buffers`.
-    working_set_bytes: the total size of all buffers.
+    """A kernel that is ready to run.
 
-    spacer: an element-wise kernel that runs before each call, as between two large kernels of a pass. Its own
-    time is subtracted. restore: called before each series of at most `max_calls` calls.
+    - call: `call(i)` runs it on buffer i, which is below `buffers`.
+    - working_set_bytes: the total size of all buffers.
+    - spacer: an element-wise kernel that runs before each call, as between two large kernels of a pass. Its
+      own time is subtracted.
+    - restore: called before each series of at most `max_calls` calls.
     """
 
     call: Callable[[int], Any]
@@ -70,8 +72,8 @@ class Kernel:
 class DecisionLoop:
     """A loop that accepts and commits drafted tokens, without passes of a model.
 
-    logits: the scores of all queries, [batch, gamma + 1, vocabulary]. graph: whether iterations are replayed
-    as a CUDA graph.
+    - logits: the scores of all queries, [batch, gamma + 1, vocabulary].
+    - graph: whether iterations are replayed as a CUDA graph.
     """
 
     def __init__(self, model: Model, request: Request, logits: torch.Tensor, graph: bool = False) -> None:
@@ -109,7 +111,9 @@ class KernelMaker:
     Matrices and caches are fp8 if those of the plan are.
 
     With fp8, the LM head is fp8 too, although models keep it in `dtype`, because one efficiency is fitted to
-    all matrices. spread_bytes, max_buffers: see `rotating`.
+    all matrices.
+
+    - spread_bytes, max_buffers: see `rotating`.
     """
 
     def __init__(

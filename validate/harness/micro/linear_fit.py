@@ -71,7 +71,9 @@ def iteration_times(kernels: TimedKernels) -> WithErrors:
 
 def search_times(kernels: TimedKernels, launch_s: float) -> WithErrors:
     """Fits the time of a search and the time per searched unit, without the launch that a pass already
-    counts. launch_s: the seconds of this launch.
+    counts.
+
+    - launch_s: the seconds of this launch.
 
     Searches of more sequences and KV heads than multiprocessors take several rounds.
     """

@@ -54,8 +54,8 @@ reaches the FLOP limit.
 class Fitted:
     """The fitted constants of one kind of kernel.
 
-    rms: the weighted root mean square of log(predicted / measured). sources: the source of each constant that
-    the kernels did not determine.
+    - rms: the weighted root mean square of log(predicted / measured).
+    - sources: the source of each constant that the kernels did not determine.
     """
 
     constants: WithErrors
@@ -146,7 +146,10 @@ def _fitted(
     parameters: Sequence[Parameter],
     weight: Array,
 ) -> Fitted:
-    """Fits the times of calls, weighted, by their logarithm. model: seconds of each call, ``[kernel]``."""
+    """Fits the times of calls, weighted, by their logarithm.
+
+    - model: seconds of each call, ``[kernel]``.
+    """
     measured = np.log(seconds_of(rows))
     root = np.sqrt(weight)
 

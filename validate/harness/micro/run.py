@@ -45,8 +45,9 @@ def run_micro(
     only: tuple[str, ...] = (),
     deadline: float = math.inf,
 ) -> Path | None:
-    """Times the kernels of a plan and writes the record; see `run_rows`. only: the kinds of kernels; all by
-    default.
+    """Times the kernels of a plan and writes the record; see `run_rows`.
+
+    - only: the kinds of kernels; all by default.
     """
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
     if not wanted:
@@ -133,7 +134,7 @@ def time_job(
 def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, shard: RankShard) -> int:
     """Number of calls that take about `STRETCH_S`. The calls that determine it warm the kernel up.
 
-    once: seconds of the very first call.
+    - once: seconds of the very first call.
 
     Ranks decide together whether to warm up again, because a collective that one rank calls alone would wait
     for ever.

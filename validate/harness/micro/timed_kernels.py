@@ -18,7 +18,10 @@ WithErrors = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class TimedKernels:
-    """The timed kernels of a record by kind. gpu: the device to whose peaks the fitted fractions refer."""
+    """The timed kernels of a record by kind.
+
+    - gpu: the device to whose peaks the fitted fractions refer.
+    """
 
     record: Record
     gpu: GPUSpec

@@ -14,7 +14,10 @@ INTERVAL_HEAD = (IN_INTERVAL, "half-width % (median)")
 
 
 def percent(value: float, digits: int = 1, sign: str = "") -> str:
-    """A share in per cent. sign: ``+`` writes the sign of positive ones too."""
+    """A share in per cent.
+
+    - sign: ``+`` writes the sign of positive ones too.
+    """
     return f"{100 * value:{sign}.{digits}f}"
 
 
