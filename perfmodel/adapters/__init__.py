@@ -1,3 +1,1 @@
-"""Adapters of the predictor to the interfaces of other tools, with one module for each interface
-(docs/predictor.md).
-"""
+"""Adapters that let other tools use the predictor (docs/predictor.md). Each interface has its own module."""

@@ -1,11 +1,11 @@
 """Serves the predictor over HTTP, for tools in other languages (``perfmodel serve``).
 
-    POST /forward  {"new_tokens": [1, 1, 2000], "past_tokens": [4000, 900, 0], "gamma": 3}
-                   {"seconds": 0.0871, "tokens_per_iteration": 2.26}
-    GET  /         the question, KV tokens and the longest draft
+    POST /forward {"new_tokens": [1, 1, 2000], "past_tokens": [4000, 900, 0], "gamma": 3} {"seconds": 0.0871,
+                   "tokens_per_iteration": 2.26} GET / the question, the capacity of the KV cache in tokens,
+                   and the longest draft
 
-The server has no state: every request is about one batch, for the question of the command line. The server
-reads no file to answer a request. A refused request gets an error in JSON.
+The server has no state: every request describes one batch, and the command line fixes the model, device and
+other settings. The server reads no file to answer a request. A refused request gets an error in JSON.
 """
 
 import sys
@@ -41,8 +41,8 @@ BUSY = (
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of an HTTP request: the numbers of new and of cached tokens of each sequence in a batch.
-    gamma: None means the draft length of the command line.
+    """The body of an HTTP request: for each sequence of a batch, its number of new tokens and of cached
+    tokens. gamma: the draft length; None means that of the command line.
     """
 
     new_tokens: list[int | float]
@@ -59,11 +59,11 @@ class Refused(Exception):
 
 
 class Arriving(RawIOBase):
-    """A stream of the data that a client sends, with a deadline `ends_s` (as `time.monotonic` counts
-    seconds).
+    """A stream of the data that a client sends. Reading fails after the deadline `ends_s`, a time of
+    `time.monotonic` in seconds.
 
-    A time limit for each read would not be enough, because a client could keep its connection open by
-    sending a byte now and then.
+    A limit on the time of each read would not suffice: a client could keep its connection open by sending one
+    byte at a time.
     """
 
     def __init__(self, connection: socket) -> None:
@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        """Answers ``GET /`` with the question, the number of tokens that the KV cache holds, and the longest
+        """Answers ``GET /`` with the question, the number of tokens that fit in the KV cache, and the longest
         draft.
         """
         self._answer(partial(about, self.predictor), "/")
@@ -163,7 +163,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(text)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Sends an error of the HTTP protocol, such as an unknown method, in the same form as all other
+        """Sends an error of the HTTP protocol, such as an unknown method, in the JSON form of all other
         errors.
         """
         self.close_connection = True
@@ -176,7 +176,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def about(predictor: Predictor) -> dict[str, Any]:
-    """The answer to ``GET /``: the question, the number of tokens that the KV cache holds, and the longest
+    """The answer to ``GET /``: the question, the number of tokens that fit in the KV cache, and the longest
     draft.
     """
     return {
@@ -187,7 +187,7 @@ def about(predictor: Predictor) -> dict[str, Any]:
 
 
 def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
-    """The answer to ``POST /forward`` with this body. Raises Refused for a wrong body."""
+    """The answer to ``POST /forward``. body: the JSON of a `Batch`. Raises Refused for a wrong body."""
     try:
         batch = msgspec.json.decode(body, type=Batch)
         seconds = predictor.forward_s(batch.new_tokens, batch.past_tokens, batch.gamma)
@@ -202,8 +202,8 @@ def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
 
 
 class PredictorServer(ThreadingHTTPServer):
-    """An HTTP server with one thread per connection. The threads end with the process. If a client
-    disconnects, this is not reported as an error.
+    """An HTTP server with one thread per connection. The threads end with the process. A client that
+    disconnects is not reported as an error.
     """
 
     daemon_threads = True
@@ -214,8 +214,8 @@ class PredictorServer(ThreadingHTTPServer):
         self._places = BoundedSemaphore(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answers a connection in a new thread or, with `MOST_CONNECTIONS` connections already open, sends
-        `BUSY`.
+        """Answers a connection in a new thread. If `MOST_CONNECTIONS` connections are open already, sends
+        `BUSY` instead.
         """
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)
@@ -226,21 +226,21 @@ class PredictorServer(ThreadingHTTPServer):
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answers one connection, and then lets another one take its place."""
+        """Answers one connection, and then frees its place for another connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Prints a traceback, but not for errors of the connection."""
+        """Prints a traceback, except for errors of the connection."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 def server(predictor: Predictor, host: str, port: int, timeout_s: float = TIMEOUT_S) -> PredictorServer:
-    """A server for one question. port: 0 selects a free port. timeout_s: seconds in which a request must
-    arrive. Raises InputError if the address cannot be used.
+    """A server that answers with this predictor. port: 0 selects a free port. timeout_s: time within which a
+    request must arrive, in seconds. Raises InputError if the address cannot be used.
     """
     try:
         return PredictorServer((host, port), partial(Handler, predictor, timeout_s))

@@ -19,9 +19,9 @@ PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One row of a profile. concurrency: number of running requests. ttft_s: TTFT of a prompt with
-    `context_tokens` tokens on an idle server. itl_s: mean time between two tokens of a request. fits:
-    whether memory holds the caches of this many requests.
+    """One row of a profile. concurrency: number of running requests. ttft_s: time to first token for a prompt
+    of `context_tokens` tokens on an idle server, in seconds. itl_s: mean time between two tokens of a
+    request, in seconds. fits: whether the KV caches of all these requests fit in memory.
     """
 
     concurrency: int
@@ -33,7 +33,7 @@ class ProfileRow:
 
 
 def profile(p: Predictor, concurrencies: Sequence[int], contexts: Sequence[int]) -> Iterator[ProfileRow]:
-    """A row for each concurrency and each context, at the gamma of the predictor."""
+    """Yields a row for each pair of a context and a concurrency, at the gamma of the predictor."""
     for context in contexts:
         ttft_s = float(p.prefill_s(context))
         for concurrency in concurrencies:
@@ -45,11 +45,11 @@ def profile(p: Predictor, concurrencies: Sequence[int], contexts: Sequence[int])
 @dataclass(frozen=True, slots=True)
 class LinearStep:
     """A linear formula for the time of a pass: fixed_s + token_s x new tokens + cached_token_s x cached
-    tokens. The tokens are summed over all requests.
+    tokens. Both numbers of tokens are sums over all requests.
 
-    worst: the largest relative error of the formula for the passes to which it was fitted. The error is
-    not 0, because the time of a pass is not linear in the number of tokens. With few tokens, a pass takes
-    the constant time to load the weights; with many tokens, computing takes longer than loading.
+    worst: the largest relative error of the formula for the passes to which it was fitted. The error is not
+    0, because the time of a pass is not linear in the number of tokens. With few tokens, a pass takes the
+    constant time of loading the weights. With many tokens, computing takes longer than loading.
     """
 
     fixed_s: float
@@ -58,7 +58,7 @@ class LinearStep:
     worst: float
 
     def seconds(self, tokens: float, cached: float) -> float:
-        """Seconds of a pass over `tokens` new tokens and `cached` cached tokens."""
+        """The time of a pass over `tokens` new tokens and `cached` cached tokens, in seconds."""
         return self.fixed_s + self.token_s * tokens + self.cached_token_s * cached
 
 
@@ -68,9 +68,9 @@ def linear_step(
     contexts: Sequence[int] = CONTEXTS,
     prompts: Sequence[int] = PROMPTS,
 ) -> LinearStep:
-    """Fits the formula of `LinearStep` with least squares of the relative errors. The passes are decoding
-    passes without a draft, for every pair of a batch and a context, and prefill passes of one prompt each.
-    No coefficient is negative.
+    """Fits the formula of `LinearStep` by least squares of the relative errors. It is fitted to two kinds of
+    passes: decoding passes without a draft for every pair of a batch and a context, and prefill passes of one
+    prompt each. No coefficient is negative.
     """
     batch, context = (each.ravel() for each in np.meshgrid(batches, contexts))
     prompt = np.asarray(prompts, float)

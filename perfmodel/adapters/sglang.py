@@ -1,17 +1,17 @@
 """A predictor for SGLang's simulator (sgl-project/sglang, tools/sglang-simulator).
 
-The simulator runs SGLang's scheduler, radix cache and hierarchical cache on a CPU, with a predictor
-instead of the forward pass. A predictor gets a model (a folder with config.json), an accelerator (a name),
-the scheduler's configuration, and the options of the configuration file::
+The simulator runs SGLang's scheduler, radix cache and hierarchical cache on a CPU. A predictor replaces the
+forward pass. It gets a model (a folder with config.json), an accelerator (a name), the scheduler's
+configuration, and the options of the configuration file::
 
     predictor:
       name: perfmodel
       draft: eagle3      # every option of pm.predictor
       gamma: 3
 
-With gamma, the time of a decoding pass is the time of an iteration (drafting and verification). The
-simulator itself does not speculate and advances each request by one token per pass. `get_metrics`
-therefore states the expected tokens per iteration.
+With gamma, the time of a decoding pass is the time of an iteration (drafting and verification). The simulator
+itself does not speculate and advances each request by one token per pass. `get_metrics` therefore returns the
+expected tokens per iteration.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,11 +31,11 @@ FORMATS = {"data_type": "weights", "kv_cache_data_type": "kv_dtype"}
 
 
 class SGLangPredictor:
-    """Predicts the seconds of a forward pass (`predict_infer_time`) with ``pm.predictor``.
+    """Predicts the time of a forward pass in seconds (`predict_infer_time`) with ``pm.predictor``.
 
-    model, accelerator: a name or path, or an object with `path` or `name`. scheduler: a mapping or an object
-    with `tp_size`, `ep_size`, `dp_size`, `data_type`, ... options: further arguments of ``pm.predictor``.
-    Raises InputError for a configuration that is not modelled.
+    model, accelerator: a name or path, or an object with the attribute `path` or `name`. scheduler: a mapping
+    or an object with `tp_size`, `ep_size`, `dp_size`, `data_type` and so on. options: further arguments of
+    ``pm.predictor``. Raises InputError for a configuration that is not modelled.
     """
 
     def __init__(self, model: Any, accelerator: Any, scheduler: Any, options: Mapping[str, Any]) -> None:
@@ -54,8 +54,9 @@ class SGLangPredictor:
         self.reset_metrics()
 
     def predict_infer_time(self, batch: Any) -> float:
-        """Seconds of a pass over a batch of requests. `extend_length` and `past_kv_length` of a request
-        are its new and its cached tokens. Returns `IMPOSSIBLE` if memory does not hold the batch.
+        """The time of a pass over a batch of requests, in seconds. A request's `extend_length` is its number
+        of new tokens, and `past_kv_length` its number of cached tokens. Returns `IMPOSSIBLE` if the batch
+        does not fit in memory.
         """
         requests: Iterable[Any] = getattr(batch, "requests", batch)
         lengths = np.array([(r.extend_length, r.past_kv_length) for r in requests], float).reshape(-1, 2)
@@ -67,8 +68,8 @@ class SGLangPredictor:
         return seconds
 
     def get_metrics(self) -> dict[str, float]:
-        """The number of passes and their seconds since the last reset, the expected tokens per iteration
-        of a request, and the number of tokens that the KV cache holds.
+        """The number of passes since the last reset, their total time in seconds, the expected tokens per
+        iteration of a request, and the number of tokens that fit in the KV cache.
         """
         return {
             "passes": self._passes,
@@ -78,7 +79,7 @@ class SGLangPredictor:
         }
 
     def reset_metrics(self) -> None:
-        """Sets the number of passes and their seconds to 0."""
+        """Sets the number of passes and their total time to 0."""
         self._passes = 0
         self._seconds = 0.0
 

@@ -1,9 +1,9 @@
-"""Predicts the seconds of a forward pass for vLLM's ``--simulate-forward`` (open pull request
+"""Predicts the time of a forward pass for vLLM's ``--simulate-forward`` (open pull request
 vllm-project/vllm#47922).
 
 The pull request skips the forward pass and does not predict its time. Its model runner gets a
-`SchedulerOutput` for each pass. The time depends on three mappings of this object, which are the arguments
-here.
+`SchedulerOutput` for each pass. The time depends on three mappings in this object. They are the arguments of
+the function that `forward_time` returns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +17,11 @@ Drafts = Mapping[str, Sequence[int]]
 
 
 def forward_time(predictor: Predictor) -> Callable[[Counts, Counts, Drafts], float]:
-    """A function that returns the seconds of a pass. Its arguments are `num_scheduled_tokens`, the
-    computed tokens and `scheduled_spec_decode_tokens`, each as a mapping from request id.
+    """A function that returns the time of a pass in seconds. Its three arguments are mappings from the
+    request id: `num_scheduled_tokens`, the number of computed tokens, and `scheduled_spec_decode_tokens`.
 
-    If a request has drafted tokens, the pass verifies them and then drafts as many again, as in an
-    iteration of the predictor.
+    If a request has drafted tokens, the pass is an iteration of the predictor: it verifies these tokens and
+    drafts the same number of new ones.
     """
 
     def seconds(scheduled: Counts, computed: Counts, drafted: Drafts) -> float:

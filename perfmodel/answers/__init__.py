@@ -1,1 +1,3 @@
-"""Answers the questions of users. `perfmodel.cli` has a command for each function that answers a question."""
+"""Functions that answer the questions of users, such as `whatif`. `perfmodel.cli` has a command for each of
+them.
+"""

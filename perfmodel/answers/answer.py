@@ -1,5 +1,5 @@
-"""Base class of all answers, which are frozen dataclasses. `as_dict` returns an answer for JSON, and a
-notebook shows it as a table.
+"""Base class of all answers, which are frozen dataclasses. `as_dict` converts an answer to JSON types. A
+notebook shows an answer as a table.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,15 +40,15 @@ def plain(value: Any) -> Any:
 
 
 class Answer:
-    """Base class of all answers. printed: makes the text that `print` shows; the package sets it to the
-    text of the command line.
+    """Base class of all answers. printed: the function that makes the text for `print`. The package sets it
+    to a function that returns the output of the command line.
     """
 
     printed: ClassVar[Callable[[Any], str]] = repr
 
     def __init_subclass__(cls) -> None:
-        """Gives a subclass its hash, because the generated hash of a frozen dataclass fails for a field
-        that is a mapping.
+        """Gives a subclass a hash function that works for all fields. The generated hash of a frozen
+        dataclass fails if a field is a mapping.
         """
         super().__init_subclass__()
         cls.__hash__ = Answer.__hash__  # type: ignore[method-assign]
@@ -66,8 +66,8 @@ class Answer:
 
     @property
     def failed(self) -> bool:
-        """Whether the command line exits with 1 because there is no useful answer, for example if nothing
-        fits in memory.
+        """Whether the command exits with status 1, because there is no useful answer. An example is that
+        nothing fits in memory.
         """
         return False
 
@@ -133,7 +133,7 @@ def _facts(whole: Any) -> dict[str, str]:
 
 
 def escaped(text: str) -> str:
-    """The text with special characters escaped for HTML."""
+    """Returns the text with HTML's special characters escaped."""
     from html import escape  # only notebooks need it, and its table of entities takes 3 ms to load
 
     return escape(text)

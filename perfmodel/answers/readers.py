@@ -1,4 +1,6 @@
-"""Reads the values of a question's arguments, from text of the command line or from Python values."""
+"""Reads the values of a question's arguments. They are given as text of the command line or as Python
+values.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,11 +27,11 @@ Given = TypeVar("Given", contravariant=True)
 
 
 class Parsed(Protocol[Got, Given]):
-    """The annotation of a field that accepts other types than it has: the type after reading, and the type
-    of the values that may be given.
+    """The annotation of a field that accepts values of more types than it stores. The first parameter is the
+    stored type, the second the accepted type.
 
-    This class is only for type checkers (PEP 681: a field accepts the type of `__set__`) and has no
-    instances.
+    This class is only for type checkers and has no instances. By PEP 681, a field accepts the type of
+    `__set__`.
     """
 
     def __get__(self, question: object, kind: Any = None, /) -> Got: ...
@@ -48,14 +50,14 @@ MaybeReals = Parsed[tuple[float, ...] | None, float | str | Sequence[float | str
 Words = Parsed[tuple[str, ...], str | Sequence[str]]
 MaybeWords = Parsed[tuple[str, ...] | None, str | Sequence[str] | None]
 Length = Parsed[int | None, int | str | None]
-"""A draft length; None, or ``auto``, stands for the best one."""
+"""A draft length. None or ``auto`` stands for the best length."""
 Lengths = Parsed[tuple[int | None, ...], int | str | Sequence[int | str | None] | None]
 Read = Callable[[Any, str], Any]
 
 
 def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
-    """Makes a reader that returns a tuple, from one value, from text with commas and ranges, or from a
-    sequence of these.
+    """Makes a reader that returns a tuple of values. The reader accepts one value, a text with commas and
+    ranges, or a sequence of these.
     """
 
     def read(given: Any, flag: str) -> tuple[Any, ...]:
@@ -67,12 +69,14 @@ def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
 
 
 def rate(given: Any, flag: str) -> str:
-    """Reads a rate as text, such as ``0.8`` or ``0.4x3``. `question.rates` turns it into an acceptance."""
+    """Reads an acceptance rate as text, such as ``0.8`` or ``0.4x3``. `question.rates` converts this text to
+    an acceptance.
+    """
     return str(given)
 
 
 def state_format(given: Any, flag: str) -> str:
-    """Reads the format of recurrent states: a name of this package, or the name that an engine has for it."""
+    """Reads the number format of recurrent states, by its name in this package or in an engine."""
     from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS  # few questions state one
 
     name = str(given).lower()
@@ -87,13 +91,13 @@ def whole(given: object, flag: str) -> int:
 
 
 def tokens(given: object, flag: str) -> float:
-    """Reads a number of tokens, which need not be whole, or text such as ``2k``."""
+    """Reads a number of tokens, which may have a fraction, or a text such as ``2k``."""
     known = amount(given) if isinstance(given, str) else None
     return parse_number(given if known is None else known, flag)
 
 
 def texts(given: Any, flag: str) -> tuple[str, ...]:
-    """Reads one text or several texts, which may contain commas."""
+    """Reads one text or several texts. A comma is a part of a text and separates nothing."""
     return tuple(parse_text(item, flag) for item in items(given))
 
 
@@ -123,4 +127,4 @@ READERS: dict[tuple[Any, ...], Read] = {
     (tuple[int, ...],): counts,
     (tuple[float, ...],): numbers,
 }
-"""Type of an argument -> its reader if the declaration names none; otherwise values are read as text."""
+"""Type of an argument -> its reader if the declaration names none. Values of other types are read as text."""

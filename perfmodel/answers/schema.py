@@ -1,5 +1,5 @@
-"""Makes the JSON Schema of an answer from its type. ``--json`` and `Answer.as_dict` return what the schema
-describes.
+"""Makes the JSON Schema of an answer from its type. The schema describes the output of ``--json`` and of
+`Answer.as_dict`.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,15 @@ from perfmodel.answers.readers import Parsed
 from perfmodel.costs.pass_time import PassTime
 
 ANSWERS = ("whatif", "ops", "inflection", "advise", "schedule", "tree", "hierarchy", "traffic", "compare")
-"""Verbs whose answers have a published schema: all but a sweep, which is a table."""
+"""Verbs whose answers have a published schema. These are all verbs except `sweep`, whose answer is a table.
+"""
 MORE: dict[type, dict[str, Any]] = {PassTime: {"comm_s": float, "fixed_s": float, "limiter": str}}
 """Type of an answer -> the keys that its `as_dict` has in addition to its fields."""
 
 
 def schema(verb: Verb[..., Any]) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of the answer of a function such as `whatif`, as `Answer.as_dict` returns
-    it.
+    """The JSON Schema (2020-12) of what `as_dict` returns for an answer. verb: the function that answers,
+    such as `whatif`.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -35,7 +36,9 @@ def schema(verb: Verb[..., Any]) -> dict[str, Any]:
 
 
 def given_schema(question: type[Question]) -> dict[str, Any]:
-    """The JSON Schema of the arguments of a question: the values that Python and the command line accept."""
+    """The JSON Schema of the arguments of a question. It describes the values that Python and the command
+    line accept.
+    """
     hints = get_type_hints(question)
     taken = {}
     for name, argument in arguments(question).items():
@@ -66,7 +69,9 @@ def _accepted_type(hint: Any) -> Any:
 
 
 def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
-    """The type of the JSON answer of a function such as `whatif`, for `msgspec.convert`."""
+    """The type of the JSON answer of a function such as `whatif`. `msgspec.convert` can read JSON into this
+    type.
+    """
     whole = _struct(get_type_hints(unwrap(verb))["return"])
     versioned = [("schema_version", Literal[SCHEMA_VERSION])]
     return msgspec.defstruct(

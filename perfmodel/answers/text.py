@@ -6,18 +6,22 @@ from perfmodel.speculation import KVCapacity
 NONE = "none"
 UNKNOWN = "unknown"
 LAST_OF_UNIT = 999.5
-"""A time of at least this number is printed in the next larger unit."""
+"""A time of at least this many units is printed in the next larger unit."""
 PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 
 class Note(str):
-    """A warning of an answer that is only a remark: it does not make the answer less certain."""
+    """A remark among the warnings of an answer. Unlike a warning, it does not make the answer less
+    certain.
+    """
 
     __slots__ = ()
 
 
 def seconds(value: float | None) -> str:
-    """A time: ``8.5 us``, ``25 ms``, ``1.2 s`` or ``86,400 s``; ``unknown`` for None."""
+    """Formats a time in seconds: ``8.5 us``, ``25 ms``, ``1.2 s`` or ``86,400 s``. None becomes
+    ``unknown``.
+    """
     if value is None:
         return UNKNOWN
     for unit, factor in (("us", 1e6), ("ms", 1e3)):
@@ -34,8 +38,8 @@ def _two_digits(value: float) -> str:
 
 
 def counted(number: int | str, noun: str) -> str:
-    """A number with its noun: ``1 client``, ``8 clients``, ``2.5 requests``. noun: the singular; its
-    plural must end in s.
+    """Formats a number with its noun: ``1 client``, ``8 clients``, ``2.5 requests``. noun: the singular of a
+    noun whose plural adds an s.
 
     number: a whole number, or a number that is already formatted as text.
     """
@@ -48,17 +52,19 @@ def clients(number: int) -> str:
 
 
 def request_rate(rate: float, digits: str = "g") -> str:
-    """``1 request/s`` or ``2.5 requests/s``. digits: the format of the number, as for `format`."""
+    """Formats a request rate: ``1 request/s`` or ``2.5 requests/s``. digits: the format of the number, as for
+    `format`.
+    """
     return f"{counted(format(rate, digits), 'request')}/s"
 
 
 def size(value: float) -> str:
-    """A number of bytes with a decimal unit: ``1.5 GB``."""
+    """Formats a number of bytes with a decimal unit: ``1.5 GB``."""
     return f"{_prefixed(value)}B"
 
 
 def count(value: float) -> str:
-    """A number of operations with a decimal prefix: ``1.5 T``."""
+    """Formats a number with a decimal prefix: ``1.5 T``."""
     return _prefixed(value).rstrip()
 
 
@@ -70,25 +76,27 @@ def _prefixed(value: float) -> str:
 
 
 def tokens(value: float | None) -> str:
-    """A context length in whole tokens, rounded up; ``none`` for None."""
+    """Formats a context length in tokens, rounded up to a whole number. None becomes ``none``."""
     if value is None:
         return NONE
     return f"{-int(-value // 1):,}"
 
 
 def context_text(value: float) -> str:
-    """A context: ``32768``, or ``1M`` for a multiple of 1048576."""
+    """Formats a context length in tokens: ``32768``. A multiple of 1048576 is written as ``1M``."""
     whole = int(value)
     return f"{whole >> 20}M" if whole and whole % 2**20 == 0 else f"{whole}"
 
 
 def ratio_text(value: float | None) -> str:
-    """A speedup: ``1.34x``; ``unknown`` for None."""
+    """Formats a speedup: ``1.34x``. None becomes ``unknown``."""
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
 def range_text(interval: tuple[float, float] | None) -> str:
-    """An interval of times to put after its value: `` (17 ms to 29 ms)``; empty for None."""
+    """Formats an interval of times, to be put after its value: `` (17 ms to 29 ms)``. None becomes an empty
+    text.
+    """
     if interval is None:
         return ""
     low, high = interval
@@ -96,24 +104,24 @@ def range_text(interval: tuple[float, float] | None) -> str:
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
-    """An interval to put after its value: `` (1.16 to 2.59)``; empty for None."""
+    """Formats an interval, to be put after its value: `` (1.16 to 2.59)``. None becomes an empty text."""
     return "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
 
 
 def devices(hardware: str, tp: float) -> str:
-    """The devices of a server: ``8 x a100-sxm-80gb``, or the name of a single device."""
+    """The devices of a server in words, such as ``8 x a100-sxm-80gb``. A single device is only named."""
     if tp > 1:
         return f"{tp:g} x {hardware}"
     return hardware
 
 
 def limiter(name: str) -> str:
-    """The resource or cost that takes most of the time of a pass, in words."""
+    """The resource or cost that limits a pass, in words. name: its name in answers."""
     return LIMITERS.get(name, name)
 
 
 def draft_in_words(draft: str, draft_kv: str) -> str:
-    """The draft and the part of the cache that it reads: ``draft: eagle3, full KV cache``."""
+    """The draft and its KV method in words, such as ``draft: eagle3, full KV cache``."""
     name = "the target itself" if draft == "self" else draft
     method = draft_kv.partition(",")[0]
     return f"draft: {name}, {'full KV cache' if method == 'full' else method}"
@@ -126,9 +134,9 @@ def _rounded_down(number: int) -> int:
 
 
 def kv_cache_text(cache: KVCapacity, stack: str) -> str:
-    """The size of the KV cache in the words of a server's log, and the part of it that a draft takes.
-    stack: the engine and its version. For vLLM, the text says if it would not start because the longest
-    sequence does not fit.
+    """A sentence with the size of the KV cache, worded like a server's log, and with the share that a draft
+    costs. stack: the name of the engine. For vLLM, the sentence says if the server would not start because
+    the longest sequence does not fit.
     """
     each = ""
     if cache.groups > 1:

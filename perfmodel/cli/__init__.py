@@ -1,4 +1,6 @@
-"""The ``perfmodel`` command. Every subcommand, such as ``whatif``, is a module that is loaded on use."""
+"""The ``perfmodel`` command. Each subcommand, such as ``whatif``, has its own module, which is imported when
+the subcommand is used.
+"""
 
 import os
 import signal
@@ -61,11 +63,11 @@ INSTEAD = {
 """Verb -> flag of other verbs that it does not have -> the flag to use instead."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")
 EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot", "mcp": "mcp", "anyio": "mcp"}
-"""Module that a base installation lacks -> the extra that brings it."""
+"""Module that a base installation lacks -> the extra that installs it."""
 
 
 def command(verb: str) -> click.Command:
-    """Imports one subcommand: `app` of its module in this folder. Raises InputError for an unknown name."""
+    """Imports the module of one subcommand and returns its `app`. Raises InputError for an unknown name."""
     if verb not in COMMANDS:
         raise unknown_name("perfmodel", "command", verb, COMMANDS)
     module = import_module("perfmodel.validate.cli" if verb == "validate" else f"perfmodel.cli.{verb}")
@@ -75,10 +77,10 @@ def command(verb: str) -> click.Command:
 
 
 class LazyGroup(click.Group):
-    """The subcommands in `COMMANDS`, each imported on use."""
+    """The group of the subcommands in `COMMANDS`. A subcommand is imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of `COMMANDS`."""
+        """The names of the subcommands, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
@@ -110,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with 0 (success), 1 (a failed check), 2 (wrong input), 130 (Ctrl-C)
     or 143 (SIGTERM).
 
-    After an interruption by a signal, unfinished files are removed.
+    If a signal interrupts the command, unfinished files are removed.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     status = run(sys.argv[1:] if arguments is None else arguments)
@@ -121,8 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit status of one command line. A user's mistake is one line on stderr; a bug keeps its
-    traceback.
+    """Runs one command line and returns its exit status. A user's mistake gives one line on stderr, and a bug
+    gives a traceback.
     """
     if sys.stdout is None:  # the caller closed it, so the output is discarded
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

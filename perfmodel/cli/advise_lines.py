@@ -1,4 +1,6 @@
-"""The command lines of ``perfmodel advise``: for the choice, its optional draft, and the alternatives."""
+"""Prints the server command lines of ``perfmodel advise``: for the choice, an optional draft, and
+alternatives.
+"""
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.likely import draft_to_measure, named_to_measure
@@ -10,8 +12,8 @@ from perfmodel.specs import serving_engines
 
 
 def say_lines(a: Advice) -> None:
-    """Prints the command line of the choice and that of its optional draft, then those of the
-    alternatives. If the answer is undecided, a sentence before them says which to run first.
+    """Prints the command line of the choice, that of its optional draft, and those of the alternatives. If
+    the answer is undecided, a sentence before them says which server to run first.
     """
     chosen = None
     if a.run_first is not None:

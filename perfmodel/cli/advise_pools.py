@@ -1,4 +1,6 @@
-"""The part of ``perfmodel advise`` on one pool and two pools."""
+"""Prints the answer of ``perfmodel advise`` that compares one pool of servers with separate prefill and
+decode pools.
+"""
 
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
 from perfmodel.answers.text import seconds
@@ -21,8 +23,8 @@ COLUMNS = (
 
 
 def print_pools(advice: PoolAdvice) -> None:
-    """Prints which option has the highest rate within the limits, what the given rate needs, a table of
-    the options, and commands that give the same figures.
+    """Prints which option has the highest request rate within the SLO, how many GPUs the given rate needs, a
+    table of the options, and commands that give the same results.
     """
     say(f"{advice.sentence}.", "bold")
     say(f"{advice.for_rate}.", "bold")

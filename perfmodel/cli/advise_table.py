@@ -1,4 +1,4 @@
-"""The tables of ``perfmodel advise``: the choice and other configurations, and the Pareto fronts."""
+"""Prints the tables of ``perfmodel advise``: the choice with other configurations, and the Pareto fronts."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from perfmodel.cli.output import Column, table
 
 DRAFT = Column("draft", left=True)
 SHOWN = 6
-"""Largest number of points of a front, and of rows of other layouts, that are printed."""
+"""Largest number of printed points of a front, and of printed rows of other layouts."""
 
 
 def print_table(a: Advice, verbose: bool) -> None:

@@ -1,4 +1,4 @@
-"""Parts of ``perfmodel advise`` in words: the choice, facts about it, and the search space."""
+"""Sentences that ``perfmodel advise`` prints about the choice and about the search space."""
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
@@ -20,7 +20,7 @@ COUNTERS_READ = ("vLLM", "SGLang", "llama.cpp")
 
 
 def draft_text(p: Pick | FrontPoint) -> str:
-    """The draft of a configuration and its view of the cache."""
+    """The draft of a configuration and its KV method, such as ``self streamingllm:512``."""
     name = p.draft or "-"
     if p.draft_kv in (None, "full"):
         return name
@@ -29,7 +29,7 @@ def draft_text(p: Pick | FrontPoint) -> str:
 
 
 def headline(a: Advice) -> str:
-    """The choice in words, with its gain over the best baseline."""
+    """The choice in words, with its speedup over the best baseline."""
     if a.chosen is None:
         return ""
     if a.verdict == "unknown_acceptance":
@@ -51,7 +51,7 @@ def _headline(a: Advice, p: Pick) -> str:
 
 
 def point_text(p: Pick) -> str:
-    """A draft with its length and batch, in words."""
+    """A draft with its draft length and batch, in words."""
     return f"{draft_text(p)}, gamma {p.gamma}, batch {p.batch}"
 
 
@@ -75,8 +75,8 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
 
 
 def nearest_text(n: Nearest) -> str:
-    """The load that the nearest servers serve, with the verdict about their draft and the interval of
-    their TPOT.
+    """A sentence for a load that no servers can serve within the SLO: the load that the nearest configuration
+    can serve, the verdict about its draft, and the interval of its TPOT.
     """
     p = n.pick
     tpot = f"TPOT {seconds(p.tpot_s)}{range_text(n.tpot_interval)}"
@@ -89,7 +89,9 @@ def nearest_text(n: Nearest) -> str:
 
 
 def scope(p: Pick) -> str:
-    """Batch and rate of one server, and rate of all servers. Under a load, the batch is a mean."""
+    """A sentence with the batch and the tokens/s of one server, and the tokens/s of all servers. If the
+    question has a load, the batch is a mean over time.
+    """
     batch = f"On average at batch {p.batch}" if p.ttft_s is not None else f"At batch {p.batch}"
     all_gpus = "1 GPU" if p.gpus == 1 else f"all {p.gpus} GPUs"
     total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s"
@@ -105,7 +107,9 @@ def scope(p: Pick) -> str:
 
 
 def on_off_text(switch: OnOff, chosen: bool) -> str:
-    """The batches of one server at which a draft is on, in words. chosen: whether the choice drafts."""
+    """A sentence that says at which numbers of running sequences a server should draft. chosen: whether the
+    choice has a draft.
+    """
     draft = f"The draft ({switch.draft}) {'is on' if chosen else 'may pay'}"
     start = "" if switch.on_from == 1 else f"from {switch.on_from} "
     if switch.off_from is None:
@@ -115,7 +119,7 @@ def on_off_text(switch: OnOff, chosen: bool) -> str:
 
 
 def tree_text(tree: TreeDraft) -> str:
-    """The best tree of a draft compared with the choice, in words."""
+    """A sentence that compares the best tree of drafted tokens with the choice."""
     shape = f"{_counted(tree.steps, 'step')} of {tree.candidates}, {tree.verified_tokens} tokens to verify"
     point = f"{tree.draft}, {shape}, {tree.layout}, batch {tree.batch}"
     pace = f"{seconds(tree.tpot_s)} per token, {ratio_text(tree.speedup)} the baseline"
@@ -155,7 +159,7 @@ def margins(a: Advice) -> str:
 
 
 def searched(a: Advice) -> str:
-    """The search space in words, because its defaults decide the answer."""
+    """A sentence with the search space, because its defaults influence the answer."""
     q = a.query
     c = a.calibration
     layouts = len(a.layouts)
@@ -185,8 +189,8 @@ def _counted(number: int, noun: str) -> str:
 
 
 def measure_text(a: Advice) -> str:
-    """The command that measures the preferred draft, and the counters that it reads; empty without such a
-    draft.
+    """A sentence with the command that measures the preferred draft, and the server counters that it reads.
+    Empty if no draft should be measured.
     """
     named = named_to_measure(a.query, a.unmeasured)
     if not a.likely and named is None:
@@ -204,8 +208,8 @@ def measure_text(a: Advice) -> str:
 
 
 def slow_text(a: Advice) -> str | None:
-    """A note if the choice decodes a sequence more slowly than people read, unless the user stated a bound
-    that allows it.
+    """A note if the choice decodes a sequence more slowly than people read. None if the question has a load
+    or a bound on the time per token.
     """
     bounded = a.query.has_load or a.query.max_tpot_ms is not None
     if bounded or a.chosen is None or a.chosen.tpot_s <= READING_S:

@@ -1,4 +1,4 @@
-"""``print(answer)``: the text of the answer's command."""
+"""The text of ``print(answer)``, which is the output of the command for this answer."""
 
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -12,8 +12,8 @@ from perfmodel.cli.output import say, table
 
 
 def as_text(answer: Any) -> str:
-    """The text that the command line prints for an answer, wrapped as for a pipe; one line for an answer
-    without its own command.
+    """The text that the command line prints for an answer, wrapped as for a pipe. An answer without its own
+    command gives one line, its `repr`.
     """
     name = type(answer).__name__
     printer = _PRINTERS.get(name)
@@ -60,7 +60,7 @@ def _sweep(answer: Any) -> None:
 
 
 SHOWN = 20
-"""Rows of a sweep that are printed."""
+"""Largest number of rows of a sweep that are printed."""
 _PRINTERS: dict[str, Callable[[Any], None]] = {
     "WhatIf": lambda answer: panel.single(answer, query=answer.query, verbose=False),
     "Advice": _of("advise", verbose=False),

@@ -1,4 +1,4 @@
-"""``perfmodel calibrations``: how far each device and software stack is from the ideal roofline."""
+"""``perfmodel calibrations``: the measured efficiencies and fixed costs of each device and software stack."""
 
 import warnings
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""``list``, ``show`` and ``check`` for one kind of data file. Each kind declares its columns and checks."""
+"""The commands ``list``, ``show`` and ``check`` of one kind of data file. Each kind declares its columns and
+checks.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,8 +20,9 @@ from perfmodel.errors import InputError
 class Fact:
     """One column of a table.
 
-    key: the name in JSON. value: takes the value from a spec. show: formats the value. left: whether the
-    column is aligned to the left. spare: whether a narrow terminal may drop the column (see `output.Column`).
+    key: the name in JSON. value: a function that returns the value of a loaded file. show: a function that
+    formats the value. left: whether the column is aligned to the left. spare: if not 0, a narrow terminal may
+    drop the column (see `output.Column`).
     """
 
     key: str
@@ -30,30 +33,30 @@ class Fact:
     spare: int = 0
 
     def text(self, spec: Any) -> str:
-        """The value of one file as text; ``-`` if the file has no value."""
+        """The value of one loaded file as text; ``-`` if the file has no value."""
         value = self.value(spec)
         return "-" if value is None else self.show(value)
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """One kind of data file: how to name, load, tabulate, describe and check its members."""
+    """One kind of data file: how to list, load, show and check the files of this kind."""
 
     verb: str
     noun: str
     example: str
-    """One member, for the examples of ``--help``."""
+    """The name of one file, for the examples of ``--help``."""
     names: Callable[[], Sequence[str]]
     load: Callable[[str, str], Any]
-    """Loads a member by name or path. The second argument is the name that an error uses for the first."""
+    """Loads a file by name or path. The second argument is what an error message calls the first argument."""
     columns: tuple[Fact, ...]
     describe: Callable[[Any], dict[str, Any]]
     faults: Callable[[Any], list[str]]
     argument: str = "NAME|PATH"
-    """The form of a member's name on the command line."""
+    """What help and errors call the name of a file, such as ``NAME|PATH``."""
 
     def members(self) -> list[Any]:
-        """Every bundled file, read."""
+        """All bundled files, loaded."""
         return [self.load(name, self.argument) for name in self.names()]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -134,8 +137,8 @@ def _finite(value: Any) -> Any:
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Dotted key and text of every leaf that is set. A quantity (a mapping with a value and a source) is one
-    leaf.
+    """Dotted key and text of every leaf that has a value. A quantity (a mapping with a value and a source)
+    counts as one leaf.
     """
     lines: list[tuple[str, str]] = []
     for key, value in tree.items():

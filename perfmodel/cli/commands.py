@@ -1,5 +1,5 @@
-"""Commands from declared arguments: `takes` adds the flags of a question to a command, `flagged` those of its
-parameters, and `verb` makes the command of an answer.
+"""Makes commands from declared arguments. `takes` adds the flags of a question to a command. `flagged` adds a
+flag for each parameter. `verb` makes the command of a verb such as `compare`.
 """
 
 import inspect
@@ -25,9 +25,11 @@ Json = Annotated[bool, Argument("Print JSON instead of text.", group=OUTPUT)]
 
 
 def takes(question_class: type[Question], *several: str) -> Callable[[Command], Command]:
-    """Replace a command's first parameter, a question of `question_class`, by a flag for each argument.
+    """Replaces the first parameter of a command, which is a question, with one flag for each argument of
+    `question_class`.
 
-    several: arguments that may be lists; the command then gets a list of questions, one for each combination.
+    several: arguments that may be lists. If there are any, the command gets a list of questions, one for each
+    combination.
     """
 
     def decorate(command: Command) -> Command:
@@ -64,7 +66,7 @@ def flagged(command: Command) -> Command:
 
 
 class Parameter(NamedTuple):
-    """A parameter of a command. default: `_EMPTY` if a value must be given."""
+    """A parameter of a command. default: its default value, or `_EMPTY` if the user must give a value."""
 
     argument: Argument
     default: Any
@@ -148,9 +150,11 @@ def verb(
     *several: str,
     example: str,
 ) -> click.Command:
-    """The command of `answer`, whose docstring becomes the help. `text` prints the answer.
+    """Makes a command from the function `answer`, whose docstring becomes the help text. text: the function
+    that prints the answer.
 
-    several: arguments that may be lists; `text` then gets a sequence of answers, and the JSON has rows.
+    several: arguments that may be lists. If there are any, `text` gets a sequence of answers, and the JSON
+    has rows.
     """
     help_text = re.split(r"\s+Raises\s+InputError", inspect.getdoc(inspect.unwrap(answer)) or "")[0]
     if several:

@@ -1,4 +1,4 @@
-"""``perfmodel compare``: speculation or batching, and a drafter on other devices."""
+"""``perfmodel compare``: speculation compared with batching, and a draft model on other devices."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Flags of serving engines that this program does not accept, and its own flags that have the same effect."""
+"""Flags of serving engines that `perfmodel` does not accept, and its own flags with the same effect."""
 
 LENGTH = "--gamma N, drafted tokens per iteration"
 POOLS = "`traffic --prefill 1x8 --decode 2x8` asks for separate prefill and decode pools (docs/racks.md)"
@@ -126,9 +126,11 @@ ENGINE_FLAGS = {
     ),
     POOLS: ("--disaggregation", "--disaggregation-mode", "--disagg", "--pd"),
 }
-"""How to ask in this program -> the flags of engines."""
+"""How to ask `perfmodel` -> the flags of engines."""
 
 
 def asked_here(option: str) -> str | None:
-    """How to ask about the effect of an engine's flag; None for any other option."""
+    """The flag or command of `perfmodel` that covers an engine's flag, in words; None for any other
+    option.
+    """
     return next((here for here, flags in ENGINE_FLAGS.items() if option in flags), None)

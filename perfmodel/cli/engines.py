@@ -13,18 +13,22 @@ from perfmodel.specs.engines.stacks import lender_of
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """One word of ``--engine``. fitted: the measurements of a serving engine; None for other words."""
+    """One engine that ``--engine`` accepts. fitted: the measurements to which a serving engine was fitted;
+    None if there are none.
+    """
 
     name: str
     fitted: FittedEngine | None
 
     def measured(self, kind: str) -> list[str]:
-        """Devices with fitted steps (``measured``) or iterations (``speculating``), sorted."""
+        """Names of the devices with measured baseline steps (kind ``measured``) or measured iterations with a
+        draft (kind ``speculating``), sorted.
+        """
         return sorted(getattr(self.fitted, kind, ()))
 
 
 def load(name: str, flag: str) -> EngineFacts:
-    """An engine by its word. Raises InputError for an unknown word."""
+    """An engine by its name. Raises InputError for an unknown name."""
     word = parse_engine(name, flag).partition("@")[0]
     return EngineFacts(word, engines().engines.get(word))
 

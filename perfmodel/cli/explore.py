@@ -22,11 +22,12 @@ Output = Annotated[
 @command(example=f"{LLAMA} --output map.html")
 @takes(Exploration)
 def app(question: Exploration, output: Output = Path("explore.html")) -> None:
-    """Write a web page that shows the speedup over batch and context, and the time of every pass by term.
+    """Write a web page that shows the speedup over batch and context, and what the time of each pass consists
+    of.
 
     One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. It needs no server and
-    no network. It has sliders for acceptance and draft length. --batch and --context take lists and ranges,
-    which are the axes of the map.
+    no network. It has sliders for acceptance and draft length. --batch and --context take lists and ranges.
+    They are the axes of the map.
     """
     where = destination(output, ".html", ".htm")
     with progress(question.rows // question.points, "surfaces") as bar:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def models() -> "DataFrame":
-    """The bundled models, one per row: parameters, layers, heads, KV bytes per token, weights and longest
-    context.
+    """The bundled models, one per row: numbers of parameters, layers and heads, KV bytes per token, weight
+    format, and longest context in tokens.
 
     Raises InputError if pandas is not installed.
     """
@@ -19,8 +19,8 @@ def models() -> "DataFrame":
 
 
 def gpus() -> "DataFrame":
-    """The bundled devices, one per row: memory, bandwidth, dense peaks and link in SI units, and the default
-    calibration.
+    """The bundled devices, one per row: memory, bandwidth, peaks without sparsity and link bandwidth in SI
+    units, and the default calibration.
 
     Raises InputError if pandas is not installed.
     """
@@ -28,8 +28,8 @@ def gpus() -> "DataFrame":
 
 
 def engines() -> "DataFrame":
-    """The engines, one per row: measured versions, devices with a calibration, and devices with measured
-    steps and iterations.
+    """The engines, one per row: the measured versions, the number of devices with a calibration, and the
+    devices with measured steps and with measured iterations.
 
     Raises InputError if pandas is not installed.
     """

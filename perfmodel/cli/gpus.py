@@ -1,4 +1,4 @@
-"""``perfmodel gpus``: vendor facts of the devices."""
+"""``perfmodel gpus``: the data sheets of the devices."""
 
 from typing import Any, get_args
 
@@ -25,7 +25,7 @@ def _si(quantity: Quantity | None) -> float | None:
 
 
 SPARE = {"fp32": 7, "fp4": 4, "int8": 3, "fp8": 2}
-"""Peaks that a narrow terminal may drop."""
+"""Columns of peaks that a narrow terminal may drop."""
 
 
 def _peak(precision: Precision) -> Fact:

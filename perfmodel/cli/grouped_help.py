@@ -1,7 +1,7 @@
-"""Commands whose ``--help`` has groups of flags, defaults and one example.
+"""Commands whose ``--help`` shows flags in groups, defaults and one example.
 
-A command with many flags lists the main ones, and all with ``--help-all``. Aliases of flags work but are not
-listed.
+If a command has many flags, ``--help`` lists the main flags, and ``--help-all`` lists all. Aliases of flags
+work but are not listed.
 """
 
 from collections.abc import Sequence
@@ -54,8 +54,8 @@ MARK = "* the flags that most questions need"
 
 
 class Flag(click.Option):
-    """A flag below the heading `group` of ``--help``. shown: its default as help prints it; None without
-    one.
+    """A flag. group: its heading in ``--help``. shown: its default as printed by ``--help``; None without a
+    default.
     """
 
     def __init__(self, names: Sequence[str], group: str, shown: str | None, **settings: Any) -> None:
@@ -65,7 +65,9 @@ class Flag(click.Option):
 
 
 class Place(click.Argument):
-    """A positional argument. words: its meaning. shown: its default."""
+    """A positional argument. words: its description in ``--help``. shown: its default as printed by
+    ``--help``.
+    """
 
     def __init__(self, names: Sequence[str], words: str, shown: str | None, **settings: Any) -> None:
         super().__init__(names, **settings)
@@ -80,7 +82,9 @@ class Place(click.Argument):
 
 
 class GroupedCommand(click.Command):
-    """A command whose ``--help`` is in groups. example: the words after the command in its example."""
+    """A command whose ``--help`` shows flags in groups. example: the arguments of the example in
+    ``--help``.
+    """
 
     def __init__(self, *settings: Any, example: str | None = None, **more: Any) -> None:
         super().__init__(*settings, **more)
@@ -88,16 +92,16 @@ class GroupedCommand(click.Command):
 
     @property
     def is_long(self) -> bool:
-        """Whether ``--help`` leaves flags out."""
+        """Whether the command has so many flags that ``--help`` lists only the main ones."""
         return len(self.params) > MOST_FLAGS
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """See `click.Command`; a long command has ``--help-all`` too."""
+        """As in `click.Command`, with ``--help-all`` in addition for a long command."""
         params = super().get_params(ctx)
         return [*params, _help_all()] if self.is_long else params
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the positional arguments, then the flags by heading."""
+        """Writes the positional arguments, and then the flags by heading."""
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
         params: list[Any] = self.get_params(ctx)
         if self.is_long and HELP_ALL not in ctx.meta:
@@ -128,7 +132,7 @@ class GroupedCommand(click.Command):
 
 
 class App(click.Group):
-    """A group of such commands. For an unknown command, the error lists the known commands."""
+    """A group of `GroupedCommand` objects. For an unknown command, the error lists the known commands."""
 
     command_class = GroupedCommand
 
@@ -136,7 +140,7 @@ class App(click.Group):
         super().__init__(help=help, no_args_is_help=True)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of their declaration."""
+        """The names of the commands in the order of their declaration."""
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

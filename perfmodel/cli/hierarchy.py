@@ -1,5 +1,5 @@
-"""``perfmodel hierarchy``: a small model drafts for the target with a sparse cache, whose tokens the target
-verifies.
+"""``perfmodel hierarchy``: two levels of drafts. A small model drafts for the target with a sparse cache,
+which drafts for the target with the full cache.
 """
 
 from collections.abc import Sequence

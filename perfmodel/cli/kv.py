@@ -11,7 +11,7 @@ from perfmodel.plugins import names_in
 
 
 def load(text: str, flag: str) -> KVMethod:
-    """A KV method. A name without options gets those of its example."""
+    """A KV method from its spelling. A name without options gets the options of the method's example."""
     return parse_kv(method(text).example if text in names() else text, flag)
 
 

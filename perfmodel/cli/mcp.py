@@ -1,7 +1,7 @@
-"""``perfmodel mcp``: a server of the Model Context Protocol. Its tools are commands of this program.
+"""``perfmodel mcp``: a server of the Model Context Protocol. Its tools are commands of `perfmodel`.
 
-The official SDK (extra ``mcp``) implements the protocol. The parameters of a tool are the declared
-arguments of its question. Its result is the answer, with the JSON Schema of its type.
+The official SDK (extra ``mcp``) implements the protocol. The parameters of a tool are the arguments of the
+command. Its result is the answer, and a JSON Schema describes it.
 """
 
 import json
@@ -34,9 +34,9 @@ INSTRUCTIONS = (
 
 
 LIMIT_S = 60.0
-"""Seconds after which a call is stopped, waiting for other calls not included."""
+"""Seconds after which a call is stopped. The time of waiting for other calls does not count."""
 AT_ONCE = 4
-"""Most calls that run at the same time; the others wait."""
+"""Largest number of calls that run at the same time. Other calls wait."""
 ONE_CALL = [sys.executable, "-m", "perfmodel.cli.tool"]
 """A process for each call, which ends when the call is cancelled or takes too long."""
 PARSE_ERROR = -32700
@@ -50,10 +50,11 @@ Files = Annotated[
 @command(example="--files mine/")
 @flagged
 def app(files: Files = None) -> None:
-    """Answer an assistant's questions over stdin and stdout, with the Model Context Protocol.
+    """Answer the questions of an LLM assistant over stdin and stdout, with the Model Context Protocol.
 
-    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. They read
-    only files in the folder of --files, named relative to it. An error message never quotes a file.
+    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. They only read
+    files in the folder of --files. File names are relative to this folder. An error message never quotes the
+    contents of a file.
     """
     import anyio
 
@@ -91,8 +92,8 @@ async def _forward(read: AsyncIterable[Any], messages: Any, write: Any) -> None:
 
 
 def server(files: Path | None = None, limit_s: float = LIMIT_S) -> "Server[Any]":
-    """The server, for any transport. files: the folder whose files may be read. limit_s: time limit of a
-    call.
+    """The server, without a transport. files: the folder whose files may be read. limit_s: time limit of a
+    call in seconds.
     """
     import anyio
     from mcp import types

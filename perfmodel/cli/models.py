@@ -1,4 +1,4 @@
-"""``perfmodel models``: the shapes of the models and their parameters."""
+"""``perfmodel models``: the dimensions and the numbers of parameters of the models."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from perfmodel.specs import ModelSpec, load_model
 from perfmodel.specs.boundary.files import bundled_names
 
 TOLERANCE = 0.02
-"""Allowed relative difference between computed and published parameter counts; the latter often have two
-digits.
+"""Allowed relative difference between computed and published parameter counts. Published counts often have
+only two digits.
 """
 
 

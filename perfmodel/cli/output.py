@@ -1,8 +1,8 @@
-"""Output of the command line: one writer of JSON, one of tables, sentences wrapped to the terminal, and
-progress.
+"""Output of the command line: JSON, tables, sentences wrapped to the width of the terminal, and progress
+bars.
 
-Piped output is wrapped at `PIPED` columns, or at COLUMNS of the environment; programs should use
-``--json``.
+Piped output is wrapped at `PIPED` columns, or at the number in the environment variable COLUMNS. Programs
+should use ``--json``.
 """
 
 import json as json_module
@@ -42,7 +42,9 @@ STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
-    """Print an answer as JSON, or by `text`. Exit with 1 if the answer is negative (`Answer.failed`)."""
+    """Prints an answer as JSON or with the function `text`. The command exits with status 1 if the answer is
+    negative (`Answer.failed`).
+    """
     if json:
         print_json(answer.as_dict())
     else:
@@ -52,12 +54,12 @@ def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
 
 
 def show_rows(answers: Sequence[Any], json: bool, text: Callable[[Any], None]) -> None:
-    """Prints several answers, as `show` prints one. JSON always has rows."""
+    """Prints several answers, in the same way as `show` prints one answer. The JSON always has rows."""
     show(Rows(tuple(answers)), json, text)
 
 
 def print_json(data: Any) -> None:
-    """Print JSON; all commands use this function."""
+    """Prints data as JSON. All commands use this function."""
     click.echo(json_module.dumps(data, indent=2, allow_nan=False))
 
 
@@ -100,18 +102,18 @@ def _wrapped(text: str, columns: int) -> list[str]:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a sentence, wrapped at most at `WIDTH` columns."""
+    """Prints a sentence, wrapped at the width of the output but not above `WIDTH` columns."""
     for line in _wrapped(text, min(width(), WIDTH)):
         click.echo(_styled(line, style))
 
 
 def say_whole(text: str) -> None:
-    """Print a line for copying, without wrapping."""
+    """Prints a line without wrapping, so that users can copy it."""
     click.echo(text)
 
 
 def warn(notes: Iterable[str]) -> None:
-    """Print warnings and notes without repetitions; the warnings first."""
+    """Prints warnings and then notes, each text once."""
     each = dict.fromkeys(notes)
     for text in sorted(each, key=lambda text: isinstance(text, Note)):
         if isinstance(text, Note):
@@ -121,7 +123,7 @@ def warn(notes: Iterable[str]) -> None:
 
 
 def warn_some(notes: Sequence[str]) -> None:
-    """Print warnings of a grid on stderr: at most `SHOWN`, and the number of the others."""
+    """Prints the warnings of a grid on stderr: at most `SHOWN` of them, and then the number of the others."""
     more = [f"{len(notes) - SHOWN} more"] if len(notes) > SHOWN else []
     for note in (*notes[:SHOWN], *more):
         word = "note" if isinstance(note, Note) else "warning"
@@ -129,10 +131,10 @@ def warn_some(notes: Sequence[str]) -> None:
 
 
 def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
-    """Prints the warnings of several answers once each, with the answers to which each applies unless it
-    applies to all.
+    """Prints each warning of several answers once. Unless it applies to all answers, the line names those to
+    which it applies.
 
-    noted: the place of an answer, such as ``batch 8, context 4096``, and its warnings.
+    noted: for each answer, its place, such as ``batch 8, context 4096``, and its warnings.
     """
     places: dict[str, list[str]] = {}
     for place, notes in noted:
@@ -147,8 +149,8 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
 class Column(Immutable):
     """One column of a table.
 
-    left: whether the column has text, which is aligned to the left and may be broken between words. spare:
-    if not 0, a narrow terminal drops the column, the largest value first.
+    left: whether the column has text, which is aligned to the left and may be broken between words. spare: if
+    not 0, a narrow terminal may drop the column. The column with the largest value is dropped first.
     """
 
     name: str
@@ -157,9 +159,9 @@ class Column(Immutable):
 
 
 def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_last: bool = False) -> None:
-    """Print rows of cells below their columns. The first column is left-aligned, numbers are right-aligned.
+    """Prints a table. The first column is left-aligned.
 
-    A column without any cell is left out.
+    Other columns are right-aligned unless they have text. A column whose cells are all empty is left out.
     """
     named = [c if isinstance(c, Column) else Column(c) for c in columns]
     if not isinstance(columns[0], Column):
@@ -229,14 +231,14 @@ def facts(pairs: dict[str, str]) -> None:
 
 
 def fit(fits: bool, max_batch: int) -> str:
-    """The cell of a table that says whether a batch fits, and which is the largest batch that fits."""
+    """The text of a table cell: whether a batch fits in memory, and if not, the largest batch that fits."""
     return "yes" if fits else f"no, {max_batch}"
 
 
 class Widths(NamedTuple):
-    """Widths of a column. least: no number or word is broken. fair: as wide as its widest cell, but not
-    above `FAIR` unless words need it. whole: as wide as its widest cell. heading: as `whole`, or as wide
-    as the heading if that is wider.
+    """Four possible widths of a column. least: the smallest width at which no number or word is broken. fair:
+    the width of the widest cell, but at most `FAIR` unless a word is longer. whole: the width of the widest
+    cell. heading: `whole`, or the width of the heading if that is larger.
     """
 
     least: int
@@ -286,14 +288,16 @@ def _narrow(widths: list[int], columns: Sequence[Column], room: int) -> None:
 
 
 def progress(length: int, unit: str) -> Any:
-    """click's progress bar over `length` units, as a context, on stderr if that is a terminal."""
+    """click's progress bar over `length` units, as a context manager. It is shown on stderr if that is a
+    terminal.
+    """
     return click.progressbar(
         length=length, label=unit, show_pos=True, file=sys.stderr, hidden=not sys.stderr.isatty()
     )
 
 
 def each(answer: Callable[[Any], Any], questions: Sequence[Any]) -> list[Any]:
-    """The answers to questions one by one, with progress if there are several."""
+    """Answers the questions one by one. If there are several, a progress bar is shown."""
     if len(questions) == 1:
         return [answer(questions[0])]
     answers = []

@@ -1,5 +1,5 @@
-"""The output of ``perfmodel whatif``: one answer in about eight lines, one full answer, or a table of
-several answers.
+"""Prints the output of ``perfmodel whatif``: one answer in about eight lines, one answer with all details, or
+a table of several answers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,10 +51,11 @@ takes time.
 
 
 def single(a: WhatIf, query: Query, verbose: bool) -> None:
-    """The verdict with its interval, the reason, time and memory, the best draft length and batch, and
-    warnings.
+    """Prints one answer: the verdict with its interval, the reason, time and memory, the best draft length
+    and batch, and warnings.
 
-    query: the question as it was given. verbose: also each pass, and the evidence behind the numbers.
+    query: the question as it was given. verbose: whether to print each pass and the evidence behind the
+    numbers too.
     """
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
@@ -104,8 +105,8 @@ def _undecided(a: WhatIf, query: Query) -> dict[str, str]:
 
 
 def several(answers: Sequence[WhatIf], queries: Sequence[Query] = ()) -> None:
-    """Several answers, one per line. queries: the questions as they were given. The first ones are also
-    answered for older versions of the engine.
+    """Prints several answers, one per line. queries: the questions as they were given. The first
+    `MOST_VERSIONED` questions are also answered for older versions of the engine.
     """
     say(_subject(answers[0].query), "bold")
     table(COLUMNS, [_cells(a) for a in answers])
@@ -294,7 +295,7 @@ def _acceptance(a: WhatIf) -> str:
 
 
 def moves(rows: Iterable[Move]) -> None:
-    """The inputs that change the speedup, the strongest first."""
+    """Prints a table of the inputs that change the speedup. The input with the strongest effect is first."""
     cells = []
     for move in rows:
         speedups = (ratio_text(move.speedup_low), ratio_text(move.speedup_high))

@@ -7,7 +7,7 @@ from perfmodel.cli.output import table
 
 
 def print_passes(a: WhatIf) -> None:
-    """Each pass with its bounds."""
+    """Prints each pass with its predicted time and its bounds."""
     steps = {"baseline step": a.target_step}
     if a.query.gamma:
         steps |= {"draft step": a.draft_step, "verification": a.verify_step}
@@ -19,7 +19,7 @@ def print_passes(a: WhatIf) -> None:
 
 
 def more_facts(a: WhatIf) -> dict[str, str]:
-    """The parts of the full answer that the short one leaves out."""
+    """The parts of the answer that are only printed with ``--verbose``, each with its name."""
     rows = {"baseline": f"{seconds(a.ar_tpot_s)} per token{range_text(a.ar_tpot_interval)}"}
     if a.query.gamma:
         ratios = a.cost_ratios

@@ -44,7 +44,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "breakdown": {"batch": (1, 16, 64), "context": (32768,)},
     "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
-"""Axis of a picture -> default batches and contexts."""
+"""Picture or axis of a picture -> default batches and contexts."""
 Output = Annotated[Path, Argument("Output file: .png, .svg or .pdf.", "FILE", "-o --out", group=OUTPUT)]
 Over = Annotated[
     str,
@@ -61,8 +61,8 @@ Measured = Annotated[
 
 @question
 class Points(Options):
-    """A question at many batches and contexts at once, with one value for everything else; by default
-    `DEFAULTS`.
+    """A question at many batches and contexts, with one value for every other argument. `DEFAULTS` has the
+    default batches and contexts.
     """
 
     _: KW_ONLY
@@ -87,16 +87,18 @@ class Points(Options):
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def over(self, what: str) -> "Points":
-        """The question with default batches and contexts if none were given."""
+        """The question, with the default batches and contexts of a picture where the user gave none. what:
+        the picture, a key of `DEFAULTS`.
+        """
         return replace(self, **{n: getattr(self, n) or default for n, default in DEFAULTS[what].items()})
 
     def first(self) -> Query:
-        """The question at its first batch and context."""
+        """The question at its first batch and first context."""
         return self.query(batch=self.values("batch")[0], context=self.values("context")[0])
 
     def scenario(self) -> Scenario:
-        """The scenario at every context, with the acceptance of the longest context, which is the least
-        certain one. Raises InputError if the acceptance that is looked up depends on the context.
+        """The scenario for all contexts. It has the acceptance of the longest context, which is the least
+        certain. Raises InputError if the acceptance that is looked up depends on the context.
         """
         scenario = resolve(self.first())
         if acceptances_of(self):
@@ -127,7 +129,7 @@ class Points(Options):
 
     def doubts(self, scenario: Scenario) -> tuple[str, ...]:
         """Warnings about one sequence at the longest context. The picture itself marks batches that do not
-        fit.
+        fit in memory.
         """
         longest = max(self.values("context"))
         drafted = 1 if self.gamma is None else self.gamma
@@ -154,7 +156,7 @@ def roofline(query: Query, output: Output) -> None:
 @app.command(example=f"{LLAMA} --alpha 0.8 --output surface.svg")
 @takes(Points)
 def surface(question: Points, output: Output, measured: Measured = False) -> None:
-    """Speedup over batch and context, with the break-even line; configurations that do not fit in memory are
+    """Speedup over batch and context, with the break-even line. Configurations that do not fit in memory are
     hatched.
     """
     axes = question.over("both")
@@ -221,8 +223,8 @@ def breakdown(question: Points, output: Output) -> None:
 )
 @takes(AdviseQuery)
 def pareto(question: AdviseQuery, output: Output) -> None:
-    """Throughput per device against time per token over batch and layout: the Pareto fronts with and without
-    a draft, as `perfmodel advise` finds them.
+    """The Pareto fronts of `perfmodel advise`, with and without a draft: throughput per device against time
+    per token, over batches and layouts.
     """
     from perfmodel.answers.advice.advise import advise
 
@@ -239,8 +241,8 @@ def pareto(question: AdviseQuery, output: Output) -> None:
 )
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output) -> None:
-    """Latency from the smallest to the largest load of `perfmodel traffic`, with and without drafts; also the
-    SLO and the saturation points.
+    """Latency between the smallest and the largest load of `perfmodel traffic`, with and without a draft. The
+    picture also shows the SLO and the saturation rates.
     """
     name = "request_rate" if question.opens else "max_concurrency"
     low = question.loop.values.min()

@@ -1,4 +1,4 @@
-"""``perfmodel schedule``: the draft length for each batch size, ready for a serving engine."""
+"""``perfmodel schedule``: the best draft length for each batch size, in the format of a serving engine."""
 
 import json as json_module
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from perfmodel.cli.panel import calibration
 from perfmodel.speculation.confidence import ByConfidence
 
 GAIN = 1.0005
-"""A gain over the best fixed length is printed from this factor on; a smaller gain would be printed as 0.0
-%.
+"""Smallest gain over the best fixed draft length that is printed, as a factor. A smaller gain would be
+printed as 0.0 %.
 """
 
 

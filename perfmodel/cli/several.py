@@ -1,4 +1,4 @@
-"""A question for each combination of the values that are listed: ``--batch 1,8 --context 1k,8k``."""
+"""Makes a question for each combination of listed values, such as ``--batch 1,8 --context 1k,8k``."""
 
 import itertools
 import math
@@ -10,15 +10,17 @@ from perfmodel.answers.readers import Read
 from perfmodel.errors import InputError
 
 MAX_POINTS = 1000
-"""Largest number of answers of one command: they take about ten seconds."""
+"""Largest number of answers of one command. This many answers take about ten seconds."""
 
 
 def questions_of(
     question_class: type[Question], typed: dict[str, Any], several: tuple[str, ...]
 ) -> Iterator[Question]:
-    """A question for each combination of the given values, the last of `several` varying fastest.
+    """Yields a question for each combination of the given values. The last argument of `several` varies
+    fastest.
 
-    Raises InputError for a list of another argument than those in `several`, and for more than `MAX_POINTS`.
+    Raises InputError if an argument that is not in `several` is a list, and for more than `MAX_POINTS`
+    combinations.
     """
     lists: dict[str, tuple[Any, ...]] = {}
     for name, argument in arguments(question_class).items():

@@ -1,5 +1,5 @@
-"""What decides a point that is too close to call: the tokens per iteration from which the draft pays, and the
-measurement that shows it.
+"""What a user must measure if a verdict is too close to call: the number of tokens per iteration from which
+the draft pays, and the command that compares a measurement.
 """
 
 import shlex
@@ -14,8 +14,8 @@ from perfmodel.specs import DRIFT
 
 
 def to_decide(a: WhatIf, query: Query) -> str:
-    """The tokens per iteration that decide, and the command that compares a measurement. query: the question
-    as it was given.
+    """A sentence with the number of tokens per iteration from which the draft pays, and the command that
+    compares a measurement. query: the question as it was given.
     """
     length = ""
     if not a.query.gamma:

@@ -1,7 +1,7 @@
-"""One call of an assistant's tool, in a process of its own: ``python -m perfmodel.cli.tool``.
+"""Runs one tool call of an LLM assistant in its own process: ``python -m perfmodel.cli.tool``.
 
-Reads the call from stdin and writes its result to stdout, both as JSON. `perfmodel mcp` ends the process when
-the call is cancelled or takes too long.
+The process reads the call from stdin and writes its result to stdout, both as JSON. `perfmodel mcp` ends the
+process when the call is cancelled or takes too long.
 """
 
 import json
@@ -23,10 +23,10 @@ TOOLS: dict[str, Verb[..., Any]] = {verb.__name__: verb for verb in (whatif, adv
 
 
 def called(name: str, given: dict[str, Any], files: Path | None) -> dict[str, Any]:
-    """The headline and the answer of a tool, or only its error message as `text`.
+    """Calls a tool. Returns the headline (`text`) and the answer, or only an error message (`text`).
 
-    Only bundled files are read, and those in the folder `files`; an error message never contains their
-    contents.
+    name: the verb. given: its arguments. Only bundled files and files in the folder `files` are read. An
+    error message never contains the contents of a file.
     """
     try:
         if name not in TOOLS:
@@ -42,7 +42,7 @@ def called(name: str, given: dict[str, Any], files: Path | None) -> dict[str, An
 
 
 def main() -> None:
-    """Answer the one call on stdin."""
+    """Answers the call on stdin."""
     call = json.load(sys.stdin)
     files = None if call["files"] is None else Path(call["files"])
     if files is not None:

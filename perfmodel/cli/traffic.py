@@ -57,8 +57,8 @@ ROLLED_OUT = ("age", "alpha", "draft tokens", "makespan", "last tenth", "tokens/
 )
 @takes(TrafficQuery)
 def app(question: TrafficQuery, json: Json = False) -> None:
-    """Should this server speculate under this request rate (or concurrency), with which draft length, and on
-    how many replicas?
+    """Should this server speculate at this request rate (or concurrency), with which draft length, and on how
+    many replicas?
 
     Rates are per replica. The answer always includes the baseline (0 draft tokens).
     """

@@ -1,4 +1,4 @@
-"""The lines of ``perfmodel traffic`` about two pools."""
+"""Prints the answer of ``perfmodel traffic`` for separate prefill and decode pools."""
 
 from perfmodel.answers.load.pool_row import PoolRow
 from perfmodel.answers.load.pools_answer import Pools
@@ -26,7 +26,7 @@ POOLS = (
 
 
 def say_pools(a: Pools) -> None:
-    """The answer about two pools."""
+    """Prints an answer for separate prefill and decode pools."""
     say(a.sentence, "bold")
     table(POOLS, [_pool_cells(row) for row in a.rows])
     if a.best.tpot_interval is not None:
@@ -56,5 +56,5 @@ def _pool_cells(row: PoolRow) -> tuple[str, ...]:
 
 
 def share_text(share: float | None) -> str:
-    """A share in per cent; empty if there is no share."""
+    """A share as text in per cent; empty if there is no share."""
     return "" if share is None else f"{share:.0%}"

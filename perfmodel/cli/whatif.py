@@ -1,4 +1,4 @@
-"""``perfmodel whatif``: one question, or a few side by side."""
+"""``perfmodel whatif``: one question, or several questions side by side."""
 
 from dataclasses import replace
 from functools import partial

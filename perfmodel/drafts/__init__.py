@@ -1,8 +1,8 @@
-"""Draft kinds, one per file, found by name in this folder; `make_draft` builds a draft from a command-line
-value.
+"""Draft kinds.
 
-A new kind is a new file with one `Draft` subclass. Its added fields are the options of
-``KIND:option=value,...``; a kind with a `shape` derives its model from the target's.
+Each file in this folder has one kind and is found by its name. `make_draft` builds a draft from the value of
+``--draft``. To add a kind, add a file with one `Draft` subclass. Its additional fields are the options of
+``KIND:option=value,...``. A kind with a method `shape` derives its model from the target.
 """
 
 import dataclasses
@@ -28,18 +28,18 @@ _BASE = {field.name for field in dataclasses.fields(Draft)}
 
 @cache
 def names() -> tuple[str, ...]:
-    """Words of all kinds, sorted. No kind is imported."""
+    """Names of all kinds, sorted. This imports no kind."""
     return names_in(__path__)
 
 
 @cache
 def kind_of(word: str) -> type[Draft]:
-    """The class of the kind with this word, which is one of `names`."""
+    """The class of the kind with this name, which is one of `names`."""
     return class_in(f"{__name__}.{word}", Draft)
 
 
 def kinds() -> dict[str, type[Draft]]:
-    """Word of the command line -> class, for all kinds, sorted. All kinds are imported."""
+    """Name -> class, for all kinds, sorted by name. This imports all kinds."""
     return {word: kind_of(word) for word in names()}
 
 
@@ -54,14 +54,15 @@ def make_draft(
     weights: str | None = None,
     own_on: Collection[str] | None = None,
 ) -> Draft:
-    """Builds a draft from ``self``, a kind (``eagle``, ``medusa:heads=4``, ``parallel:MODEL``), a model, or a
-    head's config.json. The Hugging Face id of a published head gives its kind.
+    """Builds a draft from a value of ``--draft``. name: a kind (``self``, ``eagle``, ``medusa:heads=4``,
+    ``parallel:MODEL``), a model, a head's config.json, or the Hugging Face id of a published head.
 
-    ``eagle3`` is the published head of the target (`specs.published_heads`), or else an EAGLE head with three
-    features.
+    ``eagle3`` means the published head of the target (`specs.published_heads`).
 
-    Degree and weight format default to the target's. own_on: peaks of the device, if the draft keeps the
-    format of its own checkpoint; else None. Raises InputError for an unknown model or option.
+    If there is none, it means an EAGLE head with three features. The tensor-parallel degree and the weight
+    format are by default those of the target. own_on: the number formats in which the device can compute, if
+    the draft keeps the format of its own checkpoint; else None. Raises InputError for an unknown model or
+    option.
     """
     name = head_kind(name) or name
     _refuse_chain(name)
@@ -147,8 +148,9 @@ def _refuse_chain(name: str) -> None:
 
 
 def spelled(word: str) -> str:
-    """A kind as engines and papers spell it: ``EAGLE-3``, ``P-EAGLE``, ``NEXTN``, ``PARD`` or vLLM's
-    ``qwen3_next_mtp``.
+    """The name of a kind from the spelling of an engine or a paper, such as ``EAGLE-3``, ``P-EAGLE``,
+    ``NEXTN``, ``PARD`` or vLLM's ``qwen3_next_mtp``. Other words are returned without hyphens and in lower
+    case, and paths unchanged.
     """
     if looks_like_path(word):
         return word

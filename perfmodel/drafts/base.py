@@ -1,4 +1,4 @@
-"""The interface of a draft: its number of passes, the counts of one pass, and its memory."""
+"""The interface of a draft: its number of passes, the operations of one pass, and its memory."""
 
 from dataclasses import dataclass
 from typing import ClassVar, dataclass_transform, final
@@ -18,13 +18,14 @@ Limits = dict[str, tuple[int, int]]
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Draft:
-    """Fields of every draft kind, and the default behaviour: one token per pass of a whole model.
+    """The fields of every draft kind and the default behaviour, which is one drafted token per pass of a
+    whole model.
 
-    Each subclass becomes a frozen dataclass. Its added fields are its options.
+    Each subclass becomes a frozen dataclass. Its additional fields are its options.
 
-    A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. kind:
-    name of the file, and of the kind on the command line. source: the paper. example: a value of
-    ``--draft`` that works for any target.
+    A draft of gamma tokens needs `passes(gamma)` passes, each with `query(gamma)` query tokens per sequence.
+    kind: name of the kind on the command line, and of its file. source: the paper or code that describes it.
+    example: a value of ``--draft`` that works for any target.
     """
 
     kind: ClassVar[str]
@@ -66,7 +67,7 @@ class Draft:
         cls.kind = cls.__module__.rpartition(".")[2]
 
     def __post_init__(self) -> None:
-        """Refuses (InputError) an option outside its limits."""
+        """Raises InputError for an option outside its limits."""
         declared = [vars(each).get("limits", {}) for each in type(self).__mro__]
         for option, (least, most) in (pair for limits in declared for pair in limits.items()):
             if not least <= (value := getattr(self, option)) <= most:
@@ -79,58 +80,66 @@ class Draft:
 
     @classmethod
     def own_weights(cls, model: ModelSpec) -> Weights | None:
-        """Weight formats of its own checkpoint; None if the draft is a part of the target's checkpoint."""
+        """Weight formats of the draft's own checkpoint; None if the draft is a part of the target's
+        checkpoint.
+        """
         return weight_format(model.weights) if cls.has_checkpoint else None
 
     @classmethod
     def like_target(cls, target: Weights) -> Weights:
-        """Weight formats of the draft if it is quantised like the target; by default those of the target."""
+        """Weight formats of a draft that is quantised like the target; by default, those of the target."""
         return target
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Whether `advise` and `--draft` may use this kind for a target by its word alone, without options;
-        by default True.
+        """Whether `advise` and `--draft` may use this kind for this target by its name alone, without
+        options; by default True.
         """
         return True
 
     @property
     def name(self) -> str:
-        """The name in answers; by default the kind."""
+        """The name of the draft in answers; by default, that of its kind."""
         return self.kind
 
     @property
     def reads_inner_layers(self) -> bool:
-        """Whether it takes hidden states of the target's inner layers; by default False."""
+        """Whether the draft takes hidden states of the target's inner layers; by default False."""
         return False
 
     @property
     def shares_weights(self) -> bool:
-        """Whether it runs the target's own weights and needs no memory for weights; by default False."""
+        """Whether the draft runs the target's own weights, so that it needs no memory for weights; by default
+        False.
+        """
         return False
 
     @property
     def shares_prefill(self) -> bool:
-        """Whether the draft needs nothing but the target's prefill and `kv.setup`; by default False."""
+        """Whether the draft needs no prefill of its own, but only the target's prefill and `kv.setup`; by
+        default False.
+        """
         return False
 
     @property
     def max_gamma(self) -> int | None:
-        """The longest possible draft; None if unlimited."""
+        """The longest possible draft in tokens; None if unlimited."""
         return None
 
     def passes(self, gamma: Floats) -> Floats:
-        """Draft passes per iteration: one per drafted token, or one in total (zero at gamma 0)."""
+        """Number of draft passes per iteration: one per drafted token, or with `in_one_pass` one in total
+        (zero at gamma 0).
+        """
         return np.minimum(gamma, 1.0) if self.in_one_pass else gamma
 
     def query(self, gamma: Floats) -> Floats:
-        """Query tokens per sequence of one pass."""
+        """Number of query tokens per sequence in one pass."""
         return 1.0
 
     @final
     def ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """Ops of one pass without KV selection: those of the kind (`kind_ops`), and what an engine adds to
-        every pass that reads a cache. shard: the share of the draft model on one device.
+        """Operations of one pass without KV selection: those of the kind (`kind_ops`), and those that an
+        engine adds to every pass that reads a cache. shard: the share of the draft model on one device.
         """
         ops = self.kind_ops(shard, batch, context, query)
         if self.reads_cache:
@@ -140,11 +149,13 @@ class Draft:
         return ops
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """Ops of one pass that the kind decides; by default a pass of the whole model."""
+        """Operations of one pass that depend on the kind; by default, those of a pass of the whole model."""
         return costs.model_ops(shard, costs.PassShape(batch, query, context), self.kv)
 
     def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
-        """Ops of one iteration outside its passes, for one token per sequence; by default empty."""
+        """Operations that run once per iteration outside the draft passes, for one token per sequence; by
+        default none.
+        """
         return []
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
@@ -168,9 +179,10 @@ def dense(
     tensor: str = "",
 ) -> costs.GemmOp:
     """A projection outside a draft's layers, sharded like the layers. copies: number of separate weight
-    matrices, each of which is applied to `tokens`.
+    matrices.
 
-    tensor: name of the tensor whose format it has; by default it has that of the layers.
+    Each of them is applied to `tokens` tokens. tensor: name of the tensor whose number format the projection
+    has; by default, it has the format of the layers.
     """
     n = shard.tensor_parallel
     form = shard.precision.weights.of(tensor)

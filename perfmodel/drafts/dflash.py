@@ -1,5 +1,5 @@
-"""DFlash: a few layers fill a block of masked positions in one pass. They attend to keys and values that
-are made from the target's features.
+"""DFlash: a few layers fill a block of masked positions in one pass. They attend to keys and values that are
+computed from hidden states of the target.
 """
 
 from perfmodel import costs
@@ -14,14 +14,15 @@ LAYERS = 5
 
 
 class DFlash(Draft):
-    """`layers` dense layers of the target's shape, or of its own config.json, with their own cache.
+    """`layers` dense layers with their own cache.
 
-    A pass runs the last token and gamma masks of each sequence and samples at the masks. Once per
-    iteration, `features` hidden states of the target are projected to one width, and the result to the
-    keys and values of every layer (vLLM, models/qwen3_dflash.py). block: positions of a pass; at most
-    block - 1 tokens are drafted. vocab: as for EAGLE. Attention among the block's positions is counted as
-    causal, so only half of it is counted. At contexts from 1k tokens on, the other half is under 1 % of
-    all attention.
+    Their shape is that of the target's layers, or that of the head's own config.json. For each sequence, a
+    pass processes the last token and gamma masks, and drafts a token at each mask. Once per iteration,
+    `features` hidden states of the target are projected to one vector, and this vector to the keys and values
+    of every layer (vLLM, models/qwen3_dflash.py). block: number of positions of a pass; at most block - 1
+    tokens are drafted. vocab: number of tokens that the head's own LM head can draft; 0 means the target's LM
+    head. Attention between the positions of the block is counted as causal, so only half of it is counted.
+    From a context of 1k tokens on, the other half is below 1 % of all attention.
     """
 
     source = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
@@ -45,30 +46,30 @@ class DFlash(Draft):
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
-        """The head as a model. Raises InputError for a vocabulary beyond the target's."""
+        """The head as a model. Raises InputError for a vocabulary larger than the target's."""
         return few_layers(target, cls.kind, options.get("layers", LAYERS), options.get("vocab", 0))
 
     @property
     def max_gamma(self) -> int | None:
-        """All positions of the block except the last token's."""
+        """Number of positions of the block without that of the last token."""
         return self.block - 1
 
     def query(self, gamma: Floats) -> Floats:
-        """The last token and one mask per drafted token."""
+        """The number of query tokens: the last token and one mask per drafted token."""
         return gamma + 1.0
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """One pass. The LM head runs at the masks only."""
+        """The operations of one pass. The LM head only runs at the masks."""
         shape = costs.PassShape(batch, query, context, head_query=self.sampled(query))
         return costs.model_ops(shard, shape, self.kv)
 
     def sampled(self, query: Floats) -> Floats:
-        """Positions of a pass at which a token is drafted."""
+        """The number of positions of a pass at which a token is drafted."""
         return query - 1.0
 
     def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
-        """The projections of the features to one width, and of the result to keys and values of all
-        layers.
+        """Two projections: of the target's hidden states to one vector, and of this vector to the keys and
+        values of all layers.
         """
         model = shard.model
         into = self._projection(shard, batch)
@@ -79,7 +80,9 @@ class DFlash(Draft):
         ]
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
-        """Layers with all their experts, norms, projection, and its own LM head if it has one."""
+        """Bytes of the layers with all their experts and norms, of the projection, and of an own LM head if
+        there is one.
+        """
         into = float(self._projection(shard, 1.0).cost.weight_bytes)
         return layer_bytes(shard) + into + (shard.lm_head.weight_bytes if self.vocab else 0.0)
 

@@ -1,5 +1,5 @@
-"""DFlash2: DFlash's block with short convolutions in each layer, and a selector for the path through its
-candidates.
+"""DFlash2: DFlash with short convolutions in each layer. A selector chooses among the candidate tokens of the
+positions.
 """
 
 from perfmodel import costs
@@ -11,12 +11,12 @@ from perfmodel.operations import Floats
 
 class DFlash2(DFlash):
     """DFlash with two convolutions per layer, one before attention and one before the MLP. A projection of
-    each token gives their coefficients.
+    each token gives the coefficients of the convolutions.
 
-    kernel: tokens of a convolution. group: channels that share their two sets of coefficients. rank: width in
-    which the selector compares a token with the previous one. The selector reads one row per candidate from
-    two tables of the vocabulary's length. The tables are in memory and not counted as read (vLLM,
-    models/qwen3_dflash2.py).
+    kernel: number of tokens that a convolution covers. group: number of channels that share their
+    coefficients. rank: length of the vectors with which the selector compares a token with the previous one.
+    The selector reads one row per candidate from two tables with a row for each token of the vocabulary. The
+    tables are counted as memory, but their reads are not counted (vLLM, models/qwen3_dflash2.py).
     """
 
     source = "github.com/z-lab/dflash@0a7587c0, tests/fixtures; vLLM 0.32, qwen3_dflash2.py"
@@ -28,12 +28,16 @@ class DFlash2(DFlash):
     group: int = 16
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """DFlash's pass, coefficients of the convolutions, and the selector's projection."""
+        """The operations of DFlash's pass, the coefficients of the convolutions, and the selector's
+        projection.
+        """
         more = [self._coefficients(shard, batch * query), self._selector(shard, batch * self.sampled(query))]
         return [*super().kind_ops(shard, batch, context, query), *more]
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
-        """DFlash's weights, the projections, and the selector's two tables, whole on every device."""
+        """Bytes of DFlash's weights, of the projections, and of the selector's two tables. Every device has
+        both tables in full.
+        """
         projected = sum(
             float(op.cost.weight_bytes) for op in (self._coefficients(shard, 1.0), self._selector(shard, 1.0))
         )

@@ -1,4 +1,6 @@
-"""Domino: DFlash's block in one pass, and a recurrent layer over the tokens that corrects its logits."""
+"""Domino: DFlash drafts a block in one pass, and a recurrent layer then corrects the logits token by
+token.
+"""
 
 from perfmodel import costs
 from perfmodel.costs.operation import Op
@@ -9,12 +11,13 @@ from perfmodel.specs import ModelSpec
 
 
 class Domino(DFlash):
-    """After DFlash's pass, one step per token: a GRU, a projection to width `emb`, and a projection to the
-    logits.
+    """After DFlash's pass, a step for each drafted token runs a GRU, a projection to width `emb`, and a
+    projection to the logits.
 
-    gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json. Both must be given, because no head is
-    published. pool: number of vocabulary tokens whose logits are corrected, the same tokens at all positions
-    of the block (SGLang's ``--speculative-domino-candidate-pool-size``); 0 means the whole vocabulary.
+    gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json. The user must give both, because no
+    head is published. pool: number of vocabulary tokens whose logits are corrected (SGLang's
+    ``--speculative-domino-candidate-pool-size``); 0 means the whole vocabulary. All positions of the block
+    share these tokens.
     """
 
     source = "github.com/sgl-project/sglang, 0.5.23, srt/models/dflash.py and srt/arg_groups/fields/spec.py"
@@ -27,11 +30,13 @@ class Domino(DFlash):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """False: the user must give its options, because the width of a head for this target is unknown."""
+        """False: the user must give the options, because the widths of a head for this target are unknown."""
         return False
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """DFlash's pass and the corrections, whose weights are whole on every device."""
+        """The operations of DFlash's pass and of the corrections. Every device has all weights of the
+        corrections.
+        """
         steps = self.sampled(query)
         return [
             *super().kind_ops(shard, batch, context, query),

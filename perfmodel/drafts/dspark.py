@@ -1,4 +1,6 @@
-"""DSpark: DFlash's block in one pass, then a low-rank step per token that depends on the token before."""
+"""DSpark: DFlash drafts a block in one pass, and a low-rank step per token then takes the previous token into
+account.
+"""
 
 from perfmodel import costs
 from perfmodel.costs.operation import Op
@@ -8,12 +10,13 @@ from perfmodel.operations import Floats
 
 
 class DSpark(DFlash):
-    """The last token's position predicts too, so a block of gamma positions drafts gamma tokens.
+    """DFlash whose position of the last token also drafts a token, so that gamma positions draft gamma
+    tokens.
 
-    rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json
-    (256 in both known heads: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and
-    @08218962 configs/). Each drafted token reads rank x vocabulary additional weights, one token after
-    another (vLLM, models/qwen3_dspark.py).
+    rank: rank of the matrix that corrects a token's logits by the previous token, `markov_rank` of the
+    checkpoint's config.json. It is 256 in both known heads (DeepSeek-V4-Flash and Ling-3.0-tiny,
+    sgl-project/SpecForge@67fea1af and @08218962 configs/). For each drafted token, a step reads rank x
+    vocabulary additional weights. The steps run one after another (vLLM, models/qwen3_dspark.py).
     """
 
     source = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"
@@ -36,11 +39,13 @@ class DSpark(DFlash):
         return query
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """DFlash's pass and the transitions; the transition weights are whole on every device."""
+        """The operations of DFlash's pass and of the corrections. Every device has all weights of the
+        corrections.
+        """
         return [*super().kind_ops(shard, batch, context, query), self._transition(shard, batch, query)]
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
-        """The weights of DFlash, the transition matrix, and its input table."""
+        """Bytes of the weights of DFlash, and of the two matrices of the correction."""
         table = float(self._transition(shard, 1.0, 1.0).cost.weight_bytes)
         return super().own_weight_bytes(shard) + 2.0 * table
 

@@ -1,4 +1,4 @@
-"""EAGLE heads: a decoder layer on the target's features, run token after token."""
+"""EAGLE heads: a decoder layer that takes the target's hidden states and drafts one token per pass."""
 
 from typing import Any
 
@@ -14,17 +14,19 @@ OWN_VOCAB = 32000
 
 
 class Eagle(Draft):
-    """A dense layer of the target's shape, or of its own config.json, with its own cache.
+    """A dense layer with its own cache. Its shape is that of the target's layers, or that of the head's own
+    config.json.
 
-    features: number of the target's hidden states that it takes. With 1 (EAGLE and EAGLE-2) every step
-    projects one hidden state and the token's embedding to one width. With more (EAGLE-3) they are
-    projected to one width once per iteration; the first layer's query, key and value projections take the
-    result and the embedding (vLLM, models/llama_eagle3.py). vocab: tokens that the head's own LM head can
-    draft. By default EAGLE and EAGLE-2 use the target's LM head, and every draft step reads all of it.
-    EAGLE-3 by default has an LM head of `OWN_VOCAB` tokens, as published EAGLE-3 heads commonly do. The
-    embedding is the target's. target_width: width of the target's hidden states if it differs from the
-    head's, else 0. The first pass of an iteration also processes the accepted tokens. It is counted as one
-    token like the others, which omits under 1 % of an iteration (docs/decisions.md).
+    features: number of hidden states of the target that the head takes. With 1 (EAGLE and EAGLE-2), every
+    step projects one hidden state and the token's embedding to one vector. With more (EAGLE-3), the hidden
+    states are projected to one vector once per iteration. The query, key and value projections of the first
+    layer take this vector and the embedding (vLLM, models/llama_eagle3.py). vocab: number of tokens that the
+    head's own LM head can draft. By default, EAGLE and EAGLE-2 use the target's LM head, and every draft step
+    reads all of it. EAGLE-3 by default has an LM head of `OWN_VOCAB` tokens, as published EAGLE-3 heads
+    commonly do. The head uses the target's embedding. target_width: width of the target's hidden states if it
+    differs from the head's, else 0. The first pass of an iteration also processes the accepted tokens, but it
+    is counted with one token, like the other passes. This omits less than 1 % of the time of an iteration
+    (docs/decisions.md).
     """
 
     source = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
@@ -49,13 +51,13 @@ class Eagle(Draft):
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
-        """The head as a model of one layer. Raises InputError for a vocabulary beyond the target's."""
+        """The head as a model of one layer. Raises InputError for a vocabulary larger than the target's."""
         usual_vocab = min(OWN_VOCAB, target.vocab_size) if options.get("features", 1) > 1 else 0
         return few_layers(target, cls.kind, 1, options.get("vocab", usual_vocab))
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """The layer and the LM head, after a projection (EAGLE) or with a wider first projection
-        (EAGLE-3).
+        """The operations of the layer and the LM head. EAGLE has a projection before the layer, and EAGLE-3 a
+        wider first projection in it.
         """
         first = self._projection if self.features == 1 else _embedding_half
         return [first(shard, batch * query), *super().kind_ops(shard, batch, context, query)]
@@ -65,7 +67,7 @@ class Eagle(Draft):
         return [] if self.features == 1 else [self._projection(shard, batch)]
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
-        """Layer, norms, projections, and its own LM head if it has one."""
+        """Bytes of the layer, norms and projections, and of an own LM head if there is one."""
         projection_bytes = float(self._projection(shard, 1.0).cost.weight_bytes)
         embedding_bytes = 0.0
         if self.features > 1:
@@ -95,13 +97,14 @@ def _embedding_half(shard: costs.Shard, tokens: Floats) -> Op:
 def few_layers(
     target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_experts: bool = False
 ) -> ModelSpec:
-    """The target cut to a few layers of full attention and an MLP, with `vocab` tokens (0: the target's).
+    """The target cut to a few layers, each with full attention and an MLP.
 
-    Without `keep_experts` the layers are those of published heads: dense, with plain attention of the
-    target's heads. They replace latent attention by heads of width 128, as many as fill the hidden width,
-    with 8 heads of keys and values. They replace a layer of experts by an MLP of three times the hidden
-    width (as the published heads of Qwen3-30B-A3B and MiniMax-M2.5 do). With `keep_experts` the experts
-    and the token selection remain. Weight formats are not kept.
+    vocab: size of the vocabulary; 0 means the target's. Without `keep_experts`, the layers have the form of
+    published heads: they are dense, with plain attention and the target's numbers of heads. If the target has
+    latent attention (MLA), the head instead has query heads of width 128 that fill the hidden width, and 8 KV
+    heads. If every layer of the target has experts, the head's MLP is three times as wide as the hidden state
+    (as in the published heads of Qwen3-30B-A3B and MiniMax-M2.5). With `keep_experts`, the experts and the
+    token selection remain. The weight format is bf16.
     """
     if vocab and not 1 < vocab <= target.vocab_size:
         raise InputError(

@@ -1,5 +1,5 @@
-"""Medusa heads: several LM heads on the target's last hidden state. In one pass, the k-th head predicts
-the k-th drafted token.
+"""Medusa heads: several LM heads that take the target's last hidden state. In one pass, the k-th head
+predicts the k-th drafted token.
 """
 
 from perfmodel import costs
@@ -10,10 +10,11 @@ from perfmodel.specs import BF16, ModelSpec, Weights
 
 
 class Medusa(Draft):
-    """`heads` heads, each a residual block (hidden x hidden) and an LM head; gamma of them run.
+    """A number of Medusa heads (`heads`).
 
-    `model` is the target; only its shape is used. Heads do not see each other's tokens, so acceptance
-    falls with the position: give it by position.
+    Each has a residual block (hidden x hidden) and an LM head, and the first gamma heads run. `model` is the
+    target, of which only the shape is used. No head sees the tokens of the others, so the acceptance falls
+    with the position. The user should give it by position.
     """
 
     source = "Cai et al. 2024, arXiv 2401.10774"
@@ -37,11 +38,11 @@ class Medusa(Draft):
         return self.heads
 
     def query(self, gamma: Floats) -> Floats:
-        """Heads that run: one per drafted token."""
+        """The number of heads that run, which is one per drafted token."""
         return gamma
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """`query` residual blocks and LM heads, one token each."""
+        """The operations of `query` residual blocks and LM heads, with one token per sequence each."""
         hidden = shard.model.hidden_size
         vocab = shard.model.vocab_size
         return [

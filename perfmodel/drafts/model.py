@@ -1,12 +1,14 @@
-"""A separate, smaller model drafts for the target (Leviathan et al. 2023), with its own full or sparse
-cache.
+"""A separate, smaller model that drafts for the target (Leviathan et al. 2023). It has its own cache, full or
+sparse.
 """
 
 from perfmodel.drafts.base import Draft
 
 
 class ModelDraft(Draft):
-    """Another model with the target's vocabulary; it reads the prompt itself and may use fewer devices."""
+    """Another model with the target's vocabulary. It processes the prompt itself and may run on fewer
+    devices.
+    """
 
     source = "Leviathan et al. 2023, arXiv 2211.17192"
     example = "llama-3.2-1b"

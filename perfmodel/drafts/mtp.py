@@ -1,5 +1,5 @@
-"""Multi-token prediction: a layer that was trained with the target predicts the token after the target's
-next token. One layer runs once per drafted token, or several such layers are stacked.
+"""Multi-token prediction (MTP): a layer that was trained with the target drafts the token after the target's
+next token. Either one layer runs once per drafted token, or each drafted token has its own layer.
 """
 
 from perfmodel import costs
@@ -12,14 +12,14 @@ from perfmodel.specs import ModelSpec, Weights, weight_format
 
 
 class MTP(Draft):
-    """A layer of the target's kind (experts included), after a projection from twice the hidden width to
-    the hidden width.
+    """A layer like those of the target, with experts if the target has them.
 
-    modules: number of layers in memory, at most the target's `num_nextn_predict_layers`. One layer runs
-    again for every drafted token (DeepSeek-V3 as served). Several are stacked, one per drafted token, and
-    limit the draft length. Embedding and LM head are the target's. target_width: width of the target's
-    hidden states for an assistant (Gemma 4) of another width, else 0. An assistant has its own LM head and
-    formats, and every pass ends with a projection to that width.
+    A projection from twice the hidden width to the hidden width comes first. modules: number of such layers
+    in memory, at most the target's `num_nextn_predict_layers`. A single layer runs again for every drafted
+    token (DeepSeek-V3 in serving engines). With several layers, each drafts one token, so their number limits
+    the draft length. Embedding and LM head are the target's. target_width: for a separate assistant model
+    (Gemma 4), the width of the target's hidden states; else 0. An assistant has its own LM head and number
+    formats. Each of its passes ends with a projection to the target's width.
     """
 
     source = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
@@ -32,25 +32,31 @@ class MTP(Draft):
 
     @classmethod
     def own_weights(cls, model: ModelSpec) -> Weights | None:
-        """The formats of an assistant; None for a layer, which is in the target's checkpoint."""
+        """The weight formats of an assistant model; None for an MTP layer, which is a part of the target's
+        checkpoint.
+        """
         return weight_format(model.weights) if model.shared_kv_layers else None
 
     @classmethod
     def like_target(cls, target: Weights) -> Weights:
-        """The formats that the target's weights state for the module, else those of the target."""
+        """The weight format that the target's checkpoint states for the MTP layer, or else the formats of the
+        target.
+        """
         if "mtp" in target.by_part():
             return Weights(target.of("mtp"))
         return target
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Whether the target's checkpoint, or a companion of it, is known to have such a layer."""
+        """Whether the target's checkpoint, or an assistant published for it, is known to have such a
+        layer.
+        """
         return bool(target.num_nextn_predict_layers or target.mtp_head)
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
-        """The module as a model of one layer. Raises InputError for more modules than the target's checkpoint
-        has.
+        """The MTP module as a model of one layer. Raises InputError for more modules than the target's
+        checkpoint has.
         """
         most = target.num_nextn_predict_layers
         modules = options.get("modules", 1)
@@ -66,16 +72,16 @@ class MTP(Draft):
 
     @property
     def max_gamma(self) -> int | None:
-        """One token per stacked module; unlimited for a single one."""
+        """The number of modules; None (unlimited) for a single module."""
         return None if self.modules == 1 else self.modules
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """The projections, the layer and the LM head."""
+        """The operations of the projections, the layer and the LM head."""
         return [*self._projections(shard, batch * query), *super().kind_ops(shard, batch, context, query)]
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
-        """All modules: layer with all its experts, norms and projection; for an assistant also its LM
-        head.
+        """Bytes of all modules: each has a layer with all its experts, norms and projections. An assistant
+        also has its LM head.
         """
         into = sum(float(each.cost.weight_bytes) for each in self._projections(shard, 1.0))
         head = shard.lm_head.weight_bytes if self.target_width else 0.0

@@ -1,4 +1,4 @@
-"""MTP continued by n-gram look-up: an MTP layer of the target drafts the first tokens, and look-up in the
+"""MTP continued by n-gram look-up: an MTP layer of the target drafts the first tokens, and a look-up in the
 text drafts the rest.
 """
 
@@ -10,11 +10,11 @@ from perfmodel.specs import ModelSpec
 
 
 class MTPNgram(MTP):
-    """The first `steps` tokens need one pass each. Look-up on the host finds the later ones without a
+    """The first `steps` tokens need one pass each. A look-up on the host finds the later tokens without a
     pass.
 
-    Acceptance must be given by position: none is published, and looked-up tokens are accepted at another rate
-    than predicted ones.
+    The user must give the acceptance by position. No acceptance is published, and the target accepts
+    looked-up tokens at another rate than predicted tokens.
     """
 
     source = "MTP: arXiv 2412.19437; look-up: Saxena 2023 (prompt-lookup-decoding)"

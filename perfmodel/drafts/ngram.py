@@ -1,5 +1,5 @@
-"""N-gram (prompt look-up) drafting: the draft is the tokens that followed an earlier occurrence of the
-latest tokens. The host finds them.
+"""N-gram drafts (prompt look-up): the host searches for an earlier occurrence of the latest tokens, and the
+tokens that followed it are the draft.
 """
 
 from perfmodel import costs
@@ -9,12 +9,12 @@ from perfmodel.operations import Floats
 
 
 class NGram(Draft):
-    """No model and no pass: only verification costs time. Its acceptance is stated by two numbers: the
-    probability of a match, and the mean number of right tokens in a match.
+    """The draft runs no model, so only verification costs time. Two numbers describe its acceptance: the
+    probability of a match, and the mean number of accepted tokens after a match.
 
-    `model` is the target and is not run. Two effects are not modelled: the time of the look-up on the
-    host, and the smaller verification of a sequence without a match (docs/decisions.md describes the
-    effect on large batches).
+    `model` is the target, and the draft does not run it. Two effects are not modelled: the time of the
+    look-up on the host, and the smaller verification of a sequence without a match (docs/decisions.md
+    describes the effect on large batches).
     """
 
     source = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"

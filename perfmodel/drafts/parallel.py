@@ -1,11 +1,13 @@
-"""A parallel drafter: a small model that fills gamma masked positions in one pass."""
+"""A parallel draft: a small model drafts gamma tokens in one pass."""
 
 from perfmodel.drafts.model import ModelDraft
 from perfmodel.operations import Floats
 
 
 class Parallel(ModelDraft):
-    """A model trained to predict gamma tokens from gamma query tokens (the last one and gamma - 1 masks)."""
+    """A model that was trained to predict gamma tokens from gamma query tokens: the last token and gamma - 1
+    masks.
+    """
 
     source = "An et al. 2025 (PARD), arXiv 2504.18583"
     example = "parallel:llama-3.2-1b"

@@ -1,4 +1,4 @@
-"""P-EAGLE: an EAGLE-3 head of several layers drafts all tokens in one pass over masks."""
+"""P-EAGLE: an EAGLE-3 head with several layers drafts all tokens in one pass over masked positions."""
 
 from perfmodel.drafts.eagle import OWN_VOCAB, Eagle, few_layers
 from perfmodel.operations import Floats
@@ -9,9 +9,10 @@ LAYERS = 4
 
 
 class PEagle(Eagle):
-    """`layers` dense layers of the target's shape, or of its own config.json, with their own cache.
+    """`layers` dense layers with their own cache.
 
-    A pass runs the last token and gamma - 1 masks of each sequence. The rest is as in EAGLE-3.
+    Their shape is that of the target's layers, or that of the head's own config.json. For each sequence, a
+    pass processes the last token and gamma - 1 masks. The rest is as in EAGLE-3.
     """
 
     source = "Hui et al. 2026 (P-EAGLE), arXiv 2602.01469"
@@ -23,7 +24,7 @@ class PEagle(Eagle):
     layers: int = LAYERS
 
     def query(self, gamma: Floats) -> Floats:
-        """One position per drafted token: the last token and masks."""
+        """The number of query tokens, one per drafted token: the last token and gamma - 1 masks."""
         return gamma
 
     @property
@@ -33,6 +34,6 @@ class PEagle(Eagle):
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
-        """The head as a model. Raises InputError for a vocabulary beyond the target's."""
+        """The head as a model. Raises InputError for a vocabulary larger than the target's."""
         vocab = options.get("vocab", min(OWN_VOCAB, target.vocab_size))
         return few_layers(target, cls.kind, options.get("layers", LAYERS), vocab)

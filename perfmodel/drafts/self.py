@@ -1,10 +1,12 @@
-"""Self-speculation: the target's own weights over a sparse view of its cache (MagicDec, arXiv 2408.11049)."""
+"""Self-speculation: the target drafts with its own weights and a sparse view of its cache (MagicDec, arXiv
+2408.11049).
+"""
 
 from perfmodel.drafts.base import Draft
 
 
 class SelfDraft(Draft):
-    """The target drafts for itself. Every draft step still reads all weights.
+    """The target drafts for itself. Every draft step therefore reads all weights.
 
     target_weights: name of the target's weight format. A draft in another format keeps a second copy of
     the weights.
@@ -19,10 +21,12 @@ class SelfDraft(Draft):
 
     @property
     def shares_weights(self) -> bool:
-        """True unless the draft runs at another precision than the target."""
+        """Whether the draft has the target's weight format."""
         return self.precision.weights.name == self.target_weights
 
     @property
     def shares_prefill(self) -> bool:
-        """True unless the method attends differently from the first prompt token on."""
+        """Whether the draft uses the target's prefill. False if the KV method needs the draft's own
+        prefill.
+        """
         return not self.kv.needs_own_prefill

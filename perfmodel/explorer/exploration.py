@@ -20,8 +20,8 @@ MOST_WEIGHTS = 0.5
 
 @question
 class Exploration(Grid):
-    """A question about maps of the speedup over batch and context (*surfaces*). All arguments have
-    defaults. Batches and contexts are sorted. The acceptance is chosen with a slider in the page.
+    """A question for maps of the speedup over batch and context (*surfaces*). All arguments have defaults.
+    Batches and contexts are sorted. A slider in the page sets the acceptance rate.
     """
 
     model: Words = argument(
@@ -75,7 +75,7 @@ class Exploration(Grid):
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def check(self) -> None:
-        """Raise InputError for a question that a page with sliders cannot show."""
+        """Raises InputError for a question that a page with sliders cannot show."""
         super().check()
         for flag, given in (
             ("--tokens-per-iteration", self.tokens_per_iteration),
@@ -92,8 +92,8 @@ class Exploration(Grid):
                 raise refuse(f"--{name}", None, "one value, the start of its slider", len(self.axis(name)))
 
     def groups(self) -> "Iterator[Exploration]":
-        """The question itself or, if `tp` is None, one question for each pair of model and device, with
-        its own tensor-parallel degree.
+        """The question itself if `tp` is given. Otherwise, one question for each pair of model and device,
+        with a tensor-parallel degree for this pair.
         """
         if self.tp is not None:
             yield self
@@ -109,12 +109,14 @@ class Exploration(Grid):
 
     @property
     def points(self) -> int:
-        """The number of points of one surface: number of batches times number of contexts."""
+        """The number of points of one surface, which is the number of batches times the number of
+        contexts.
+        """
         return len(self.axis("batch")) * len(self.axis("context"))
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The arguments, with batches and contexts sorted and without repetitions."""
+        """The arguments, with batches and contexts sorted and without duplicates."""
         axes = {name: tuple(sorted(set(values[name]))) for name in ("batch", "context")}
         return super().settled(values | axes)
 

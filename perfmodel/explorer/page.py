@@ -1,10 +1,10 @@
-"""Makes the HTML file of the explorer: it contains everything that it needs, with predicted times for all
-surfaces.
+"""Makes the HTML file of the explorer. The file is self-contained: it has the code of the page and the
+predicted times of all surfaces.
 
 Acceptance changes a speedup only through the tokens per iteration. The page therefore contains times in
-seconds, from which it computes the tokens per iteration, the speedup and the best draft length for any
-acceptance (``explorer/surface.js``). The times are the predictions at the points of the grid, as 32-bit
-floats. Nothing is interpolated.
+seconds. For any acceptance, it computes from them the speedup and the best draft length
+(``explorer/surface.js``). The times are the predictions at the points of the grid, as 32-bit floats. Nothing
+is interpolated.
 """
 
 import base64
@@ -80,10 +80,10 @@ class Pool:
 def payload(
     grid: Exploration, *more: Exploration, progress: Callable[[int], object] = lambda surfaces: None
 ) -> dict[str, Any]:
-    """All data of the page, in JSON types. progress: is called with 1 after each surface.
+    """All data of the page, in JSON types. progress: a function that is called with 1 after each surface.
 
-    more: further questions, with the same batches and contexts as the first one; their surfaces come after
-    its surfaces. Raises InputError for an impossible question, and for more data than a page can hold.
+    more: further questions with the same batches and contexts as `grid`. Their surfaces follow those of
+    `grid`. Raises InputError for an impossible question, and for more data than a page can hold.
     """
     batches = grid.axis("batch")
     contexts = grid.axis("context")
@@ -125,7 +125,7 @@ def payload(
 
 
 def page(content: dict[str, Any]) -> str:
-    """The text of the HTML file for a payload. Equal payloads give equal bytes."""
+    """The text of the HTML file. content: a `payload`. Equal payloads give equal bytes."""
     folder = Path(__file__).parent
     text = (folder / "template.html").read_text(encoding="utf-8")
     data = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace(

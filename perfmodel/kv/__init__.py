@@ -1,7 +1,7 @@
-"""KV methods of a draft, one per file, found by name in this folder.
+"""KV methods of a draft. Each file in this folder has one method and is found by its name.
 
-A new method is a new file ``<name>.py`` with one `KVMethod` subclass; no list names it. A method's module is
-imported on first use.
+To add a method, add a file ``<name>.py`` with one `KVMethod` subclass. There is no list to update. A method's
+module is imported on first use.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ __all__ = [
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of all methods, sorted. No method is imported."""
+    """Names of all methods, sorted. This imports no method."""
     return names_in(__path__)
 
 
@@ -40,15 +40,15 @@ def method(name: str) -> type[KVMethod]:
 
 
 def methods() -> dict[str, type[KVMethod]]:
-    """Name -> class, for all methods, sorted by name. All methods are imported."""
+    """Name -> class, for all methods, sorted by name. This imports all methods."""
     return {name: method(name) for name in names()}
 
 
 def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
-    """The method of ``METHOD[:BUDGET][,option=value...]``, such as ``snapkv:2k`` or ``quest:1024,page=16``.
+    """Parses ``METHOD[:BUDGET][,option=value...]``, such as ``snapkv:2k`` or ``quest:1024,page=16``.
 
-    Options are the method's dataclass fields; counts take ``k`` (1024) and ``m`` (1048576). Raises InputError
-    for an unknown method or option, a missing budget, and values out of range.
+    The options are the method's dataclass fields. A count may end in ``k`` (1024) or ``m`` (1048576). Raises
+    InputError for an unknown method or option, a missing budget, and a value out of range.
     """
     head, *options = text.strip().lower().split(",")
     name, colon, budget = head.partition(":")
@@ -77,7 +77,9 @@ def _types(name: str) -> dict[str, Any]:
 
 
 def sparse_method(word: str) -> type[KVMethod] | None:
-    """The method of a name or an alias; None for another word, and for the full cache."""
+    """The class of the method with this name or alias. None for an unknown word, and for the method
+    `full`.
+    """
     known = _known(word.strip().lower())
     return None if known is None or known.reads_all else known
 

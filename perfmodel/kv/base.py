@@ -1,12 +1,12 @@
-"""The cost of a KV method to a draft: bytes that attention reads, selection, one-off set-up and additional
-memory.
+"""What a KV method costs a draft: the bytes that attention reads, the selection of tokens, a set-up once per
+sequence, and additional memory.
 
-Everything is per sequence and layer on one device. `context` (S) is the number of cached tokens, a float
-or a float64 array of any shape. Results have its shape, or are 0.0 where there is no such cost. S is a
-real number, and nothing is rounded up.
+All costs are per sequence and per layer on one device. `context` (S) is the number of cached tokens, a float
+or a float64 array of any shape. A result has the shape of `context`, or is 0.0 if there is no such cost. S is
+a real number, and nothing is rounded up.
 
-At or below its budget a method chooses nothing. The draft then reads the target's own cache as `full` does;
-selection, set-up and additional memory are zero.
+If the context is not longer than the budget, a method selects nothing. The draft then reads the target's own
+cache, as with `full`. Selection, set-up and additional memory are zero.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ SCORE_BYTES = 4.0
 """Bytes of one attention score or one token index as a selection kernel keeps it (fp32, int32)."""
 
 TILE_VALUES = 128
-"""For heads of at most this many values, a tile of an attention kernel has all of its rows; for larger
-heads it has fewer.
+"""For heads of at most this many values, a tile of an attention kernel has its full number of rows. For
+larger heads it has fewer.
 """
 
 MAX_BUDGET = 2**40
@@ -34,9 +34,10 @@ MAX_BUDGET = 2**40
 class KVLayout(Immutable):
     """The KV cache of one layer on one device.
 
-    `num_kv_heads` and `query_heads` count heads on this device. Grouped-query attention has `values_per_token
-    = 2 * num_kv_heads * head_dim`. MLA (absorbed) has one KV head that all query heads share, and `head_dim =
-    values_per_token = latent width`: its key and its value are the same stored vector.
+    `num_kv_heads` and `query_heads` are the numbers of heads on this device. Grouped-query attention has
+    `values_per_token = 2 * num_kv_heads * head_dim`. Absorbed MLA has one KV head that all query heads share.
+    Its `head_dim` and `values_per_token` are both the latent width, because its key and its value are the
+    same stored vector.
     """
 
     num_kv_heads: float
@@ -47,29 +48,33 @@ class KVLayout(Immutable):
 
     @property
     def token_bytes(self) -> float:
-        """Bytes of one cached token and layer (kappa_l)."""
+        """Bytes of one cached token in this layer (kappa_l)."""
         return self.values_per_token * self.bytes_per_value
 
     @property
     def key_bytes(self) -> float:
-        """Bytes of one cached token that scoring reads: its keys, or the whole MLA latent."""
+        """Bytes of one cached token that a kernel reads to score it: its keys, or the whole MLA latent."""
         return min(self.num_kv_heads * self.head_dim, self.values_per_token) * self.bytes_per_value
 
     @property
     def group(self) -> float:
-        """Rows of an attention kernel's tile that one query token fills: the heads that share a KV head."""
+        """Rows of an attention kernel's tile that one query token fills: the number of query heads per KV
+        head, and more if heads have more than `TILE_VALUES` values.
+        """
         return self.query_heads / self.num_kv_heads * max(self.head_dim / TILE_VALUES, 1.0)
 
     @property
     def score_flops(self) -> float:
-        """FLOPs of scoring one vector of head_dim per KV head with one query token (all its heads)."""
+        """FLOPs of scoring one cached key with all heads of one query token."""
         return 2.0 * self.query_heads * self.head_dim
 
 
 class Step(Immutable):
-    """Work in addition to attention: FLOPs, bytes read plus written, and dependent kernel launches.
+    """Work in addition to attention.
 
-    searched: tokens or pages of a sequence among which a kernel looks for the best; 0 without a search.
+    flops: FLOPs. bytes: bytes read plus bytes written. kernels: kernel launches, each of which waits for the
+    previous one. searched: number of tokens or pages of a sequence among which a kernel searches for the
+    best; 0 without a search.
     """
 
     flops: Floats
@@ -78,7 +83,7 @@ class Step(Immutable):
     searched: Floats = 0.0
 
     def times(self, factor: Floats) -> "Step":
-        """All numbers multiplied by a factor: a mask, or a share of iterations."""
+        """All numbers multiplied by a factor, such as a mask or a share of iterations."""
         return Step(self.flops * factor, self.bytes * factor, self.kernels * factor, self.searched * factor)
 
 
@@ -88,7 +93,7 @@ NOTHING = Step(0.0, 0.0, 0.0)
 @dataclass_transform(frozen_default=True)
 class KVMethod:
     """The way in which a draft stores and selects the cached tokens that it reads. Each subclass becomes a
-    frozen dataclass of its options.
+    frozen dataclass whose fields are its options.
 
     One draft step reads `read_bytes + select_step().bytes`, which docs/kv.md lists for each method.
     """
@@ -114,58 +119,60 @@ class KVMethod:
         cls.name = cls.__module__.rpartition(".")[2]
 
     def __post_init__(self) -> None:
-        """Refuse (InputError) impossible options. The base class checks the budget."""
+        """Raises InputError for impossible options. The base class checks the budget."""
         if self.budget is not None:
             self.check_budget()
 
     @property
     def needs_own_prefill(self) -> bool:
-        """True if the draft must run its own pass over the prompt; `setup` does not count this pass."""
+        """Whether the draft must run its own pass over the prompt. `setup` does not count this pass."""
         return False
 
     def attended_tokens(self, context: Floats) -> Floats:
-        """Number of cached tokens to which the draft attends: min(budget, S)."""
+        """Number of cached tokens to which the draft attends. By default, this is min(budget, S)."""
         if self.budget is None:
             return context
         return np.minimum(float(self.budget), context)
 
     def read_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Bytes that the attention of one draft step reads."""
+        """Bytes of cached keys and values that the attention of one draft step reads."""
         return self.attended_tokens(context) * layout.token_bytes
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
-        """Work of choosing tokens, in every draft step."""
+        """Work of selecting tokens in each draft step."""
         return NOTHING
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
-        """Work of choosing tokens once per iteration (gamma draft steps and a verification).
+        """Work of selecting tokens once per iteration (gamma draft steps and a verification).
 
-        Work that is done every r iterations counts 1/r.
+        Work that is only done in every r-th iteration counts 1/r.
         """
         return NOTHING
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Work once per sequence, after the target's prefill of S tokens and before the first draft."""
+        """Work that is done once per sequence, after the target's prefill of S tokens and before the first
+        draft.
+        """
         return NOTHING
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Memory in addition to the target's own cache."""
+        """Bytes of memory in addition to the target's own cache."""
         return 0.0
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Memory of a cache that only the draft uses, such as a separate model's: all tokens, or those that
-        the method does not evict, and `stored_bytes`.
+        """Bytes of a cache that only the draft uses, such as that of a separate model. The cache holds all
+        tokens that the method does not evict, and `stored_bytes`.
         """
         kept = self.attended_tokens(context) if self.evicts else context
         return kept * layout.token_bytes + self.stored_bytes(context, layout)
 
     def beyond_budget(self, context: Floats) -> Floats:
-        """1 where the cache has more tokens than the budget, else 0."""
+        """1.0 where the context is longer than the budget, else 0.0."""
         return np.greater(context, math.inf if self.budget is None else self.budget).astype(np.float64)
 
     def label(self) -> str:
-        """The spelling that `parse_kv` converts back into this method, with every option:
-        ``quest:1024,page=16``.
+        """A text with all options, such as ``quest:1024,page=16``. `parse_kv` converts it back into this
+        method.
         """
         text = self.name if self.budget is None else f"{self.name}:{self.budget}"
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -175,18 +182,22 @@ class KVMethod:
         return text
 
     def check_budget(self, above: int = 0) -> None:
-        """Raise InputError unless the budget is a whole number of tokens above `above` and at most
+        """Raises InputError unless the budget is a whole number of tokens above `above` and at most
         `MAX_BUDGET`.
         """
         allowed = f"a whole number of tokens above {above} and at most 2^40"
         self.check("budget", isinstance(self.budget, int) and above < self.budget <= MAX_BUDGET, allowed)
 
     def check(self, option: str, good: bool, allowed: str) -> None:
-        """Refuse an option of this method (InputError) unless `good`."""
+        """Raises InputError about an option of this method unless `good` is true. allowed: the allowed
+        values, in words.
+        """
         if not good:
             raise refuse(self.name, option, allowed, getattr(self, option))
 
 
 def gather(tokens: Floats, layout: KVLayout) -> Step:
-    """Copy `tokens` cached tokens into a packed cache: each is read once and written once."""
+    """The work of copying `tokens` cached tokens into a packed cache. Each token is read once and written
+    once.
+    """
     return Step(0.0, 2.0 * tokens * layout.token_bytes, 1.0)

@@ -1,12 +1,12 @@
-"""Keeps the tokens with the largest accumulated attention."""
+"""H2O: a draft keeps the tokens with the largest accumulated attention."""
 
 from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
 class H2O(KVMethod):
-    """Keeps the latest tokens and those with the largest accumulated attention. Each step evicts the weakest
-    token.
+    """Keeps the latest tokens and those with the largest accumulated attention. Each step evicts the token
+    with the smallest accumulated attention.
 
     Each step reads and writes one running score per kept token and KV head.
     """
@@ -20,7 +20,9 @@ class H2O(KVMethod):
     budget: int
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
-        """Add this step's attention to the scores (read, written) and find the smallest."""
+        """Adds the attention of this step to the accumulated scores and finds the smallest one. The scores
+        are read and written.
+        """
         kept = self.attended_tokens(context)
         flops = kept * (layout.query_heads + layout.num_kv_heads)
         return Step(flops, 2.0 * SCORE_BYTES * kept * layout.num_kv_heads, 1.0).times(
@@ -28,10 +30,11 @@ class H2O(KVMethod):
         )
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Column sums of the prompt's causal attention, computed again because fused prefill attention keeps
-        no scores.
+        """Column sums of the prompt's causal attention.
 
-        FLOPs: half a score matrix, S^2/2 pairs. Bytes: the keys once (tiles stay in cache) and the sums.
+        They are computed again, because a fused attention kernel keeps no scores in prefill. FLOPs: half of a
+        score matrix, which is S^2/2 pairs. Bytes: the keys are read once, because tiles stay in the GPU's
+        cache, and the sums are written.
         """
         flops = 0.5 * context * context * layout.score_flops
         moved = context * (layout.key_bytes + SCORE_BYTES * layout.num_kv_heads)

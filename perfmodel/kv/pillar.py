@@ -1,4 +1,4 @@
-"""Selection by the scores of the verification pass."""
+"""PillarAttn: the scores of the verification pass select the draft's tokens."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from perfmodel.operations import Floats
 
 
 class Pillar(KVMethod):
-    """Reads the tokens with the highest attention in the last verification, without another pass over the
-    cache.
+    """Reads the tokens with the highest attention in the last verification.
 
-    The size is either a budget in tokens or a `share` of the context, in (0, 1].
+    The selection needs no other pass over the cache. The number of tokens is either a budget or a `share`
+    of the context, in (0, 1].
     """
 
     source = "Zhao et al. 2025 (SparseSpec, PillarAttn), arXiv 2512.01278"
@@ -35,14 +35,14 @@ class Pillar(KVMethod):
         return context * self.share
 
     def beyond_budget(self, context: Floats) -> Floats:
-        """1 at contexts where attention leaves out some cached token, else 0."""
+        """1.0 where the draft skips at least one cached token, else 0.0."""
         if self.share is None:
             return super().beyond_budget(context)
         return np.greater(context, 0.0) * float(self.share < 1)
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
-        """Verification writes one score per token and KV head; the selection reads them and writes an index
-        list.
+        """Verification writes one score per token and KV head. The selection reads the scores and writes a
+        list of indices.
         """
         moved = SCORE_BYTES * layout.num_kv_heads * (2.0 * context + self.attended_tokens(context))
         return Step(context * layout.query_heads, moved, 1.0).times(self.beyond_budget(context))

@@ -1,16 +1,17 @@
-"""Finds tokens by product-quantised keys."""
+"""PQCache: the draft selects tokens by product-quantised keys."""
 
 from perfmodel.kv.base import KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
 class PQCache(KVMethod):
-    """Stores each key as `subvectors` codes of `bits` bits. Each step scores all codes and reads the best
-    tokens.
+    """Stores each key as `subvectors` codes of `bits` bits. Each step scores all codes and reads the tokens
+    with the best scores.
 
-    `iterations` of k-means cluster the keys after the prompt. All options are required, because none has a
-    published default: the authors choose the codes per benchmark, and the iterations by the time that
-    prefill leaves. Reads of centroids are not counted, because they stay in cache.
+    After the prompt, `iterations` iterations of k-means cluster the keys. All options are required, because
+    none has a published default. The authors choose the codes for each benchmark, and the number of
+    iterations by the time that is free during prefill. Reads of centroids are not counted, because centroids
+    stay in the GPU's cache.
     """
 
     source = "Zhang et al. 2024, arXiv 2407.12820"
@@ -31,13 +32,15 @@ class PQCache(KVMethod):
         )
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
-        """Score the centroids, add up `subvectors` table entries per head and key, find the best."""
+        """Scores the centroids, adds up `subvectors` table entries per head and key, and finds the best
+        keys.
+        """
         flops = layout.score_flops * 2.0**self.bits + context * layout.query_heads * self.subvectors
         return Step(flops, self._codes(context, layout), 3.0, context).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """K-means, then the codes. Each iteration reads the keys and computes their distances to all
-        centroids.
+        """Runs k-means and writes the codes. Each iteration of k-means reads the keys and computes their
+        distances to all centroids.
         """
         distances = 2.0 * context * layout.num_kv_heads * layout.head_dim * 2.0**self.bits
         moved = self.iterations * context * layout.key_bytes + self._codes(context, layout)

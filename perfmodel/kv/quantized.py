@@ -1,4 +1,4 @@
-"""Reads the whole cache in fewer bits."""
+"""The draft reads the whole cache in fewer bits per value."""
 
 from perfmodel.kv.base import KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
@@ -11,9 +11,9 @@ class Quantized(KVMethod):
     """Reads every cached token from a copy with `bits` bits per value. Each `group` of values has a scale and
     a zero point.
 
-    The default group is one head's key or value. `shared`: the target reads the same codes (plus more
-    bits), so only the scales need additional memory. The default of 4 bits is that of Tiwari et al. 2025
-    (QuantSpec).
+    By default, a group is one head's key or value. shared: whether the target reads the same codes and
+    further bits, so that only the scales need additional memory. The default of 4 bits is from Tiwari et al.
+    2025 (QuantSpec).
     """
 
     source = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"
@@ -31,18 +31,18 @@ class Quantized(KVMethod):
         self.check("group", self.group is None or self.group >= 1, "1 or more values")
 
     def read_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Codes (S * values * bits/8) and scales."""
+        """Bytes of the codes (S * values * bits/8) and of the scales."""
         return context * (layout.values_per_token * self.bits / 8.0 + self._scales(layout))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Read the cache, find each group's range (two comparisons per value), scale and round, write the
-        copy.
+        """Reads the cache, finds the range of each group (two comparisons per value), scales and rounds the
+        values, and writes the copy.
         """
         values = context * layout.values_per_token
         return Step(4.0 * values, values * layout.bytes_per_value + self.read_bytes(context, layout), 1.0)
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The copy, or only its scales where the codes are shared with the target."""
+        """Bytes of the copy, or only of its scales if the target shares the codes."""
         if self.shared:
             return context * self._scales(layout)
         return self.read_bytes(context, layout)

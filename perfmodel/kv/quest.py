@@ -1,14 +1,14 @@
-"""Query-aware choice of cache pages."""
+"""Quest: the draft selects pages of the cache by the query."""
 
 from perfmodel.kv.base import KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
 class Quest(KVMethod):
-    """Stores the smallest and the largest key of each page, by channel. Each step estimates the scores of the
-    pages from them and reads the best pages.
+    """Stores the smallest and the largest key of each page, by channel. From these bounds, each step
+    estimates the scores of the pages, and reads the pages with the best scores.
 
-    The default of 16 tokens per page is that of Tang et al. 2024.
+    The default of 16 tokens per page is from Tang et al. 2024.
     """
 
     source = "Tang et al. 2024, arXiv 2406.10774"
@@ -24,13 +24,15 @@ class Quest(KVMethod):
         )
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
-        """Read all bounds, score both of each page, find the best pages."""
+        """Reads the bounds of all pages, scores both bounds of each page, and finds the best pages."""
         pages = context / self.page
         flops = 2.0 * layout.score_flops * pages
         return Step(flops, self._bounds(context, layout), 2.0, pages).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Reads the keys once, compares each twice and writes the bounds; later tokens update their page."""
+        """Reads the keys once, compares each key twice, and writes the bounds. The updates for later tokens
+        are not counted.
+        """
         flops = 2.0 * context * layout.num_kv_heads * layout.head_dim
         moved = context * layout.key_bytes + self._bounds(context, layout)
         return Step(flops, moved, 1.0).times(self.beyond_budget(context))

@@ -1,15 +1,16 @@
-"""Retrieval of chunks into a packed draft cache."""
+"""TriForce's retrieval: the draft reads a packed cache of the best chunks."""
 
 from perfmodel.kv.base import KVLayout, KVMethod, Step, gather
 from perfmodel.operations import Floats
 
 
 class Retrieval(KVMethod):
-    """Every `every` iterations, copies the chunks whose mean keys score highest into the draft's cache.
+    """Every `every` iterations, copies the chunks whose mean keys have the highest scores into the draft's
+    cache.
 
-    keep_means: whether the means of chunks are stored; otherwise every rebuild reads all keys to compute
-    them. The default of 8 tokens per chunk is that of TriForce's released code. `every` has no published
-    default and is required.
+    keep_means: whether the means of chunks are stored; otherwise, every rebuild reads all keys to compute
+    them. The default of 8 tokens per chunk is from TriForce's released code. `every` has no published default
+    and is required.
     """
 
     source = "Sun et al. 2024 (TriForce), arXiv 2404.11912"
@@ -31,19 +32,21 @@ class Retrieval(KVMethod):
         )
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
-        """The share of a rebuild in one iteration. A rebuild scores the means (or averages all keys anew),
-        and selects and gathers chunks.
+        """The work of one rebuild divided by `every`. A rebuild scores the stored means, or computes all
+        means again, and then selects and copies chunks.
         """
         return self._rebuild(context, layout, self.keep_means).times(self.beyond_budget(context) / self.every)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """The first build. It reads all keys, and writes the means if they are kept."""
+        """The first build of the draft's cache. It reads all keys, and writes the means if `keep_means` is
+        true.
+        """
         build = self._rebuild(context, layout, False)
         written = self.keep_means * self._means(context, layout)
         return Step(build.flops, build.bytes + written, build.kernels).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The packed copy, and the means if they are kept."""
+        """Bytes of the packed copy, and of the means if `keep_means` is true."""
         means = self.keep_means * self._means(context, layout)
         return (self.read_bytes(context, layout) + means) * self.beyond_budget(context)
 

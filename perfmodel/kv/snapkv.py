@@ -1,4 +1,4 @@
-"""Keeps the prompt tokens to which the end of the prompt attends."""
+"""SnapKV: the draft keeps the prompt tokens to which the end of the prompt attends most."""
 
 import numpy as np
 
@@ -7,11 +7,11 @@ from perfmodel.operations import Floats
 
 
 class SnapKV(KVMethod):
-    """Once, after the prompt, copies the last `window` tokens and those to which they attend most.
+    """Once after the prompt, copies the last `window` tokens and the tokens to which they attend most.
 
-    The `generated` tokens since then are appended to the copy and read too. The scores are pooled over
-    `kernel` neighbours before the choice. The defaults (window 32 and kernel 7) are those of the LongBench
-    experiments of Li et al. 2024.
+    The scores are pooled over `kernel` neighbours before the selection. generated: number of tokens generated
+    since then; they are appended to the copy and also read. The defaults (window 32 and kernel 7) are from
+    the LongBench experiments of Li et al. 2024.
     """
 
     source = "Li et al. 2024, arXiv 2404.14469"
@@ -30,16 +30,14 @@ class SnapKV(KVMethod):
         self.check_budget(above=self.window)
 
     def attended_tokens(self, context: Floats) -> Floats:
-        """The budget plus the generated tokens, but at most all cached tokens."""
+        """min(budget + generated, S)."""
         return np.minimum(float(self.budget + self.generated), context)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """The work of scoring S keys with the window's queries, summing over the window, pooling, and
-        choosing and gathering as many tokens as the budget allows.
-
-        Bytes: the keys are read once. There is one score per query head and token, because the window's
-        scores are summed before they leave the kernel. The kernel writes the scores, the pooling reads and
-        writes them, and the choice reads them. The gather is added.
+        """The work of scoring S keys with the queries of the window, summing over the window, pooling, and
+        selecting and copying as many tokens as the budget allows. The keys are read once. The scores are
+        summed over the window before they are written, so there is one score per query head and token. The
+        kernel writes the scores, the pooling reads and writes them, and the selection reads them.
         """
         scores = context * layout.query_heads
         flops = context * layout.score_flops * self.window + scores * (self.window + self.kernel)

@@ -1,4 +1,4 @@
-"""Attention sinks and a sliding window."""
+"""StreamingLLM: the draft reads attention sinks and a sliding window."""
 
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step, gather
 from perfmodel.operations import Floats
@@ -7,11 +7,11 @@ from perfmodel.operations import Floats
 class StreamingLLM(KVMethod):
     """Reads the first `sinks` tokens and the latest (budget - sinks) tokens.
 
-    copy: whether a ring buffer holds the tokens; otherwise the draft reads the target's cache through an
-    index. own_prefill: as in the publication, the draft's keys and values come from passes that attend
-    only to its window, with positions inside the cache. The prompt therefore runs through the draft once
-    more and fills the ring buffer. Otherwise the draft reads the keys and values of a full prefill, at
-    their positions in the text. The default of 4 sinks is that of Xiao et al. 2023.
+    copy: whether a ring buffer holds the tokens; otherwise, the draft reads the target's cache through an
+    index. own_prefill: whether the draft processes the prompt itself, as in the publication. If so, its keys
+    and values come from passes that only attend to its window, with positions inside the cache, and this
+    prefill fills the ring buffer. Otherwise, the draft reads the keys and values of the full prefill, at
+    their positions in the text. The default of 4 sinks is from Xiao et al. 2023.
     """
 
     source = "Xiao et al. 2023, arXiv 2309.17453"
@@ -30,19 +30,21 @@ class StreamingLLM(KVMethod):
 
     @property
     def needs_own_prefill(self) -> bool:
-        """True if the draft's keys and values come from passes over its own window."""
+        """Whether the draft processes the prompt itself (`own_prefill`)."""
         return self.own_prefill
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Gathers sinks and window into the ring buffer. There is no work without a copy, or if the
-        draft's own prefill fills the buffer.
+        """Copies sinks and window into the ring buffer. There is no work without a copy, or if the draft's
+        own prefill fills the buffer.
         """
         if self.own_prefill or not self.copy:
             return NOTHING
         return gather(self.attended_tokens(context), layout).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The ring buffer, if the draft has one. With `own_prefill` a ring buffer exists at every context."""
+        """Bytes of the ring buffer, if the draft has one. With `own_prefill`, a ring buffer exists at every
+        context.
+        """
         if self.own_prefill:
             return self.read_bytes(context, layout)
         if self.copy:

@@ -1,15 +1,16 @@
-"""Exact top-k attention."""
+"""Exact top-k attention: the draft scores all keys and reads the best tokens."""
 
 from perfmodel.kv.base import KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
 class TopK(KVMethod):
-    """Scores every key in every step and reads the best tokens. It shows the acceptance of a perfect
-    selection and saves no time.
+    """Scores every key in every step and reads the best tokens. It has the acceptance of a perfect selection,
+    but it still reads all keys.
 
-    Keys and values of the chosen tokens count as the attention's reads, keys of all others as selection:
-    together the bytes of S/2 + budget/2 tokens. MLA's latent is key and value at once, so all of it is read.
+    Attention counts the keys and values of the selected tokens. Selection counts the keys of all other
+    tokens. Together they are the bytes of S/2 + budget/2 tokens. For MLA they are the bytes of S tokens,
+    because key and value are the same vector.
     """
 
     source = "Gupta et al. 2021, arXiv 2106.06899"
@@ -19,7 +20,7 @@ class TopK(KVMethod):
     budget: int
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
-        """Scores the keys that are not chosen in the end, and finds the best."""
+        """Scores the keys of the tokens that are not selected, and finds the best tokens."""
         rest = context - self.attended_tokens(context)
         beyond = self.beyond_budget(context)
         return Step(rest * layout.score_flops, rest * layout.key_bytes, 2.0 * beyond, context * beyond)

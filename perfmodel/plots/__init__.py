@@ -2,8 +2,8 @@
 functions.
 
 A function takes a question (`Query`), an answer or plain numbers, and returns a matplotlib figure. `save`
-writes it to a file; the same numbers give the same bytes. matplotlib is only imported when something is
-drawn.
+writes the figure to a file. The same numbers give the same bytes. matplotlib is only imported when a function
+draws.
 """
 
 from perfmodel.plots.breakdown import breakdown

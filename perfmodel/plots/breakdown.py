@@ -1,4 +1,4 @@
-"""Draws the time of each pass by component, and the time per token."""
+"""Draws the predicted time of each pass by component, and the predicted time per token."""
 
 from collections.abc import Iterable
 
@@ -22,9 +22,9 @@ from perfmodel.plots.theme import (
 from perfmodel.speculation import Prediction, Scenario, Workload, predict
 
 PITCH = 4.4
-"""Rows of a point: its name, three bars and a gap."""
+"""Height of a point in rows: its name, three bars and a gap."""
 BARS = ("baseline", "draft", "verify")
-"""The bars of a point, from above."""
+"""The bars of a point, from top to bottom."""
 MS_PER_S = 1e3
 
 
@@ -33,8 +33,8 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
     """The predicted time of each pass by component (left) and per token (right), for each pair of batch
     and context in `points`.
 
-    The components of a bar add up to the predicted time. A tick in a bar is the lower bound of the pass by
-    the roofline. Returns the figure.
+    The components of a bar add up to the predicted time. A tick in a bar marks the roofline's lower bound on
+    the time of the pass. Returns the figure.
     """
     scenario = scenario_of(question)
     from matplotlib.patches import Patch
@@ -63,15 +63,15 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
 
 
 def row_of(place: int, stage: str) -> float:
-    """The vertical position of the bar of a pass. place: number of the point, from the top. stage: one of
+    """The vertical position of a pass's bar. place: index of the point, counted from the top. stage: one of
     `BARS`.
     """
     return place * PITCH + 1.0 + BARS.index(stage)
 
 
 def seconds_by_part(stage_pass: StagePass) -> dict[str, float]:
-    """The predicted seconds of a pass by component (a key of `theme.PARTS`). The time of launches is a
-    separate component and not counted in the others.
+    """The predicted seconds of a pass by component (a key of `theme.PARTS`). Kernel launches are a separate
+    component (``fixed``) and are not counted in the other components.
     """
     machine = stage_pass.machine
     empty = machine.time([], 0.0)

@@ -1,5 +1,5 @@
-"""Draws one column of a sweep over batch, context or gamma, with a line for each combination of the other
-lists.
+"""Draws one result of a sweep over batch, context or gamma. Each combination of the other swept arguments has
+its own line.
 """
 
 from collections.abc import Iterable
@@ -57,9 +57,9 @@ def curves(
 ) -> Figure:
     """Draws one numeric column of a sweep (`figure`) over another one (`over`).
 
-    There is a line for each combination of the other lists of the sweep. If there are only one or two
-    lines of the speedup, each has a band for its 90 % interval. measured: pairs of a value of `over` and a
-    measured value, drawn as dots. Returns the figure.
+    Each combination of the other swept arguments has its own line. If the column is the speedup and there are
+    only one or two lines, a band shows the 90 % interval of each line. measured: pairs of a value of `over`
+    and a measured value of `figure`, drawn as dots. Returns the figure.
 
     Raises InputError for an unknown column, or if pandas or matplotlib is not installed.
     """

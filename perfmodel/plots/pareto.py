@@ -1,6 +1,4 @@
-"""Draws the throughput per device over the time per token, with and without a draft, from an answer of
-`advise`.
-"""
+"""Draws an answer of `advise`: throughput per device over time per token, with and without a draft."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,13 +38,13 @@ MILLISECONDS = 1e3
 
 @styled
 def pareto(advice: Advice) -> Figure:
-    """The Pareto fronts of the baseline and of speculation: throughput per device over time per output
-    token. A front has the batches and layouts for which no other has both a higher throughput and a
+    """The Pareto fronts of the baseline and of speculation: throughput per device over time per output token.
+    A combination of batch and layout is on a front if no other combination has both a higher throughput and a
     shorter time per token.
 
-    The labels of points are the batch of one server and, if layouts differ, the layout. The star is the
-    choice of `advise`; the dotted line is the bound on the time per token. Raises InputError if nothing
-    fits in memory, and for an answer about a load, which has no fronts.
+    A point is labelled with the batch of one server and, if layouts differ, the layout. The star marks the
+    choice of `advise`. The dotted line is the user's bound on the time per token. Raises InputError if
+    nothing fits in memory, or if the answer is about a load, because such an answer has no fronts.
     """
     if advice.query.has_load:
         raise InputError("pareto: needs a question without a load; `perfmodel plot traffic` draws one")

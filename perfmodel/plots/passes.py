@@ -1,4 +1,4 @@
-"""The passes that the pictures show: a baseline step, a draft step and a verification."""
+"""The forward passes that the pictures show: a baseline step, a draft step and a verification."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from perfmodel.speculation import Scenario
 
 
 class StagePass(Immutable):
-    """One pass. machine: the devices that run it. ops: its operations. new_tokens: new tokens of all
-    sequences together.
+    """One forward pass. machine: the devices that run it. ops: its operations. new_tokens: number of new
+    tokens, summed over the sequences.
     """
 
     machine: Machine
@@ -21,7 +21,7 @@ class StagePass(Immutable):
 
     @property
     def time(self) -> PassTime[Floats]:
-        """The predicted time of the pass, by limiter."""
+        """The predicted time of the pass and what limits it."""
         return self.machine.time(self.ops, self.new_tokens)
 
     @property
@@ -31,8 +31,8 @@ class StagePass(Immutable):
 
 
 def stage_passes(scenario: Scenario, batch: float, context: float, gamma: int) -> dict[str, StagePass]:
-    """The passes of an iteration by stage (a key of `theme.STAGES`). A draft without a model has no draft
-    pass, and at gamma 0 there is only the baseline step.
+    """The passes of an iteration by stage (a key of `theme.STAGES`). There is no draft pass if the draft runs
+    no model. At gamma 0 there is only the baseline step.
     """
     passes = {"baseline": StagePass(scenario.machine, scenario.target_ops(batch, context), batch)}
     if np.any(scenario.draft.passes(gamma)):

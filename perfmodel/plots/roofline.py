@@ -1,4 +1,4 @@
-"""Draws the passes of an iteration under the roofline of the device."""
+"""Draws the passes of an iteration below the roofline of the device."""
 
 from typing import Any, NamedTuple
 
@@ -42,12 +42,12 @@ class Reached(NamedTuple):
 
 @styled
 def roofline(question: Query | Scenario, batch: float, context: float, gamma: int) -> Figure:
-    """The FLOP/s of linear layers, attention and whole passes over their FLOPs per byte, with a colour for
-    each pass.
+    """The predicted FLOP/s of linear layers, attention and whole passes over their FLOPs per byte. Each pass
+    has its own colour.
 
-    The lines are the limits of the device, one for each number format in which a pass computes. Points lie
-    below the lines because no software reaches full efficiency. A draft without a model has no points, and
-    at gamma 0 only the baseline step has points. Returns the figure.
+    The lines are the limits of the device: its bandwidth, and the peak of each number format in which a pass
+    computes. Points lie below the lines because no software reaches full efficiency. A draft that runs no
+    model has no points. At gamma 0 only the baseline step has points. Returns the figure.
     """
     scenario = scenario_of(question)
     passes = stage_passes(scenario, batch, context, gamma)

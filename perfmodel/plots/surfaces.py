@@ -1,4 +1,4 @@
-"""Draws where speculation pays and by how much, over batch and context."""
+"""Draws the predicted speedup of speculation over batch and context."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -96,12 +96,12 @@ def surface(
     points: int = POINTS,
 ) -> Figure:
     """The predicted speedup over ranges of batch and context. gamma: the draft length; None means the best
-    one at every point.
+    length at each point.
 
-    On the black line, the speedup is 1. The dashed line, which is only drawn for a given gamma, is the
-    inflection context. Above it, a larger batch within `batch_range` does not reduce the speedup. Points
-    that do not fit in memory are hatched. measured: measured points (batch, context, speedup), drawn as
-    dots in the colour of their speedup. Returns the figure.
+    On the black line, the speedup is 1. The dashed line marks the inflection context and is only drawn for a
+    given gamma. At longer contexts, a larger batch within `batch_range` does not reduce the speedup. Areas
+    that do not fit in memory are hatched. measured: measured points (batch, context, speedup), drawn as dots
+    in the colour of their speedup. Returns the figure.
     """
     scenario = scenario_of(question)
     batches = np.geomspace(*batch, points)

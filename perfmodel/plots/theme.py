@@ -1,8 +1,9 @@
-"""The style of all pictures: colours, axes of batches and contexts, captions, and files that are the same
-for the same numbers.
+"""The style of all pictures: colours, axes of batches and contexts, captions, and file output. The same
+numbers give the same file.
 
 The colours are from Paul Tol's schemes (technical note SRON/EPS/TN/09-002), which people with any kind of
-colour vision can distinguish. Where possible, line styles or markers show the same distinction as colours.
+colour vision can distinguish. Where possible, line styles or markers also distinguish what colours
+distinguish.
 """
 
 import textwrap
@@ -72,8 +73,8 @@ DPI = 160
 
 @contextmanager
 def style() -> Iterator[None]:
-    """A context in which matplotlib has the style of all pictures. Raises InputError if matplotlib is not
-    installed.
+    """A context manager in which matplotlib uses the style of all pictures. Raises InputError if matplotlib
+    is not installed.
     """
     library("matplotlib", "plot", "plot")
     with library("matplotlib.style").context(STYLE):
@@ -81,7 +82,7 @@ def style() -> Iterator[None]:
 
 
 def styled(draw: Draw) -> Draw:
-    """Makes a drawing function use the style."""
+    """Decorates a drawing function so that it uses the style of all pictures."""
     return in_names(style()(draw))  # type: ignore[return-value]
 
 
@@ -91,8 +92,8 @@ def scenario_of(question: Query | Scenario) -> Scenario:
 
 
 def panels(columns: int = 1, size: tuple[float, float] = (7.2, 4.4), rows: int = 1) -> "list[Axes]":
-    """The axes of a new figure, row by row. The figure never opens a window. size: width and height in
-    inches.
+    """The axes of a new figure, row by row. The figure never opens a window. size: width and height of the
+    figure in inches.
     """
     from matplotlib.figure import Figure
 
@@ -148,8 +149,8 @@ def legend_above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = N
 
 
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
-    """The caption: the model, device, draft, formats and calibration, and those other settings that are
-    not defaults.
+    """The caption of a picture: the model, device, draft, number formats and calibration, and every other
+    setting that differs from its default.
     """
     machine = scenario.machine
     draft = scenario.draft
@@ -174,15 +175,15 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
 
 
 def unusual(settings: Any) -> list[str]:
-    """The fields of a settings object that differ from their defaults, each as its name and value."""
+    """The fields of a settings object that differ from their defaults, each as a text with name and value."""
     usual = {f.name: f.default for f in fields(settings) if f.init and f.default is not MISSING}
     given = {name: getattr(settings, name) for name in usual}
     return [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if value != usual[name]]
 
 
 def point_labels(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
-    """Labels for pairs of batch and context that name only what differs between the pairs, and the common
-    part for the caption.
+    """Two lists for pairs of batch and context: a label for each pair, which names only what differs between
+    the pairs, and the common part for the caption.
     """
     columns = [[f"batch {b:g}" for b, _ in points], [f"context {tokens(c)}" for _, c in points]]
     same = [column[0] for column in columns if len({*column}) == 1 and len(points) > 1]
@@ -191,8 +192,8 @@ def point_labels(points: Sequence[tuple[float, float]]) -> tuple[list[str], list
 
 
 def tokens(value: float) -> str:
-    """A number of tokens or sequences for an axis: 4096 becomes ``4k``, 1536 becomes ``1.5k``. A number
-    without such a short form is written in full, as ``100,000``.
+    """A number of tokens or sequences as a tick label: 4096 becomes ``4k``, 1536 becomes ``1.5k``. A number
+    without such a short form is written in full, such as ``100,000``.
     """
     if value < 1000:
         return f"{value:.4g}"
@@ -203,8 +204,9 @@ def tokens(value: float) -> str:
 
 
 def octaves(low: float, high: float, count: int = 8) -> list[float]:
-    """Ticks of a logarithmic axis: the powers of two from `low` to `high`, or only every second, third,
-    ... if there are more than about `count`. If there are fewer than two, `low` and `high`.
+    """Ticks of a logarithmic axis: the powers of two from `low` to `high`. If there are more than `count`,
+    only every second or third power (and so on) is used. If there are fewer than two, the ticks are `low` and
+    `high`.
     """
     first = int(np.ceil(np.log2(low) - 1e-9))
     last = int(np.floor(np.log2(high) + 1e-9))

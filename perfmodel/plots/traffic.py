@@ -1,4 +1,6 @@
-"""Draws latencies over the load, with and without a draft, with saturation rates and latency limits."""
+"""Draws TTFT and TPOT over the load, with and without a draft. Saturation rates and latency limits are
+marked.
+"""
 
 from collections.abc import Sequence
 
@@ -20,11 +22,11 @@ MILLISECONDS = 1e3
 
 @styled
 def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
-    """TTFT (left) and TPOT (right) over the loads of an answer: means as lines, 99th percentiles as dotted
-    lines. Each draft length has its own colour and marker.
+    """Draws TTFT (left) and TPOT (right) over the loads of an answer. Means are solid lines, 99th percentiles
+    dotted lines. Each draft length has its own colour and marker.
 
-    slo: latency limits to draw, in milliseconds, as in the question. A cross on the axis marks the
-    saturation rate of a draft length, where its lines end. Raises InputError for fewer than two loads.
+    slo: latency limits to draw, in milliseconds, as in the question. A cross on the axis marks the saturation
+    rate of a draft length. Its lines end there. Raises InputError for fewer than two loads.
     """
     loads = sorted({_load(row) for row in answer.rows})
     if len(loads) < 2:

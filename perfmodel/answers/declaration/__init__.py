@@ -1,10 +1,10 @@
 """Declares the arguments of questions: their help, and how their values are read.
 
-A question is a frozen dataclass (`question`) whose fields are declared arguments. Arguments that several
-questions share are in `question/arguments.py`; a field that only one question has declares its own
-`argument`. When a question is made, each value is read once, from text such as ``"32k"`` or from a Python
-value, so each field has one type. The command line makes its flags from the same arguments. `asks` turns a
-function that takes a question into one that takes the arguments of the question.
+A question is a frozen dataclass (`question`) whose fields are declared arguments. `question/arguments.py` has
+the arguments that several questions share. A field of only one question declares its own `argument`. When a
+question is made, each value is read once, from a text such as ``"32k"`` or from a Python value. Each field of
+a question therefore has one type. The command line makes its flags from the same arguments. `asks` turns a
+function that takes a question into a function that takes the arguments of the question.
 """
 
 from perfmodel.answers.declaration.arguments import (

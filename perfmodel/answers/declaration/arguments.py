@@ -1,4 +1,4 @@
-"""One argument of a question: its help, its limits, and how its value is read."""
+"""The declaration of one argument of a question: its help, its limits, and how its value is read."""
 
 from dataclasses import dataclass, replace
 from types import NoneType, UnionType
@@ -11,26 +11,26 @@ from perfmodel.parse import MAX_VALUES, items, parse_text
 TINY = 5e-324
 HUGE = 1.7976931348623157e308
 MAX_LISTED = 1000
-"""Largest number of values of an argument: they take about ten seconds of work."""
+"""Largest number of values of an argument. Answers for this many values take about ten seconds."""
 POSITIVE = (TINY, HUGE)
-"""Limits of an argument above 0: the smallest and the largest number, both allowed."""
+"""Limits of an argument that must be above 0: the smallest and the largest allowed number."""
 SHARE = (0.0, 1.0)
-"""Limits of a share, both allowed."""
+"""Limits of a share: the smallest and the largest allowed number."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Argument:
-    """One argument of a question. help: its text in ``--help``. metavar: the form of its value there.
-    also: additional flags.
+    """The declaration of one argument of a question.
 
-    read: converts the given value, or raises InputError; without it, the annotation selects the converter
-    (`READERS`). many: the converter for commands that accept lists. repeated: whether the flag may be
+    help: its text in ``--help``. metavar: the form of its value in ``--help``. also: additional flags. read:
+    the function that converts a given value, or raises InputError; without it, the annotation selects the
+    function (`READERS`). many: the same for commands that accept lists. repeated: whether the flag may be
     given several times. default: the default as ``--help`` shows it. optional: whether None is allowed.
-    limits, choices: the allowed values; choices are also its metavar. flag: its name on the command line,
-    by default ``--draft-kv`` for ``draft_kv``. place: whether it is positional; its metavar is then its
-    name. group: its heading in ``--help``. fallback: the default after reading. listed: the command that
-    lists its names, for completion in a shell. needs: other arguments, at least one of which must be given
-    too. without: arguments that must not be given too. why: the reason for `needs` or `without`, as a
+    limits, choices: the allowed values; choices also become the metavar. flag: its name on the command line;
+    by default, ``--draft-kv`` for ``draft_kv``. place: whether it is positional, so that its metavar names
+    it. group: its heading in ``--help``. fallback: the default as a Python value. listed: the command that
+    lists the possible names, for completion in a shell. needs: other arguments; at least one of them must be
+    given too. without: arguments that must not be given too. why: the reason for `needs` or `without`, as a
     clause. most: the largest number of values.
     """
 
@@ -56,7 +56,7 @@ class Argument:
 
     @property
     def allowed(self) -> str:
-        """The limits in words."""
+        """The allowed values in words."""
         low, high = self.limits or POSITIVE
         noun = "whole number" if self.read in (count, counts, whole) else "number"
         if high == HUGE:
@@ -67,8 +67,8 @@ class Argument:
         return f"a {noun} {ends}"
 
     def value(self, given: Any, name: str) -> Any:
-        """Reads and checks the given value of the parameter `name`. Raises InputError for a wrong value;
-        its message begins with the flag.
+        """Reads and checks the given value of the parameter `name`. Raises InputError for a wrong value. The
+        message begins with the flag.
         """
         if (given is None and self.optional) or (given is not None and given is self.fallback):
             return given
@@ -87,8 +87,8 @@ class Argument:
 
 
 def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
-    """Raise InputError if a number, or one of several, is not from `low` to `high`, both included. None is
-    allowed. shown: the flag, for the message.
+    """Raises InputError if a number is below `low` or above `high`. given: one number or several numbers.
+    None is allowed. shown: the flag, for the message.
     """
     for each in items(given):
         if each is not None and not low <= each <= high:
@@ -96,7 +96,7 @@ def within(given: Any, shown: str, low: float, high: float, allowed: str) -> Non
 
 
 def listed(alias: Any) -> Argument:
-    """The argument of an annotation, changed so that it accepts a list."""
+    """A copy of the argument in an annotation that accepts a list of values."""
     (argument,) = get_args(alias)[1:]
     assert isinstance(argument, Argument)
     assert argument.many is not None
@@ -104,8 +104,8 @@ def listed(alias: Any) -> Argument:
 
 
 def declared_by(name: str, hint: Any, of_field: Argument | None = None) -> Argument | None:
-    """The argument of the parameter `name`, from its field or from its annotation (`hint`); None if
-    neither declares one.
+    """The argument of the parameter `name`, from its field (`of_field`) or its annotation (`hint`). None if
+    neither declares an argument.
     """
     declared = of_field
     if declared is None:
@@ -131,7 +131,9 @@ def flag(name: str) -> str:
 
 
 def type_of_field(annotation: Any) -> Any:
-    """The type of a field after reading: ``int`` for an argument that also accepts the text ``32k``."""
+    """The type of the value that a field stores, such as ``int`` for an argument that also accepts the text
+    ``32k``.
+    """
     type_ = _without_argument(annotation)
     return get_args(type_)[0] if get_origin(type_) is Parsed else type_
 

@@ -20,11 +20,11 @@ def argument(
     shown: str | None = None,
     **more: Any,
 ) -> Any:
-    """A field of a question. default: its default. shown: the default as ``--help`` shows it. All other
-    parameters are fields of its `Argument`.
+    """Declares a field of a question. default: its default. shown: the default as ``--help`` shows it. All
+    other parameters are fields of its `Argument`.
 
-    Without `help`, the annotation of the field has the argument. Every default of a question is declared
-    with this function.
+    Without `help`, the annotation of the field must contain the `Argument`. Every default of a question is
+    declared with this function.
     """
     if not help:
         return field(default=default)
@@ -34,7 +34,7 @@ def argument(
 
 
 def same_as(asked: type, name: str) -> Any:
-    """A field with the argument and the default that field `name` has in another question."""
+    """Declares a field with the argument and the default of the field `name` in another question."""
     known = {each.name: each for each in fields(asked)}[name]
     return field(default=known.default, metadata=known.metadata)
 
@@ -44,7 +44,9 @@ T = TypeVar("T")
 
 @dataclass_transform(field_specifiers=(argument, same_as))
 def question(cls: type[T]) -> type[T]:
-    """Makes a class a frozen dataclass. `Question.read` converts the values that are given for its fields."""
+    """Turns a class into a frozen dataclass. `Question.read` converts the values that are given for its
+    fields.
+    """
     frozen: Any = dataclass(frozen=True)(cls)
     assign = frozen.__init__
 
@@ -59,8 +61,8 @@ def question(cls: type[T]) -> type[T]:
 
 @dataclass_transform(field_specifiers=(argument, same_as))
 def options(cls: type[T]) -> type[T]:
-    """Makes a class of fields that several questions share. The class gets no generated methods, because
-    only its subclasses have instances.
+    """Declares a class with the fields that several questions share. The class gets no generated methods,
+    because only its subclasses have instances.
     """
     return dataclass(frozen=True, init=False, repr=False, eq=False)(cls)
 
@@ -86,7 +88,8 @@ def _arguments(cls: Any) -> dict[str, Argument]:
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
-"""Maps the names of a question's class to its arguments: positional ones first, those of all questions last.
+"""Maps each field name of a question's class to its argument. Positional arguments come first, and those of
+all questions last.
 """
 
 
@@ -113,15 +116,16 @@ _form: Callable[[Any], _Form] = cache(_form_of)
 
 @question
 class Question:
-    """Base class of all questions. When a question is made, the values of its fields are read and checked;
-    a wrong value raises InputError.
+    """Base class of all questions. When a question is made, the values of its fields are read and checked. A
+    wrong value raises InputError.
     """
 
     @classmethod
     def read(cls, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
-        """The value of each field by name, from positional and named values.
+        """Reads the positional and named values that were given, and returns the value of each field by name.
 
-        Raises InputError for an unknown argument, a missing argument, or a value that cannot be read.
+        Raises InputError for an unknown argument, a missing argument, or a value that cannot be read, and
+        TypeError for a wrong number of positional values.
         """
         form = _form(cls)
         placed = form.placed
@@ -141,8 +145,8 @@ class Question:
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values after reading, with values filled in that follow from others. Raises InputError if
-        they contradict each other.
+        """The values after reading. A subclass may fill in values that follow from others. Raises InputError
+        if values contradict each other.
         """
         return values
 
@@ -163,11 +167,11 @@ class Question:
         self.check()
 
     def check(self) -> None:
-        """Raise InputError for a question that has no answer."""
+        """Raises InputError for a question that has no answer."""
 
     def within(self, name: str, low: float, high: float, allowed: str) -> None:
-        """Raise InputError if the value of the field `name` is outside `low` to `high`, both included. This
-        is for limits that depend on other fields. None is allowed.
+        """Raises InputError if the value of the field `name` is below `low` or above `high`. This is for
+        limits that depend on other fields. None is allowed.
         """
         within(getattr(self, name), flag(name), low, high, allowed)
 

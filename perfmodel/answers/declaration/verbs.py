@@ -1,4 +1,4 @@
-"""Functions that answer a question and take its arguments (*verbs*, such as `whatif`)."""
+"""Functions such as `whatif`, which answer a question and take its arguments (*verbs*)."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,8 +16,8 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 class Verb(Protocol[P, A_co]):
-    """A function that takes the arguments of a question, or an existing question and changes to its
-    arguments.
+    """A function that takes the arguments of a question. Alternatively, it takes an existing question and new
+    values for some of its arguments.
     """
 
     question: type[Any]
@@ -36,7 +36,9 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
     assert isinstance(question_class, type)
 
     def decorate(answer: Callable[[Q], A]) -> Verb[P, A]:
-        """The function that takes values, a question, or a question and changes to it."""
+        """The function that takes values, a question, or a question and new values for some of its
+        arguments.
+        """
 
         @in_names
         @wraps(answer)

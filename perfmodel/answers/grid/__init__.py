@@ -1,1 +1,1 @@
-"""Answers many points at once, and writes them to files."""
+"""Answers many points at once, and writes the answers to files."""

@@ -1,5 +1,5 @@
-"""Computes the rows of a grid in blocks, so that memory stays constant. The outer loop is over the cases,
-and arrays are over batch, context and gamma.
+"""Computes the rows of a grid in blocks, so that memory use stays constant. A loop runs over the cases.
+Within a case, arrays cover batch, context and gamma.
 """
 
 from collections.abc import Iterator
@@ -66,8 +66,8 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive rows of one case. labels: the values that these rows share. columns: one array per
-    column.
+    """Consecutive rows of one case of a grid. labels: the values that these rows share. columns: one array
+    per column, with a value for each row.
     """
 
     labels: dict[str, str | int | float | None]
@@ -80,15 +80,15 @@ class Block:
         return self.columns["batch"].size
 
     def typed(self) -> dict[str, Any]:
-        """The columns by name. Columns of whole numbers have an integer type."""
+        """The columns by name. Columns with whole numbers have an integer type."""
         return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
 
 
 def blocks(grid: Grid, most_rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """The rows of the grid in blocks. Raises InputError for an impossible question.
+    """Yields the rows of the grid in blocks. Raises InputError for an impossible question.
 
-    most_rows: the largest number of rows in a block. A block always has all draft lengths of a pair of
-    batch and context, so it may be larger if there are more draft lengths than this.
+    most_rows: the largest number of rows in a block. A block always has all draft lengths of a pair of batch
+    and context. If there are more draft lengths than `most_rows`, a block is larger.
     """
     for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)

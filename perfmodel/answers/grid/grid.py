@@ -1,4 +1,4 @@
-"""The question of a sweep: every combination of several lists."""
+"""The question of a sweep, which has lists of values and asks about every combination."""
 
 import itertools
 import math
@@ -12,19 +12,19 @@ from perfmodel.errors import InputError
 from perfmodel.speculation import Scenario, Workload
 
 MAX_CASES = 10_000
-"""Largest number of combinations of the lists other than batch, context and gamma: each is priced on its
-own.
+"""Largest number of cases: combinations of all lists except batch, context and gamma. Each case is computed
+separately.
 """
 HEADS = ("model", "hardware", "tp", "draft_kv", "alpha")
-"""Lists whose combinations are cases."""
+"""Arguments with lists. Each combination of their values is a case."""
 AXES = (*HEADS, "batch", "context", "gamma")
-"""All lists, in the order of the rows."""
+"""All arguments with lists, in the order of the rows. The last one varies fastest."""
 
 
 @question
 class Grid(Options):
-    """Every combination of the lists, with all other arguments the same. A gamma of None means the best
-    gamma at each point.
+    """A question about every combination of the listed values. All other arguments have one value. A gamma of
+    None means the best gamma at each point.
     """
 
     model: Annotated[Words, listed(arg.Model)]  # type: ignore[assignment]  # several
@@ -55,17 +55,17 @@ class Grid(Options):
 
     @property
     def looks_up(self) -> bool:
-        """Whether the acceptance is looked up because the question does not state it. A published
+        """Whether the acceptance must be looked up because the question does not state it. A published
         acceptance depends on the context.
         """
         is_open = self.axis("alpha") == (None,) and self.tokens_per_iteration is None
         return is_open and any(gamma != 0 for gamma in self.axis("gamma"))
 
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
-        """The cases of the grid: for each combination of `HEADS` a question, its contexts, and its
-        scenario.
+        """Yields the cases of the grid. For each combination of `HEADS`, it yields a question, the contexts,
+        and the scenario.
 
-        If the acceptance is looked up, it depends on the context, so each context is a separate case.
+        If the acceptance is looked up, it depends on the context, so that each context is a separate case.
         Raises InputError for too many cases, or for an impossible case.
         """
         every = self.axis("context")
@@ -88,7 +88,7 @@ class Grid(Options):
             yield query, contexts, resolve(query)
 
     def doubts(self) -> tuple[str, ...]:
-        """Warnings about each case at batch 1 and its longest context, without repetitions."""
+        """Warnings about each case at batch 1 and its longest context, each warning once."""
         notes: dict[str, None] = {}
         for query, contexts, scenario in self.resolved():
             gamma = 1 if query.gamma is None else query.gamma

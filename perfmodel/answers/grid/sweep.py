@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from xarray import Dataset
 
 MAX_ROWS = 10_000_000
-"""Largest number of rows of a sweep that is held in memory."""
+"""Largest number of rows of a sweep in memory."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Answer):
-    """The answers of a grid, with one row per point in the order of the lists. Its columns are `LABELS`
-    and `COLUMNS`; the names of columns state their units.
+    """The answers of a grid, with one row per point in the order of the lists. The columns are `LABELS` and
+    `COLUMNS`. Their names state the units.
 
     Two sweeps are only equal if they are the same object.
     """
@@ -36,7 +36,8 @@ class Sweep(Answer):
         return sum(block.rows for block in self.blocks)
 
     def to_frame(self) -> "DataFrame":
-        """The rows as a pandas DataFrame, with the interval of the speedup and the verdict of each point.
+        """The rows as a pandas DataFrame. It also has the interval of the speedup and the verdict of each
+        point.
 
         Raises InputError if pandas is not installed.
         """
@@ -49,11 +50,11 @@ class Sweep(Answer):
         return library("pandas").concat(frames, ignore_index=True)
 
     def to_xarray(self) -> "Dataset":
-        """The figures as an xarray Dataset over all `AXES`, including axes with a single value.
+        """The numbers as an xarray Dataset over all `AXES`, including axes with a single value.
 
-        On the axes, the best draft length is ``auto``, an acceptance that is looked up is ``published``,
-        and any other value that was not given is an empty text. Raises InputError if xarray is not
-        installed.
+        On the axes, ``auto`` stands for the best draft length, and ``published`` for an acceptance that is
+        looked up. Any other value that the question does not state is an empty text. Raises InputError if
+        xarray is not installed.
         """
         dataset = library("xarray", "to_xarray", "xarray").Dataset
         axes = {name: self.grid.axis(name) for name in AXES}
@@ -80,10 +81,11 @@ class Sweep(Answer):
         return column.reshape(swapped).swapaxes(AXES.index("batch"), AXES.index("context"))
 
     def best(self, figure: str = "speedup") -> dict[str, Any]:
-        """The row with the best value of `figure` (one of `COLUMNS`) among the rows that fit in memory.
-        The best value is the smallest for times (``_s``) and the largest for other figures.
+        """The row with the best value in the column `figure` (one of `COLUMNS`), among the rows that fit in
+        memory.
 
-        Raises InputError for an unknown figure, or if no row fits.
+        The best value is the smallest for times (``_s``) and the largest for other columns. Raises InputError
+        for an unknown column, or if no row fits.
         """
         if parse_text(figure, "figure") not in COLUMNS:
             raise unknown_name("figure", "figure", figure, COLUMNS)
@@ -111,10 +113,11 @@ class Sweep(Answer):
 
 @asks(Grid)
 def sweep(grid: Grid) -> Sweep:
-    """Answer every combination of the lists. `Sweep.to_frame` returns a table.
+    """Answer every combination of the listed values. `Sweep.to_frame` returns a table.
 
-    model, hardware, tp, draft_kv, alpha, batch, context and gamma accept lists, or text with commas and
-    with ranges such as ``1..16``, ``1000..64000+1000`` or ``1..256x2``. Raises InputError for wrong input.
+    model, hardware, tp, draft_kv, alpha, batch, context and gamma accept lists, or texts with commas. Counts
+    may have ranges such as ``1..16``, ``1000..64000+1000`` or ``1..256x2``. Raises InputError for wrong
+    input.
     """
     if grid.rows > MAX_ROWS:
         raise refuse(

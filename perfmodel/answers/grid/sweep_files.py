@@ -1,4 +1,4 @@
-"""Writes a sweep to CSV or Parquet in blocks, so that memory stays constant. A file gets its name only
+"""Writes a sweep to CSV or Parquet in blocks, so that memory use stays constant. A file only gets its name
 when it is complete.
 """
 
@@ -20,9 +20,9 @@ from perfmodel.operations import Array
 from perfmodel.writing import destination, no_formula, write
 
 DIGITS = 13
-"""Least number of significant digits of a figure in a CSV file."""
+"""Least number of significant digits of a number in a CSV file."""
 MOST_DIGITS = 18
-"""Most decimal digits that fit in an integer of 64 bits."""
+"""Largest number of decimal digits that always fit in an integer of 64 bits."""
 
 
 def write_sweep(
@@ -32,13 +32,13 @@ def write_sweep(
     overwrite: bool = False,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> tuple[str, ...]:
-    """Writes the answers of a grid to a .csv file or, if pyarrow is installed, to a .parquet file.
-    progress: is called with the number of rows of each block.
+    """Writes the answers of a grid to a .csv file or, if pyarrow is installed, to a .parquet file. progress:
+    a function that is called with the number of rows of each block.
 
     Returns the warnings of `Grid.doubts`.
 
     Raises InputError for an impossible question, another suffix, a path that cannot be written to, or an
-    existing file if `overwrite` is false. If it is interrupted, the file is either complete or absent.
+    existing file if `overwrite` is false. After an interruption, the file is either complete or absent.
     """
     where = destination(path, ".csv", ".parquet")
     if where.exists() and not overwrite:
@@ -75,7 +75,7 @@ def _csv(path: Path, rows: Iterator[Block]) -> None:
 
 
 def label_cell(value: str | int | float | None) -> str:
-    """A label as a CSV cell. If it begins like a spreadsheet formula, an apostrophe is put before it."""
+    """A label as a CSV cell. A label that begins like a spreadsheet formula gets an apostrophe in front."""
     if value is None:
         return ""
     text = no_formula(value) if isinstance(value, str) else str(value)
@@ -86,11 +86,11 @@ def label_cell(value: str | int | float | None) -> str:
 
 def figure_cells(values: Array, whole: bool) -> NDArray[np.uint8]:
     """A column of numbers as characters, in an array of shape [rows, width of the widest cell]. Unused
-    positions are zero bytes. All numbers have as many decimals as the smallest one needs.
+    positions are zero bytes. All numbers have as many decimals as the smallest number needs.
 
-    The function formats four digits of all rows at once, because Python's own formatting would take most
-    of the time of a sweep. Python formats columns with negative or infinite numbers, and columns whose
-    numbers differ too much in size.
+    The function formats four digits of all rows at once, because Python's own formatting would take most of
+    the time of a sweep. It uses Python's formatting for columns with negative or infinite numbers, and for
+    columns whose numbers differ too much in size.
     """
     most_digits = _digits_ahead(values.max())
     least_digits = _digits_ahead(values.min(where=values > 0, initial=math.inf))

@@ -95,8 +95,8 @@ class Traffic(Answer):
 
 @asks(TrafficQuery)
 def traffic(question: TrafficQuery) -> Traffic:
-    """Should this server speculate under this request rate (or concurrency), with which draft length, and on
-    how many replicas?
+    """Should this server speculate at this request rate (or concurrency), with which draft length, and on how
+    many replicas?
 
     A request rate is for one replica or, with pools, for all devices together. A row states whether the
     replica is saturated. Raises InputError for wrong input.

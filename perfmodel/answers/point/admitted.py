@@ -1,4 +1,4 @@
-"""Predicts a server with more requests than its memory holds: some of them run at once, and the others
+"""Predicts a server with more requests than fit in its memory. Some of them run at once, and the others
 wait.
 """
 
@@ -24,19 +24,19 @@ from perfmodel.speculation import (
 )
 
 SMALLEST = "bf16"
-"""The format of recurrent states that an engine's flag offers for more requests."""
+"""The smaller format of recurrent states that an engine's flag offers, so that more requests fit."""
 
 
 def serving_engine(scenario: Scenario) -> ServingEngine | None:
-    """The serving engine of a scenario, if it lets requests wait for memory; otherwise None."""
+    """The serving engine of a scenario if it lets requests wait for memory, else None."""
     engine = serving_engine_of(scenario.machine.calibration)
     return None if engine is None or engine.seats is None else engine
 
 
 def admitted(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Admitted | None:
-    """The part of a batch that runs at once if memory does not hold the whole batch. Returns None if
-    memory holds the whole batch or not one sequence, if there is no draft, or if the engine does not queue
-    requests. room: the memory at this batch.
+    """The prediction for the part of a batch that runs at once, if the whole batch does not fit in memory.
+    None if the whole batch fits, if not even one sequence fits, if there is no draft, or if the engine does
+    not queue requests. room: the memory at this batch.
     """
     engine = serving_engine(scenario)
     if room.fits or not room.max_batch or not gamma or engine is None or scenario.acceptance is None:
@@ -77,8 +77,8 @@ def _most(query: Query, scenario: Scenario, gamma: int, room: Memory[float], eng
 
 
 def of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Iterator[str]:
-    """Warnings that say how recurrent states limit a batch that does not fit in memory, and with which
-    settings more requests would run at once.
+    """Warnings for a batch that does not fit in memory because of recurrent states. They also name settings
+    with which more requests would run at once.
     """
     target = scenario.target
     if room.fits or target.linear_attention is None or not scenario.target_shard.states:

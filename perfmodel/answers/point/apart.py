@@ -1,16 +1,16 @@
-"""Compares a draft model on its own devices with more replicas on the same number of devices. The draft
-model runs before the verification or during it.
+"""Compares a draft model on its own devices with more replicas on the same number of devices. The draft model
+drafts before the verification or during it.
 
-While the target verifies, the draft model can already draft for the likeliest outcomes of this
-verification ("speculative speculative decoding"). If it has prepared the actual outcome with probability
-`hit`, an iteration takes
+While the target verifies, the draft model can already draft for the likeliest outcomes of this verification
+("speculative speculative decoding"). With probability `hit`, the actual outcome is one of them. An iteration
+then takes on average
 
     hit max(gamma T_D, T_V + overhead) + (1 - hit) (gamma T_D + T_V + overhead)
 
-where T_D is the time of a draft pass over `outcomes` tokens of each sequence. The messages between the two
-models have a few hundred bytes per iteration, and their time is not counted. The target's devices hold no
-part of the draft. If the m devices of the draft held replicas of a target on n devices, they would
-multiply its throughput by (n + m)/n.
+where T_D is the time of a draft pass over `outcomes` tokens of each sequence. The time of the messages
+between the two models is not counted, because they have only a few hundred bytes per iteration. The target's
+devices hold no part of the draft. For comparison, let the target run on n devices and the draft on m. If the
+m devices held replicas of the target instead, the throughput would be multiplied by (n + m)/n.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """The speed of one way to use all devices, at the gamma and batch with the highest throughput.
-    tokens_per_s: throughput of all devices. batch: sequences per replica.
+    """The speed of one way to use the devices, at the gamma and batch with the highest throughput.
+    tokens_per_s: throughput of all devices together. batch: number of sequences per replica.
     """
 
     tokens_per_s: float
@@ -38,12 +38,12 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """The four ways to use the devices of the target and of a separate draft model. A field is None if
-    memory does not hold one sequence in this way.
+    """Four ways to use the devices of the target and of a separate draft model. A field is None if not even
+    one sequence fits in memory in this way.
 
-    replicas: all devices hold replicas without a draft. together: all devices hold replicas, each with the
-    draft on the same devices. before: the separate draft model drafts before each verification.
-    while_verifying: it drafts during each verification; None without a hit rate.
+    replicas: all devices hold replicas of the target, without a draft. together: all devices hold replicas,
+    each with the draft on the same devices. before: the draft model on its own devices drafts before each
+    verification. while_verifying: it drafts during each verification; None without a hit rate.
     """
 
     draft_hardware: str
@@ -55,8 +55,8 @@ class Apart:
 
 
 def check_apart(draft: Draft) -> None:
-    """Raise InputError for a draft that is not a separate model, because it needs the target's hidden
-    states or cache.
+    """Raises InputError for a draft that is not a separate model. Other drafts need the hidden states, the
+    cache or the host of the target.
     """
     if not draft.named_model and draft.kind != "model":
         raise refuse(
@@ -77,7 +77,7 @@ def drafter_apart(
     hit: float | None,
     outcomes: int,
 ) -> Apart:
-    """Compute the ways to use the devices of the target and of a separate draft model.
+    """Computes the four ways to use the devices of the target and of a separate draft model.
 
     near: the scenario on the target's devices. far: the scenario on the devices of the draft model, for
     the draft's times and memory. fraction: share of device memory that the engine may use. most: the
@@ -103,7 +103,7 @@ def drafter_apart(
         overlapped_s = hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
 
     def best_use(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> DeviceUse | None:
-        """The batch and gamma with the most tokens per second; None if none is usable. copies: number of
+        """The batch and gamma with the most tokens per second; None if no batch is usable. copies: number of
         replicas.
         """
         rate = np.where(usable, batches * prediction.tokens_per_iteration / iteration_s, 0.0)

@@ -48,11 +48,11 @@ FIGURES = (
     "gamma_optimal",
     "speedup_at_gamma_optimal",
 )
-"""Figures of a prediction that an answer states under the same name."""
+"""Fields of a prediction that an answer has under the same name."""
 
 
 def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatIf:
-    """The answer to a question whose prediction has one point."""
+    """The answer of `whatif` to a question. prediction: the prediction of the question's single point."""
     batch = float(prediction.batch)
     context = float(query.context)
     gamma = int(prediction.gamma)

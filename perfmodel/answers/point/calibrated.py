@@ -13,16 +13,18 @@ RESTS_ON: dict[Relation, str] = {
     "transferred": "another device's kernels",
     "maker": "the kernels of another vendor's device",
 }
-"""How the engine's measurements that are most similar to the question relate to it -> words for them."""
+"""Relation between the question and the most similar measurements of the engine -> words for these
+measurements.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """The calibration of an answer. name: its name. stack: the engine or research code and its version.
-    kind: ``transferred`` if it was made for another device, otherwise the kind in its file. fitted_on: the
-    data of its fit.
+    """The calibration of an answer. name: its name. stack: the engine or research code and its version. kind:
+    ``transferred`` if it was made for another device, otherwise the kind that its file states. fitted_on: the
+    data to which it was fitted.
 
-    rests_on: those measurements of the engine that are most similar to the question, in words; None for
+    rests_on: the measurements of the engine that are most similar to the question, in words; None for
     research code.
     """
 

@@ -1,10 +1,10 @@
-"""Compares speculation with batching at one context. Both put more query tokens into a pass that spends
-most of its time on loading data.
+"""Compares speculation with batching at one context. Both add query tokens to a pass that spends most of its
+time on loading data.
 
-Let W be the bytes of the weights, kappa the cache bytes per token of context, and S the context. One
-sequence that verifies m tokens reads W + S kappa bytes and gains Omega tokens. m sequences that decode one
-token each read W + m S kappa bytes and gain m tokens. Both share the weights among m tokens, but only
-speculation shares the cache. Speculation reads fewer bytes per token above the context S for which
+Let W be the bytes of the weights, kappa the bytes of the KV cache per token, and S the context. One sequence
+that verifies m tokens reads W + S kappa bytes and gains Omega tokens. m sequences that decode one token each
+read W + m S kappa bytes and gain m tokens. Both share the weights among m tokens, but only speculation also
+shares the cache. Speculation reads fewer bytes per token if the context is longer than S with
 (docs/decisions.md)
 
     S kappa / W = (m - Omega) / (m (Omega - 1)).
@@ -27,7 +27,7 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 MAX_BATCH = 1024
 """Largest batch in the search for the most throughput."""
 MOST_APART = 64
-"""Largest number of devices of a separate draft model, and of the outcomes for which it drafts."""
+"""Largest number of devices of a separate draft model, and largest number of outcomes for which it drafts."""
 
 
 OF_DRAFT = "the devices of the draft"
@@ -35,8 +35,8 @@ OF_DRAFT = "the devices of the draft"
 
 @question
 class CompareQuery(Options):
-    """A question that compares one request that verifies m = gamma + 1 tokens with m requests that decode
-    one token each.
+    """A question that compares two passes over m = gamma + 1 tokens: one request verifies m tokens, or m
+    requests decode one token each.
     """
 
     context: arg.Context
@@ -85,8 +85,8 @@ class CompareQuery(Options):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One target pass. Bytes and FLOPs are counted on one device. tokens: tokens that the pass gains, over
-    all sequences.
+    """One pass of the target. Bytes and FLOPs are those of one device. query: new tokens per sequence.
+    tokens: expected number of output tokens, over all sequences.
     """
 
     sequences: float
@@ -101,7 +101,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Speculating(Pass):
-    """A verification pass. draft_s: time of the draft passes plus the overhead of the iteration, in
+    """A verification pass. draft_s: time of the draft passes and of the overhead of the iteration, in
     seconds.
     """
 
@@ -110,16 +110,15 @@ class Speculating(Pass):
 
 @dataclass(frozen=True, slots=True)
 class BothWays:
-    """The comparison of two passes over m tokens: in `speculating` one sequence verifies m tokens, in
-    `batching` m sequences decode one token each.
+    """The comparison of two passes over m tokens. In `speculating`, one sequence verifies m tokens. In
+    `batching`, m sequences decode one token each.
 
-    kv_ratio: KV bytes of the batching pass divided by the KV bytes of the verification.
-    bytes_per_pass_ratio: the same ratio for weight and KV bytes together. bytes_per_token_ratio: weight
-    and KV bytes per gained token, speculation divided by batching; below 1, speculation reads fewer bytes.
-    seconds_per_token_ratio: time per gained token, speculation (with drafting) divided by batching.
-    crossover_context: the context at which both read equally many weight and KV bytes per gained token, if
-    the bytes that the draft reads are not counted. This context is None if batching reads fewer bytes at
-    every context.
+    kv_ratio: KV bytes of the batching pass divided by those of the verification. bytes_per_pass_ratio: the
+    same ratio for weight and KV bytes together. bytes_per_token_ratio: weight and KV bytes per output token,
+    speculation divided by batching. If it is below 1, speculation reads fewer bytes. seconds_per_token_ratio:
+    time per output token, speculation (with drafting) divided by batching. crossover_context: the context at
+    which both read the same number of weight and KV bytes per output token. The bytes that the draft reads
+    are not counted. It is None if batching reads fewer bytes at every context.
     """
 
     speculating: Speculating
@@ -133,8 +132,8 @@ class BothWays:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Answer, BothWays):
-    """The answer of `compare`: the figures of `BothWays`. apart: a draft model on its own devices; None if
-    the question names no such devices.
+    """The answer of `compare`, with the fields of `BothWays`. apart: the comparison with a draft model on its
+    own devices. It is None if the question names no such devices.
     """
 
     query: Query
@@ -155,8 +154,7 @@ def compare(question: CompareQuery) -> Comparison:
     """Which is faster per token: one request that verifies gamma + 1 tokens, or gamma + 1 requests that
     decode one token each?
 
-    With `draft_hardware`, the answer also compares two uses of these devices: for the draft model, or for
-    more replicas.
+    With `draft_hardware`, the answer also compares a draft model on its own devices with more replicas.
 
     Raises InputError for wrong input.
     """
@@ -221,13 +219,13 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
 
 
 def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batched: float) -> float | None:
-    """The bytes of one sequence's cache above which speculation reads fewer bytes per token than batching:
-    (m W - Omega W') / (m (Omega - 1)). Returns None if Omega <= 1, because batching then always reads
-    fewer.
+    """The size of one sequence's cache, in bytes, above which speculation reads fewer bytes per token than
+    batching: (m W - Omega W') / (m (Omega - 1)). None if Omega <= 1, because batching then always reads fewer
+    bytes.
 
-    weight_bytes: W, the bytes of weights that a verification reads. tokens: m. gained: Omega. batched: W',
-    the bytes of weights that a batch of m sequences reads. W' may differ from W, because tokens of one
-    sequence may choose the same experts.
+    weight_bytes: W, the bytes of weights that a verification reads. tokens: m. gained: Omega, the output
+    tokens of an iteration. batched: W', the bytes of weights that a batch of m sequences reads. W' may differ
+    from W, because tokens of one sequence more often choose the same experts.
     """
     if gained <= 1:
         return None

@@ -19,8 +19,8 @@ DEFAULT_CONTEXT = 32768
 
 @question
 class InflectionQuery(Options):
-    """A question about context lengths. The context of the question only selects the acceptance and,
-    without a gamma, the best draft length.
+    """A question about context lengths. The argument `context` only selects the acceptance and, without a
+    gamma, the best draft length.
     """
 
     batch: arg.Batch
@@ -54,8 +54,8 @@ class InflectionQuery(Options):
 
 @dataclass(frozen=True, repr=False)
 class Inflection(Answer):
-    """The three context lengths at one batch and gamma, for the calibration in use and (`ideal`) for the
-    ideal calibration. A length is None if no context has the property.
+    """The three context lengths at one batch and gamma, for the calibration in use. ideal: the same lengths
+    for the ideal calibration. A length is None if no context has the property.
     """
 
     batch: float
@@ -83,8 +83,8 @@ def inflection(question: InflectionQuery) -> Inflection:
 
     memory_bound_context: above this context, a step spends more time on loading than on computing.
     break_even_context: above it, speculation is faster than the baseline. inflection_context: above it, a
-    larger batch does not reduce the speedup. The answer has all three for the calibration in use and for
-    the ideal calibration. Raises InputError for wrong input.
+    larger batch does not reduce the speedup. The answer has all three for the calibration in use and for the
+    ideal calibration. Raises InputError for wrong input.
     """
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)

@@ -1,4 +1,4 @@
-"""Finds the fastest draft length of a question, and its verdict."""
+"""Finds the draft length with the largest speedup for a question, and the verdict at this length."""
 
 from dataclasses import dataclass
 
@@ -30,8 +30,7 @@ def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> Jud
     """The draft length with the largest speedup. lengths: the draft lengths to try, as an array of shape
     (n,).
 
-    scenario: the scenario of the query, with a known acceptance; the version of its engine may be another
-    one.
+    scenario: the scenario of the query, with a known acceptance. It may have another version of the engine.
     """
     batch = float(query.batch)
     context = float(query.context)
@@ -45,8 +44,8 @@ def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> Jud
 
 
 def least_loss(query: Query, scenario: Scenario) -> JudgedLength | None:
-    """The draft length above 0 with the largest speedup, which may be below 1. Returns None if the draft
-    cannot draft any token.
+    """The draft length above 0 with the largest speedup, which may be below 1. None if no draft length above
+    0 is possible.
     """
     longest = scenario.longest(query.max_gamma)
     if longest < 1:

@@ -23,19 +23,19 @@ _WORDS = {
     "cuda-graph": _EAGER,
     "cudagraph": _EAGER,
 }
-"""Word in an option of an engine -> the feature that it belongs to."""
+"""Word in the name of an engine's option -> the feature that the option switches on."""
 _INSTEAD = {
     _EAGER: (
         "ask without it, which answers for the server with its graphs; `validate engine --watch LOG` "
         "compares the server without them with this answer"
     )
 }
-"""What to do about an effect, if there is something to do."""
+"""Feature -> what the user can do instead, if there is anything."""
 
 
 def not_modelled(option: str) -> str | None:
-    """A sentence about the feature that an option switches on, if no answer models it, and what to do
-    instead. Returns None for all other options. option: name of an engine's option.
+    """A sentence about the feature that an engine's option switches on, if no answer models this feature. It
+    may also say what to do instead. None for all other options. option: the name of the option.
     """
     what = next((what for word, what in _WORDS.items() if word in option), None)
     if what is None:

@@ -18,7 +18,7 @@ STAGES = ("target", "draft", "verify")
 
 @question
 class OpsQuery(Query):
-    """The arguments of `whatif`, and the pass to list."""
+    """The arguments of `whatif`, and one for the pass to list."""
 
     _: KW_ONLY
     stage: str = argument(
@@ -36,9 +36,9 @@ class OpsQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One operation of a pass, summed over all layers. Bytes and FLOPs are counted on one device. kernels:
-    number of kernels. message_bytes: bytes of one message between devices. lower_s: lower bound of its
-    time by the roofline. limiter: the resource or cost that takes most of its time.
+    """One operation of a pass, summed over all layers. Bytes and FLOPs are those of one device. kernels:
+    number of kernel launches. message_bytes: bytes of one message between devices. lower_s: the roofline's
+    lower bound on its time, in seconds. limiter: the resource or cost that takes most of its time.
     """
 
     name: str
@@ -57,8 +57,8 @@ class OpRow:
 
 @dataclass(frozen=True, repr=False)
 class Ops(Answer):
-    """The operations of one pass. query_tokens: new tokens per sequence. total: the time of the whole
-    pass.
+    """The answer of `ops`: the operations of one pass. query_tokens: number of new tokens per sequence.
+    total: the time of the whole pass.
     """
 
     stage: str

@@ -1,5 +1,5 @@
-"""A question that is resolved once, for planners, routers and simulators that need predictions for
-millions of points.
+"""Predicts millions of points for one question, for planners, routers and simulators. The question is only
+resolved once.
 """
 
 from functools import cached_property
@@ -43,9 +43,9 @@ Counts = int | float | Array
 class PredictorQuery(Options):
     """The arguments of ``pm.predictor``. They are the arguments of ``pm.whatif`` without the batch.
 
-    context: the context at which the acceptance is looked up; the methods have their own argument for the
-    context of a prediction. gamma: the draft length of calls that state none, and the length at which
-    `tokens_per_iteration` was measured.
+    context: the context at which the acceptance is looked up. The methods of `Predictor` have their own
+    argument for the context of a prediction. gamma: the draft length of calls that state none, and the length
+    at which `tokens_per_iteration` was measured.
     """
 
     tp: arg.TP = argument(default=1)
@@ -65,9 +65,9 @@ class PredictorQuery(Options):
 
 @asks(PredictorQuery)
 def predictor(query: PredictorQuery) -> "Predictor":
-    """Resolve a question once. The methods of the result give the times of `whatif` and `traffic`, in
-    seconds, for any batch, context and draft length. A call takes microseconds. Raises InputError for an
-    impossible question.
+    """Resolve a question once and return a `Predictor`. Its methods return the times of `whatif` and
+    `traffic` in seconds, for any batch, context and draft length. A call takes microseconds. Raises
+    InputError for an impossible question.
     """
     point = query.query(batch=1, gamma=query.gamma or None)
     try:
@@ -77,12 +77,12 @@ def predictor(query: PredictorQuery) -> "Predictor":
 
 
 class Predictor:
-    """Predicts the times of a model on a device. Plain numbers as arguments give a plain number. Arrays
-    are broadcast and give an array.
+    """Predicts the times of one server. If all arguments of a method are plain numbers, it returns a plain
+    number. Arrays are broadcast, and the result is an array.
 
-    All times are in seconds, of one server on all its devices. batch: sequences that decode together.
-    context: cached tokens per sequence. gamma: drafted tokens per sequence and iteration; None means the
-    gamma of the question. All methods raise InputError for numbers out of range.
+    All times are in seconds. batch: number of sequences that decode together. context: cached tokens per
+    sequence. gamma: drafted tokens per sequence and iteration; None means the gamma of the question. All
+    methods raise InputError for numbers out of range.
     """
 
     def __init__(self, question: PredictorQuery, scenario: Scenario) -> None:
@@ -107,30 +107,34 @@ class Predictor:
         return f"Predictor({self.scenario.target.name} on {where}, draft {self.scenario.draft.name})"
 
     def step_s(self, batch: Counts, context: Counts) -> Floats:
-        """Seconds of a decoding step without speculation: `target_step.predicted_s` of `whatif`."""
+        """Time of a decoding step without speculation, in seconds. It equals `target_step.predicted_s` of
+        `whatif`.
+        """
         return self.verify_s(batch, context, 0)
 
     def verify_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
-        """Seconds of the target's pass over gamma + 1 tokens of each sequence."""
+        """Time of the target's pass over gamma + 1 tokens of each sequence, in seconds."""
         sequences, cached, drafted = self._point(batch, context, gamma)
         return self._passes.target.at(sequences, cached, drafted + 1.0, self._deviation)
 
     def draft_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
-        """Seconds of drafting per drafted token, including the time in which a sparse draft selects the
-        cached tokens that it reads.
+        """Drafting time per drafted token, in seconds. It includes the time in which a sparse draft selects
+        the cached tokens that it reads.
         """
         sequences, cached, drafted = self._point(batch, context, gamma)
         query = _looked_up(self._draft_query, drafted)
         return self._passes.draft.at(sequences, cached, query) * _looked_up(self._draft_share, drafted)
 
     def iteration_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
-        """Seconds of an iteration: drafting gamma tokens, verifying them, and the overhead. With gamma 0,
-        seconds of a decoding step without speculation.
+        """Time of an iteration, in seconds: drafting gamma tokens, verifying them, and the overhead. With
+        gamma 0, it is the time of a decoding step without speculation.
         """
         return self._iteration_s(*self._point(batch, context, gamma), self._deviation)
 
     def tokens_per_iteration(self, gamma: Counts | None = None) -> Floats:
-        """Expected tokens per iteration of one sequence. Raises InputError if no acceptance is known."""
+        """Expected number of output tokens per iteration of one sequence. Raises InputError if no acceptance
+        is known.
+        """
         _, _, drafted = self._point(1, 1, gamma)
         known_to = self._gained.size - 1
         if np.max(drafted) > known_to:
@@ -138,12 +142,12 @@ class Predictor:
         return _looked_up(self._gained, drafted)
 
     def tpot_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
-        """Seconds per output token of one sequence."""
+        """Time per output token of one sequence, in seconds."""
         return self.iteration_s(batch, context, gamma) / self.tokens_per_iteration(gamma)
 
     def prefill_s(self, tokens: Counts, past: Counts = 0) -> Floats:
-        """Seconds of a prefill pass over `tokens` new tokens of one prompt, after `past` tokens that are
-        already cached.
+        """Time of a prefill pass over `tokens` new tokens of one prompt, in seconds. past: number of tokens
+        of the prompt that are already cached.
         """
         try:
             new, old = np.broadcast_arrays(tokens, past)
@@ -155,12 +159,12 @@ class Predictor:
         return np.reshape(each, new.shape)
 
     def forward_s(self, new_tokens: ArrayLike, past_tokens: ArrayLike, gamma: int | None = None) -> float:
-        """Seconds of a pass over a mixed batch. new_tokens, past_tokens: the new and the cached tokens of
-        each request.
+        """Time of a pass over a mixed batch, in seconds. new_tokens, past_tokens: the number of new and of
+        cached tokens of each request.
 
-        A request with one new token and a cache decodes one token or, with gamma > 0, drafts and verifies.
-        Every other request is a prompt or a chunk of a prompt. If the engine has separate passes for
-        prompts, as SGLang does, the result is the time of both passes.
+        A request with one new token and a cache decodes: one token with gamma 0, otherwise it drafts and
+        verifies. Every other request is a prompt or a chunk of a prompt. If the engine runs prompts in
+        separate passes, as SGLang does, the result is the time of both passes.
         """
         _, _, drafted = self._point(1, 1, gamma)
         new, past = self._requests(new_tokens, past_tokens)
@@ -182,7 +186,7 @@ class Predictor:
         """The 90 % interval of `iteration_s` at one batch, context and gamma, in seconds. A call takes
         milliseconds.
 
-        Returns None if no error of the calibration is known.
+        None if no error of the calibration is known.
         """
         if not all(isinstance(each, Real | None) for each in (batch, context, gamma)):
             raise self._refusal("batch, context, gamma: must be single numbers for an interval")
@@ -199,8 +203,8 @@ class Predictor:
 
     @cached_property
     def kv_tokens(self) -> int:
-        """The number of tokens in the KV cache of one server, as it logs this number when it starts, at
-        the gamma of the question.
+        """The number of tokens that fit in the KV cache of one server, at the gamma of the question. A server
+        logs this number when it starts.
         """
         return kv_cache_of(self.scenario, self.gamma, self.question.memory_fraction).kv_tokens
 

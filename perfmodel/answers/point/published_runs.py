@@ -1,4 +1,4 @@
-"""Finds published measurements of exactly the configuration of a question."""
+"""Finds published measurements with the same configuration as a question."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from perfmodel.speculation import Scenario
 
 
 class PublishedRun(NamedTuple):
-    """A published speedup, and where it was measured."""
+    """A published speedup, and the batch, context and draft length at which it was measured."""
 
     batch: int
     context: int
@@ -16,10 +16,10 @@ class PublishedRun(NamedTuple):
 
 
 def measured_speedups(scenario: Scenario) -> list[PublishedRun]:
-    """The published runs of the MagicDec benchmark with the same target, draft, KV method, device, degree
-    and software.
+    """The published runs of the MagicDec benchmark with the same target, draft, KV method, device,
+    tensor-parallel degree and software.
 
-    Empty if there are none.
+    The list is empty if there are none.
     """
     kv = scenario.draft.kv
     machine = scenario.machine

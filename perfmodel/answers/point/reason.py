@@ -1,4 +1,4 @@
-"""Words for the reason of a verdict: the time that an iteration saves, and the time that it adds."""
+"""The reason of a verdict in words: the time that an iteration saves, and the time that it adds."""
 
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS

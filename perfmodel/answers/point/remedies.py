@@ -1,7 +1,7 @@
 """Finds changes of the server with which speculation pays, if it does not pay in the given configuration.
 
-A change is another attention backend, another format of the KV cache, or another number of devices for the
-draft. Each change is tried alone.
+A change is another attention backend, another number format of the KV cache, or another number of devices for
+the draft. Each change is tried alone.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from perfmodel.speculation import Passes, Scenario, interval_of_timed, memory_of
 Changes = dict[str, Any]
 """Changed arguments of a question, by name."""
 WORTH_A_SWITCH = 1.1
-"""A change with an interval that contains 1 is only named if it raises the speedup by at least this
-factor.
+"""A change is named if speculation certainly pays with it. Otherwise, it is only named if it raises the
+speedup by at least this factor.
 """
 SMALLER_KV = "fp8"
-"""The smaller format of a 16-bit KV cache that every engine offers."""
+"""The 8-bit format that every engine offers instead of a 16-bit KV cache."""
 
 
 def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, ...]:
-    """The changes with which speculation certainly pays, or is at least `WORTH_A_SWITCH` times as fast as
-    without the change and as the baseline. The largest speedup comes first.
+    """The changes that help: with the change, speculation certainly pays, or it is more than `WORTH_A_SWITCH`
+    times as fast as both the unchanged server and the baseline. The largest speedup comes first.
 
     scenario: the scenario of the query, with a known acceptance. speedup: the speedup of the unchanged
     question at its best draft length.
@@ -47,7 +47,7 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
 
 
 def switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenario]]:
-    """Pairs of a changed argument and the scenario with it, for each change that is possible."""
+    """For each possible change, the changed argument and the scenario with this change."""
     named = replace(query, draft=query.draft or scenario.draft.name)
     for changes in switches(query, scenario):
         with suppress(InputError):
@@ -55,7 +55,7 @@ def switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenar
 
 
 def switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
-    """The changes to try, each as one changed argument."""
+    """The changes to try. Each is one changed argument of the question."""
     machine = scenario.machine
     attention = engine_attention().get(engine_of(machine.calibration) or "")
     if attention is not None and query.kv_reread is None:
@@ -90,7 +90,7 @@ def _with(changes: Changes, changed: Scenario, query: Query, speedup: float) -> 
 
 
 def switch_text(changes: Changes) -> str:
-    """Changed arguments as flags of the command line: ``--kv-dtype fp8``."""
+    """Changed arguments as flags of the command line, such as ``--kv-dtype fp8``."""
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in changes.items())
 
 

@@ -1,5 +1,5 @@
-"""Finds the inputs that decide a verdict. Each uncertain input is changed alone by a fixed amount, and the
-effects on the speedup are ranked.
+"""Finds the inputs on which a verdict depends most. One uncertain input at a time is changed by a fixed
+amount, and the effects on the speedup are ranked.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,10 +22,11 @@ FIXED = ("fixed", "comm", "host", "overhead")
 
 @asks(Query)
 def sensitivity(query: Query) -> Rows[Move]:
-    """The effect of each uncertain input on the speedup of a question, the largest difference first.
+    """The effect of each uncertain input on the speedup of a question. The input with the largest effect
+    comes first.
 
-    The draft length stays the same: the gamma of the query, or the best length if the query states none.
-    Raises InputError for wrong input.
+    The draft length stays the same. It is the gamma of the query, or the best length if the query states
+    none. Raises InputError for wrong input.
     """
     scenario = resolve(query)
     gamma = length_of(query, scenario)

@@ -1,4 +1,4 @@
-"""Decides the verdict of a point, and has the words for it."""
+"""Decides the verdict of a point, and writes it in words."""
 
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ Verdict = Literal[
 ]
 SURE: tuple[Verdict, Verdict] = ("pays", "does_not_pay")
 LIKELY: dict[Verdict, Verdict] = {"pays": "likely_pays", "does_not_pay": "likely_does_not_pay"}
-"""A certain verdict -> the verdict with the same interval if no similar case was measured."""
+"""A certain verdict -> the verdict that replaces it if no similar case was measured."""
 PAYS: tuple[Verdict, Verdict] = ("pays", "likely_pays")
 MAY_NOT_PAY: tuple[Verdict, ...] = ("too_close_to_call", "likely_does_not_pay", "does_not_pay")
 SENTENCES: dict[str, str] = {
@@ -66,13 +66,13 @@ def verdict(
     gamma: int,
     fits: bool = True,
 ) -> Verdict:
-    """The verdict of a point. Speculation pays if the whole interval of the speedup is above 1, and does
-    not pay if the whole interval is at most 1. In all other cases the verdict is "too close to call". A
-    point that does not fit in memory has its own verdict.
+    """The verdict of a point. Speculation pays if the whole interval of the speedup is above 1, and does not
+    pay if the whole interval is at most 1. In all other cases, the verdict is "too close to call". A point
+    that does not fit in memory has its own verdict.
 
-    A verdict is only likely if no similar case was measured (`is_measured`). "Pays" is also only likely at
-    contexts longer than those at which the acceptance was measured. If a known defect of the engine may
-    slow this draft, the verdict is never "pays".
+    If no similar case was measured (`is_measured`), the verdict is only "likely". "Pays" also becomes "likely
+    pays" if the acceptance was only measured at shorter contexts. If a known defect of the engine may make
+    this draft slower, "too close to call" replaces "pays".
     """
     low, high = interval or (speedup, speedup)
     slow = slowing(scenario, context) is not None
@@ -91,11 +91,11 @@ def verdicts(
     slow: NDArray[np.bool_] | bool = False,
     beyond: NDArray[np.bool_] | bool = False,
 ) -> NDArray[np.str_]:
-    """As `verdict`, for arrays of points. low, high: ends of the interval; the speedup replaces an end
+    """Like `verdict`, but for arrays of points. low, high: ends of the interval; the speedup replaces an end
     that is NaN.
 
-    measured: whether similar cases were measured. slow: whether a known defect slows the draft. beyond:
-    whether the acceptance was measured only at shorter contexts.
+    measured: whether similar cases were measured. slow: whether a known defect makes the draft slower.
+    beyond: whether the acceptance was only measured at shorter contexts.
     """
     low = np.where(np.isnan(low), speedup, low)
     high = np.where(np.isnan(high), speedup, high)
@@ -108,7 +108,7 @@ def verdicts(
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
-    """Words for the largest batch that fits in memory, and for the verdict if memory were larger: ``at
+    """A text with the largest batch that fits in memory, and the verdict for a larger memory, such as ``at
     most batch 6 fits (with more memory it would pay)``.
     """
     fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"

@@ -1,5 +1,5 @@
-"""Asks the same question about older versions of an engine for which constants were fitted. Their verdict
-may differ.
+"""Answers the same question for older versions of the engine, because the verdict may differ. These are
+versions for which constants were fitted.
 """
 
 from collections.abc import Iterator
@@ -33,11 +33,11 @@ class VersionGain(Immutable):
 
 
 def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | None:
-    """The newest of the older versions with another verdict, or with a speedup on the other side of 1.
-    Returns None if there is none, or if the question names a version.
+    """Among the older versions, the newest one with another verdict or with a speedup on the other side of 1.
+    None if there is no such version, if the question names a version or a calibration, or without a draft.
 
-    query: a question that states its draft and draft length. now, speedup: verdict and speedup of the
-    newest version.
+    query: a question that states its draft and draft length. now, speedup: verdict and speedup of the newest
+    version.
     """
     if DRIFT in (query.engine or "") or query.calibration is not None or not query.gamma:
         return None

@@ -18,8 +18,8 @@ BASELINE = "Baseline (no speculation), as asked"
 
 @dataclass(frozen=True, slots=True)
 class CostRatios:
-    """Two times, each divided by the time T_T of a baseline step. draft_to_target: (T_D + T_select) / T_T,
-    for one draft pass with its selection of cached tokens. verify_to_target: T_V / T_T, for the
+    """Two times, divided by the time T_T of a baseline step. draft_to_target: (T_D + T_select) / T_T, the
+    time of one draft pass and of its selection of cached tokens. verify_to_target: T_V / T_T, the time of the
     verification.
     """
 
@@ -29,13 +29,12 @@ class CostRatios:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The acceptance in use. alpha: its value, if it is the same at all positions; otherwise None.
-
+    """The acceptance in use. alpha: its value if it is the same at all positions, else None.
     tokens_per_iteration: None if the acceptance is unknown.
 
-    tokens_per_iteration_interval: the 90 % interval if one alpha is used at a draft length at which it was
-    not measured, from the errors of such uses in published results. The interval is None if the tokens per
-    iteration are certain.
+    tokens_per_iteration_interval: the 90 % interval if an alpha is used at a draft length at which it was not
+    measured. Its width is from the errors of such predictions for published results. It is None if the tokens
+    per iteration are certain.
     """
 
     alpha: float | None
@@ -50,9 +49,9 @@ NONE_ACCEPTED = Accepted(0.0, 1.0, NONE_NEEDED)
 
 @dataclass(frozen=True, repr=False)
 class Move(Answer):
-    """The effect of one input that is changed alone. low, high: its low and its high value in words.
+    """The effect of one input if no other input changes. low, high: its low and its high value in words.
     speedup_low, speedup_high: the speedups with these values. swing: the absolute difference of both
-    speedups. flips: whether exactly one of them is above 1.
+    speedups. flips: whether only one of the two speedups is above 1.
     """
 
     input: str
@@ -66,9 +65,9 @@ class Move(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change of the server, and the speedup with it at the best draft length.
+    """A change of the server, and the speedup with this change at the best draft length.
 
-    switch: the change as a flag. changes: the changed argument of the question: name -> value.
+    switch: the change as a flag. changes: the changed argument of the question (name -> value).
     """
 
     switch: str
@@ -78,7 +77,7 @@ class Remedy:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def helps(self, enough: float) -> bool:
-        """Whether speculation certainly pays with the change, or its speedup is above `enough`."""
+        """Whether speculation certainly pays with the change, or has a speedup above `enough`."""
         return self.surely_pays or self.speedup > enough
 
     @property
@@ -95,14 +94,14 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The requests that run at once with a draft if memory does not hold the whole batch, and the gain
-    over the baseline, which may run more requests at once.
+    """A comparison with the baseline if the whole batch does not fit in memory. The baseline may run more
+    requests at once than the server with a draft.
 
-    running, baseline_running: requests that run at once with the draft and without a draft. most: if it is
-    not known how the engine keeps recurrent states, the requests that run at once if it keeps one state
-    per request; otherwise `running`. throughput_tokens_per_s, ar_throughput_tokens_per_s: throughput with
-    the draft and without. gain: the first throughput divided by the second. verdict: the verdict about
-    this gain.
+    running, baseline_running: numbers of requests that run at once with the draft and without a draft. most:
+    a second value of `running` if it is not known how the engine keeps recurrent states. It is the number if
+    the engine keeps one state per request. Otherwise it equals `running`. throughput_tokens_per_s,
+    ar_throughput_tokens_per_s: throughput with the draft and without. gain: the first throughput divided by
+    the second. verdict: the verdict about this gain.
     """
 
     running: int
@@ -126,16 +125,16 @@ class Admitted:
 class WhatIf(Answer):
     """The answer of `whatif`.
 
-    Times and throughput are for one server, bytes are per device, and lengths are in tokens. A field
-    without a value is None. query: the question with all names and defaults filled in. target_step,
-    draft_step, verify_step: one pass of each kind. best: the batch and gamma with the most tokens per
-    second for this model, device and context. runs_in: the serving engine that runs the draft, or a remark
-    that none does. joules_per_token, ar_joules_per_token: energy of all devices per token, with
-    speculation and of the baseline. power_w: mean power of one device. These three are None if no power
-    was measured. If the acceptance is unknown, the answer has the passes, the memory and
-    `break_even_alpha`, at the draft length with the smallest break-even acceptance. typical: the gain with
-    the acceptance that is typical of this kind of draft. admitted: the requests that run at once if memory
-    does not hold the whole batch.
+    Times and throughput are for one server, bytes are per device, and lengths are in tokens. A field without
+    a value is None. query: the question with all names and defaults filled in. target_step, draft_step,
+    verify_step: one pass of each kind. best: the batch and gamma with the most tokens per second for this
+    model, device and context. runs_in: the serving engine that runs the draft, or a remark that no engine
+    does. joules_per_token, ar_joules_per_token: energy of all devices per token, with speculation and for the
+    baseline. power_w: mean power of one device. These three are None if no power was measured. typical: the
+    speedup with the acceptance that is typical of this kind of draft. It is only given if the acceptance is
+    unknown. The answer then has the passes, the memory and `break_even_alpha`, at the draft length with the
+    smallest break-even acceptance. admitted: the comparison for the requests that run at once, if the whole
+    batch does not fit in memory.
     """
 
     query: Query
@@ -179,15 +178,15 @@ class WhatIf(Answer):
 
     @property
     def states_draft(self) -> bool:
-        """Whether the answer is about a draft. A question with gamma 0 and no acceptance is about the
-        baseline alone.
+        """Whether the answer is about a draft. A question with gamma 0 and no acceptance is only about the
+        baseline.
         """
         return self.acceptance != NONE_ACCEPTED
 
     @property
     def is_baseline_as_asked(self) -> bool:
-        """Whether gamma is 0 because the question states it, and not as the result of a search. False for
-        a configuration that does not fit in memory.
+        """Whether gamma is 0 because the question states it, and not because a search found it. False for a
+        configuration that does not fit in memory.
         """
         if self.query.gamma or not self.memory.fits:
             return False

@@ -1,4 +1,4 @@
-"""Makes the answer of `whatif` if the acceptance of the draft is not known."""
+"""Makes the answer of `whatif` if the acceptance of the draft is unknown."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,8 +38,8 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
 
 
 def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
-    """The answer if the acceptance is not known: all figures that do not depend on it, and the break-even
-    acceptance. unknown: the error that says why it is not known.
+    """The answer if the acceptance is unknown. It has all numbers that do not depend on the acceptance, and
+    the break-even acceptance. unknown: the error that says why the acceptance is unknown.
     """
     drafted_query = with_draft(query)
     gamma, alpha = _least_break_even(resolve_costs(drafted_query), query)

@@ -1,5 +1,5 @@
-"""Questions: their arguments, and the scenario (the specified model, devices and draft) to which they
-resolve. Other packages import these names from here.
+"""Questions and their arguments. A question resolves to a scenario, which has the specification of the model,
+the devices and the draft. Other packages import these names from here.
 """
 
 from perfmodel.answers.question.acceptance_of import (

@@ -1,5 +1,5 @@
-"""Looks up the measured acceptance of a draft: first in a file or the bundled measurements by context,
-then in the library of published results.
+"""Looks up the measured acceptance of a draft. It first searches the user's file or the bundled measurements
+by context, and then the library of published results.
 """
 
 import math
@@ -32,8 +32,8 @@ from perfmodel.specs.models.variants import name_of
 from perfmodel.speculation import Acceptance
 
 MOST_DOUBLINGS = 2.0
-"""The acceptance at the longest measured context is used at contexts up to this many doublings longer. The
-interval is then wider.
+"""The acceptance at the longest measured context is also used at longer contexts, up to this many doublings.
+The interval is then wider.
 """
 
 
@@ -47,13 +47,13 @@ def measured_acceptance(
     flag: str = "--alpha",
     head: str | None = None,
 ) -> Acceptance:
-    """The measured acceptance of exactly this target and draft at a context.
+    """The measured acceptance of this target and draft at a context.
 
-    model: the target as the user named it. rows: measurements of the user, used instead of the bundled
-    ones. head: the draft as the user named it, which may be the Hugging Face id of a head.
+    model: the target as the user named it. rows: the user's measurements, which replace the bundled ones.
+    head: the draft as the user named it, which may be the Hugging Face id of a head.
 
-    Raises UnknownAcceptance if nothing was measured; the error lists the results that are published for
-    this target and for this kind of draft.
+    Raises UnknownAcceptance if the acceptance was not measured. The error lists the results that are
+    published for this target and for this kind of draft.
     """
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     named = _as_named(model, key[0])
@@ -101,10 +101,10 @@ def _short_names(names: tuple[str, ...]) -> tuple[str, ...]:
 def published_acceptance(
     model: str, draft: Draft, context: float, task: str | None = None, head: str | None = None
 ) -> Acceptance | None:
-    """The published acceptance of a draft that reads the whole cache; None if none is known. Its interval
-    is wider at contexts that are longer than the contexts of its source. head: the draft as the user named
-    it. If no results are published for this head, the results of another head of its kind are used, and
-    the source says so.
+    """The published acceptance of a draft that reads the whole cache; None if no result is known. At contexts
+    longer than those of the source, its interval is wider. head: the draft as the user named it. If no
+    results are published for this head, those of another head of the same kind are used, and the source says
+    so.
     """
     if not draft.kv.reads_all or draft.kind == "self":
         return None
@@ -135,8 +135,8 @@ def acceptance_by_context(
     task: str | None = None,
     head: str | None = None,
 ) -> Callable[[float], Acceptance]:
-    """A function that gives `measured_acceptance` at a context. Below the shortest measured context, it
-    gives the acceptance at that context.
+    """A function that returns `measured_acceptance` at a context. For a context below the shortest measured
+    context, it returns the acceptance at the shortest one.
     """
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     measured = [
@@ -149,8 +149,8 @@ def acceptance_by_context(
 
 
 def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:
-    """The Hugging Face id of the head for which an acceptance was published; None for an acceptance from
-    elsewhere.
+    """The Hugging Face id of the head for which an acceptance was published. None for an acceptance from
+    another source.
     """
     subject = (short_name(model), library_word(draft))
     heads = [row.head for row in acceptance_library().rows if (row.target, row.draft) == subject]
@@ -158,8 +158,8 @@ def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | No
 
 
 def library_word(draft: Draft) -> str:
-    """The name of a draft in the library: the short name of a draft model, ``eagle`` or ``eagle3``, or the
-    kind of draft. A model from a file of the user keeps its own name.
+    """The name of a draft in the library of published results: the short name of a draft model, ``eagle`` or
+    ``eagle3``, or the kind of draft. A model from a user's file keeps its own name.
     """
     if draft.kind != "model":
         return draft.name

@@ -28,12 +28,12 @@ from perfmodel.speculation import MAX_BATCH, MAX_GAMMA
 COUNTS = "COUNTS"
 TOKENS = "TOKENS"
 ACCEPTANCES = ("alpha", "rate", "tokens_per_iteration", "acceptance")
-"""Arguments of acceptance, of which a question may state at most one."""
+"""Arguments that state an acceptance. A question may have at most one of them."""
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
 """Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
-"""The default KV method of a self-draft. A self-draft over the whole cache can never pay, and most
-acceptances in ``results/published`` have this method and budget.
+"""The default KV method of a self-draft. A self-draft that reads the whole cache never pays. Most acceptances
+of self-drafts in ``results/published`` have this method and budget.
 """
 
 

@@ -1,5 +1,5 @@
-"""Warnings about a question, for all commands. The answer can be computed but may be meaningless, or the
-engine has a known defect in this case.
+"""Warnings about a question, for all commands. Some say why a computed answer may be meaningless or
+uncertain. Others report a known defect of the engine.
 """
 
 import math
@@ -44,8 +44,8 @@ SMALLEST_BUDGET = 512
 TINY_BUDGET = 64
 """A KV budget far below `SMALLEST_BUDGET`, in tokens."""
 STRETCHED = math.log(3)
-"""A warning is given if gamma + 1 is more than 3 times, or less than 1/3 of, the measured gamma + 1
-(`Acceptance.carried` is the logarithm of this ratio).
+"""A warning is given if gamma + 1 differs by more than a factor of 3 from the gamma + 1 at which the
+acceptance was measured. `Acceptance.carried` is the logarithm of this factor.
 """
 
 
@@ -57,8 +57,8 @@ def doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """The warnings of `common_doubts`, and one if the engine does not run the draft, for answers without
-    another remark about this.
+    """The warnings of `common_doubts`, and a warning if the engine does not run the draft. This function is
+    for answers that have no other remark about the latter.
     """
     runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
     refused = [f"the engine does not run the draft: {runs.text}"] if runs and gamma and not runs.runs else []
@@ -110,7 +110,7 @@ def common_doubts(
 
 
 def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
-    """Notes about the draft and KV method that are assumed because the question does not state them."""
+    """Notes about a draft or KV method that is assumed because the question does not state it."""
     drafts_itself = scenario.draft.kind == "self"
     if question.draft is None and not drafts_itself:
         yield Note(f"no draft was given: {scenario.draft.name} is assumed")
@@ -119,8 +119,8 @@ def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
 
 
 def of_other_kernels(scenario: Scenario) -> Iterator[str]:
-    """A warning that another engine for this device has other kernels for GEMMs with a few rows, which a
-    verification needs.
+    """A warning if another engine for this device has special kernels for GEMMs with few rows. Verification
+    uses such GEMMs.
     """
     asked = serving_engines().get(scenario.machine.calibration.stack)
     vendor = scenario.machine.gpu.vendor
@@ -131,7 +131,7 @@ def of_other_kernels(scenario: Scenario) -> Iterator[str]:
 
 
 def of_blocks(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """A warning if this number of devices would divide the FP8 blocks of the published checkpoint."""
+    """A warning if the published checkpoint has FP8 blocks that this number of devices would split."""
     repository = served_id(question.model)
     why = None if repository is None else undivided(repository, scenario)
     if why is not None and getattr(question, "model_path", None) is None:
@@ -139,7 +139,7 @@ def of_blocks(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
 
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """Warnings about stated arguments that have no effect on this question."""
+    """Warnings about stated arguments that have no effect on the answer."""
     no_effect = "has no effect:"
     target = scenario.target.name
     shard = scenario.target_shard
@@ -160,8 +160,8 @@ def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]
 
 
 def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversion) -> Iterator[str]:
-    """Warnings about weight formats that are assumed because the question states none and the engine
-    converts checkpoints, and about weights in host memory.
+    """Warnings about weight formats and about weights in host memory. If the engine converts checkpoints and
+    the question states no format, the format is assumed.
     """
     weights = question.weights
     repository = gguf_repository(question.model)
@@ -192,8 +192,8 @@ def by_name(model: str) -> Iterator[str]:
 
 
 def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
-    """A warning for each model with fewer positions than the context needs. model: the target as the user
-    named it.
+    """A warning for each model (target or draft) whose maximum context is too short for this question. model:
+    the target as the user named it.
     """
     target = scenario.target
     limits = {name_of(model, target): target.max_position_embeddings}
@@ -205,8 +205,8 @@ def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterat
 
 
 def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
-    """Warnings about an acceptance that is 1, that was measured at another draft length, or that was
-    measured only for short prompts. A note follows if the acceptance limits the draft length.
+    """Warnings about an acceptance that is 1, that was measured at another draft length, or that was only
+    measured at shorter contexts. There is also a note if the acceptance limits the draft length.
     """
     known = scenario.acceptance
     if known is None:
@@ -244,8 +244,8 @@ def _of_longer_context(longest: float | None, context: float) -> str:
 
 
 def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
-    """Warnings about a draft: its KV budget is not below the context or is very small, it runs on fewer
-    devices than the target, its vocabulary has another size, or it is as large as the target.
+    """Warnings about a draft. Its KV budget may be very small or not below the context. It may run on fewer
+    devices than the target, have another size of vocabulary, or be as large as the target.
     """
     draft = scenario.draft
     target = scenario.target
@@ -287,7 +287,7 @@ def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]
 
 def of_device(scenario: Scenario) -> Iterator[str]:
     """Warnings about number formats in which the device cannot compute, about links between devices, and
-    about constants of another engine, device or vendor.
+    about calibration constants from another engine, device or vendor.
     """
     gpu = scenario.machine.gpu
     stored = weight_format(scenario.target.weights)

@@ -1,4 +1,4 @@
-"""Finds the known defects of an engine that affect a draft."""
+"""Finds known defects of an engine that affect a draft."""
 
 from perfmodel.answers.question.engine_support import draft_word
 from perfmodel.specs import Defect, serving_engine_of
@@ -6,8 +6,8 @@ from perfmodel.speculation import Scenario
 
 
 def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[Defect, ...]:
-    """The known defects of this engine version that affect the draft, on this device and at this context.
-    gamma: draft length.
+    """The known defects of this engine version that affect the draft on this device and at this context.
+    gamma: the draft length.
     """
     calibration = scenario.machine.calibration
     target = scenario.target
@@ -40,7 +40,7 @@ def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[D
 
 
 def slowing(scenario: Scenario, context: float) -> Defect | None:
-    """The first known defect that may slow the draft; None if there is none."""
+    """The first known defect that may make the draft slower; None if there is none."""
     return next((defect for defect in known_defects(scenario, context) if defect.slows), None)
 
 

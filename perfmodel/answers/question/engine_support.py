@@ -1,5 +1,5 @@
-"""Finds which engine runs a draft, for the text of answers, for the choices of `advise`, and for the
-default draft of a question.
+"""Finds out whether an engine runs a draft. Answers print this, `advise` chooses by it, and the default draft
+of a question depends on it.
 """
 
 from contextlib import suppress
@@ -24,18 +24,18 @@ from perfmodel.specs.engines.served_drafts import ServedDraft
 from perfmodel.specs.engines.serving import ServingEngine
 
 ORDER = ("mtp", "eagle3", "dflash", "dflash2", "dspark")
-"""Preference among published drafts: first those that come with the target, then separate heads, then other
-models.
+"""Order of preference among published drafts: first drafts that are part of the target's checkpoint, then
+separate heads, then other models.
 """
 HEAD = "eagle3"
-"""The kind of head that is assumed if no head is published and the target has none of its own. All engines
-run this kind, and most targets have such a head.
+"""The kind of head that is assumed if no draft is published for the target and its checkpoint has none. All
+engines run this kind, and most targets have such a head.
 """
 
 
 class RunsIn(Immutable):
-    """Whether the engine of the question runs a draft. text: where it runs, such as ``vLLM >= 0.9`` or
-    ``no engine yet (why)``.
+    """Whether the engine of the question runs a draft. runs: true if so. text: the engines and versions that
+    run it, such as ``vLLM >= 0.9``, or ``no engine yet (why)``.
     """
 
     runs: bool
@@ -43,15 +43,15 @@ class RunsIn(Immutable):
 
 
 def draft_word(draft: Draft) -> str:
-    """The kind of a draft as in the files of engines: ``eagle`` or ``eagle3``, ``model`` for a separate
-    model, and so on.
+    """The kind of a draft as it is named in the data files of engines, such as ``eagle``, ``eagle3``, or
+    ``model`` for a separate model.
     """
     return draft.name if draft.kind == "eagle" else draft.kind
 
 
 def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
-    """The engine's facts about this kind of draft; None if the engine does not run it for this
-    architecture.
+    """What the data file of the engine says about this kind of draft. None if the engine does not run this
+    kind, or not for this model architecture.
     """
     served = engine.drafts.get(draft_word(draft))
     architecture = draft.model.model_type
@@ -69,12 +69,12 @@ def runs_in(
     attention_groups: int = 1,
     vendor: str | None = None,
 ) -> RunsIn | None:
-    """Whether and where the draft runs; None for research code.
+    """Whether the engine runs the draft, and which engines run it. None for research code.
 
-    named_engine: the value of ``--engine``. If it names a version that is older than the draft, the draft
-    does not run. attention_groups: number of data-parallel attention groups of a server; with more than
-    one, the text states the version that has a flag for them. vendor: vendor of the device; the text names
-    only engines for this vendor. With None, the text names all engines.
+    named_engine: the value of ``--engine``. If it names a version that is older than the engine's support for
+    the draft, the draft does not run. attention_groups: number of data-parallel attention groups of a server.
+    With more than one, the text states the first version that has a flag for such groups. vendor: vendor of
+    the device. The text only names engines for this vendor; with None, it names all engines.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
@@ -99,7 +99,7 @@ def runs_in(
 
 
 def runs_trees(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:
-    """As `runs_in`, but for trees of drafted tokens instead of chains."""
+    """Like `runs_in`, but for trees of drafted tokens instead of chains."""
     engines = serving_engines()
     if engine is None or engine not in engines:
         return None
@@ -126,10 +126,10 @@ def _first_version(served: ServedDraft | None, draft: Draft) -> str | None:
 
 
 def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine: str | None) -> str:
-    """The default of ``--draft``. The default is the first of these drafts that the engine runs: a draft
-    that is published for the target, the target's own MTP layer, an EAGLE-3 head.
+    """The default of ``--draft``: the first of three drafts that the engine runs.
 
-    The default is ``self`` if the engine runs none of these drafts, and for research code. model: the
+    These are a draft that is published for the target, the target's own MTP layer, and an EAGLE-3 head. If
+    the engine runs none of them, the default is ``self``. It is also ``self`` for research code. model: the
     target as the user named it. named_engine: the value of ``--engine``.
     """
     published = sorted(

@@ -1,4 +1,4 @@
-"""Finds constants of a user's own calibration that are far from those of all bundled calibrations."""
+"""Finds constants of a user's calibration that are far from those of all bundled calibrations."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -7,14 +7,14 @@ from perfmodel.specs import CONSTANTS, Calibration, files
 from perfmodel.specs.calibrations.loading import load_bundled
 
 FAR = 30.0
-"""Factor above the largest, or below the smallest, constant of all bundled calibrations from which a warning
-is given. Devices differ by less.
+"""A warning is given for a constant that is larger than the largest bundled constant, or smaller than the
+smallest, by more than this factor. Devices differ by less.
 """
 
 
 def far_constants(calibration: Calibration) -> Iterator[str]:
-    """A warning for each value of a calibration that differs from all bundled values by more than the
-    factor `FAR`.
+    """A warning for each value of a calibration that is outside the range of the bundled values by more than
+    the factor `FAR`.
 
     A warning about too small a value is only given for fractions, because times and exponents may be near
     0. Exponents also get no warning about too large a value.

@@ -1,5 +1,5 @@
-"""Checks whether a model can be divided over devices as requested, and whether the engine supports it. The
-error message names the values that are possible.
+"""Checks whether a model can be divided over devices as the question says, and whether the engine supports
+it. Error messages name the allowed values.
 """
 
 from pathlib import Path
@@ -21,12 +21,14 @@ from perfmodel.specs import (
 )
 
 BLOCK = 128
-"""Weights that share a scale in `fp8-block`. No engine cuts a block in two (vLLM, quantization/fp8.py)."""
+"""Width of a block of weights that share a scale in `fp8-block`. No engine splits a block (vLLM,
+quantization/fp8.py).
+"""
 _PARTS = {"mlp": "dense MLPs", "experts": "experts", "shared": "shared experts"}
 
 
 def check_head(word: str | None, target: ModelSpec) -> None:
-    """Raise InputError for the draft ``mtp`` without options if the target has no known MTP layer."""
+    """Raises InputError for the draft ``mtp`` without options if the target has no known MTP layer."""
     if spelled((word or "").strip()) == "mtp" and not kind_of("mtp").suits(target):
         raise refuse(
             "--draft",
@@ -38,7 +40,7 @@ def check_head(word: str | None, target: ModelSpec) -> None:
 
 
 def check_vocabulary(engine: str | None, draft: Draft, target: ModelSpec) -> None:
-    """Raise InputError for a draft model if the size of its vocabulary differs from the target's by more
+    """Raises InputError for a draft model if the size of its vocabulary differs from the target's by more
     than the engine allows.
     """
     known = serving_engines().get(engine or "")
@@ -60,8 +62,9 @@ def check_vocabulary(engine: str | None, draft: Draft, target: ModelSpec) -> Non
 
 
 def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0) -> None:
-    """Raise InputError if the groups do not divide the devices or the experts, or if the devices of an
-    attention group do not divide its query heads. redundant: number of additional copies of experts.
+    """Raises InputError for impossible parallel groups. The number of groups must divide the devices, and the
+    experts if the groups are expert-parallel. The devices of an attention group must divide the query heads.
+    redundant: number of additional copies of experts.
     """
     for flag, groups in (("--ep", ep), ("--dp", dp)):
         if groups > 1 and not model.moe:
@@ -76,7 +79,7 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0
 
 
 def check_engine_groups(engine: str | None, ep: int, dp: int) -> None:
-    """Raise InputError for expert-parallel or data-parallel groups if the engine has no such groups."""
+    """Raises InputError for expert-parallel or data-parallel groups if the engine has no such groups."""
     known = serving_engines().get(engine or "")
     if known is None or known.runs_groups:
         return
@@ -86,14 +89,16 @@ def check_engine_groups(engine: str | None, ep: int, dp: int) -> None:
 
 
 def check_parts(flag: str, weights: str | None, model: ModelSpec) -> None:
-    """Raise InputError for a stated format of routed experts (``experts=``) if the model has no experts."""
+    """Raises InputError if the question states a format of routed experts (``experts=``) for a model without
+    experts.
+    """
     if "experts=" in (weights or "") and not model.moe:
         raise refuse(flag, None, f"one without experts= for {model.name}, which has no experts", weights)
 
 
 def check_backend(name: str | None, calibration: Calibration, gpu: GPUSpec, model: ModelSpec) -> None:
-    """Raise InputError for an attention backend that cannot run the model. Some backends need a latent
-    cache, and some do not support attention sinks on this device.
+    """Raises InputError for an attention backend that cannot run the model. Some backends need a model with a
+    latent cache (MLA), and some do not support attention sinks on this device.
     """
     engine = attention_of(calibration.stack)
     names = engine.named(name or "") if engine else []
@@ -107,7 +112,7 @@ def check_backend(name: str | None, calibration: Calibration, gpu: GPUSpec, mode
 
 
 def cuts_heads(engine: str | None) -> bool:
-    """Whether the tensor parallelism of an engine gives each device whole KV heads."""
+    """Whether tensor parallelism in this engine gives each device whole KV heads."""
     known = serving_engines().get(engine or "")
     return known is not None and known.cuts_heads
 
@@ -122,9 +127,9 @@ def check_engine(
     dp: int,
     asked: str | None = None,
 ) -> None:
-    """Raise InputError for a configuration that the engine does not start, according to its file
-    (`specs.engines.serving.ServingEngine`). asked: the calibration as the question names it, for the error
-    message.
+    """Raises InputError for a configuration with which the engine does not start. The data file of the engine
+    decides this (`specs.engines.serving.ServingEngine`). asked: the calibration as the question names it, for
+    the error message.
     """
     stack = engine_of(calibration)
     if stack not in serving_engines():
@@ -179,7 +184,7 @@ def _check_integers(calibration: Calibration, gpu: GPUSpec, model: ModelSpec, pr
 
 
 def check_blocks(model: ModelSpec, precision: Precision, tp: int, ep: int, dp: int) -> None:
-    """Raise InputError for parallel degrees with which devices would divide the blocks of an FP8 format.
+    """Raises InputError for parallel degrees that would split the blocks of an FP8 format between devices.
 
     vLLM checks the width of every divided matrix (quantization/utils/fp8_utils.py of 0.32,
     `validate_fp8_block_shape` and `validate_fp8_block_shape_moe`).

@@ -1,4 +1,6 @@
-"""Finds the published checkpoint in the weight format of a question, and whether the devices can run it."""
+"""Finds the published checkpoint in the weight format of a question, and checks whether the devices can run
+it.
+"""
 
 from perfmodel.answers.question.placement import check_blocks
 from perfmodel.errors import InputError
@@ -9,21 +11,21 @@ from perfmodel.speculation import Scenario
 
 
 def stored_weights(scenario: Scenario) -> str:
-    """The weight format as a checkpoint stores it. Whether a device computes in it or uses it weight-only
-    makes no difference.
+    """The weight format in which a checkpoint is stored. A format has the same name here if a device uses it
+    weight-only.
     """
     return scenario.precision.weights.name.replace("-wo", "")
 
 
 def reads_of(scenario: Scenario) -> Reads:
-    """The rule that says which checkpoints the engine of a scenario can load."""
+    """The function that says whether the engine of a scenario can load a checkpoint."""
     engine = serving_engine_of(scenario.machine.calibration)
     return read_by_all if engine is None else engine.reads
 
 
 def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
-    """The known checkpoint of a model in the weight format of a scenario, if its engine can load it.
-    Returns None if there is none, or if the model's own checkpoint has this format.
+    """The known checkpoint of a model in the weight format of a scenario, if its engine can load it. None if
+    there is no such checkpoint, or if the model's own checkpoint already has this format.
     """
     weights = stored_weights(scenario)
     if main_format(scenario.target.weights) in alike(weights):
@@ -32,8 +34,8 @@ def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
 
 
 def undivided(model_id: str, scenario: Scenario) -> str | None:
-    """Why the devices of a scenario cannot run the published checkpoint, in words; None if they can, or if
-    there is none.
+    """The reason why the devices of a scenario cannot run the published checkpoint, in words. None if they
+    can run it, or if there is no such checkpoint.
     """
     known = published(model_id, scenario)
     if known is None:

@@ -37,12 +37,12 @@ OF_SERVER = (
     "kv_dtype",
     "draft_tp",
 )
-"""Arguments of a `Query` that describe the server besides its model, device, draft and calibration."""
+"""Arguments of a `Query` that describe the server, without its model, device, draft and calibration."""
 
 
 @options
 class CommonOptions(Question):
-    """The arguments of all questions. Model and device come first; all others are passed by name."""
+    """The arguments of all questions. Model and device come first. All other arguments are passed by name."""
 
     model: arg.Model
     hardware: arg.Hardware
@@ -246,7 +246,9 @@ class CommonOptions(Question):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The arguments; if `tp` is left out, it becomes the number of devices of `nodes`."""
+        """The arguments after reading. If `nodes` is given without `tp`, then `tp` becomes the number of
+        devices per pipeline stage.
+        """
         nodes = values.get("nodes")
         if nodes is None or values.get("tp") not in (1, (1,), None):
             return super().settled(values)
@@ -258,7 +260,9 @@ class CommonOptions(Question):
         return super().settled(values | {"tp": degree if values.get("tp") == 1 else (degree,)})
 
     def query(self, **changes: Any) -> "Query":
-        """The `Query` with the same values in the fields that both have, and with these changes."""
+        """A `Query` with the values of this question in the fields that both have. changes: values that
+        replace them.
+        """
         return Query(
             **{f.name: getattr(self, f.name) for f in fields(Query) if hasattr(self, f.name)} | changes
         )
@@ -266,8 +270,8 @@ class CommonOptions(Question):
 
 @options
 class Options(CommonOptions):
-    """The arguments that questions about chains of drafted tokens share: draft, acceptance and parallel
-    degrees.
+    """The arguments that questions about chains of drafted tokens share, such as draft, acceptance and
+    parallel degrees.
     """
 
     _: KW_ONLY
@@ -296,7 +300,9 @@ class Options(CommonOptions):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The arguments, with `acceptance_rate` converted to tokens per iteration: 1 + gamma x rate."""
+        """The arguments after reading, with `acceptance_rate` converted to tokens per iteration (1 + gamma x
+        rate).
+        """
         rate = values["acceptance_rate"]
         if rate is None:
             return super().settled(values)
@@ -312,14 +318,14 @@ class Options(CommonOptions):
 
 @question
 class Query(Options):
-    """A question about one point. Every argument is also a flag of ``perfmodel whatif``.
+    """A question about one batch and one context. Every argument is also a flag of ``perfmodel whatif``.
 
-    gamma: None (or ``"auto"``) searches for the best length from 0 to max_gamma. alpha, rate,
-    tokens_per_iteration (measured at `gamma`) and acceptance (a file): at most one of them. If none of
-    them is stated, the published acceptance of this target, draft and KV budget is used. draft: None means
-    ``self`` if an acceptance or `draft_kv` is stated. Otherwise it means the first of these that the
-    engine runs: a draft that is published for the target, the target's own MTP layer, an EAGLE-3 head.
-    weights, kv_dtype: None means the formats of the checkpoint.
+    gamma: None (or ``"auto"``) searches for the best draft length from 0 to `max_gamma`. alpha, rate,
+    tokens_per_iteration (measured at `gamma`), acceptance (a file): at most one of them may be given. Without
+    them, the published acceptance of this target, draft and KV budget is used. draft: None means ``self`` if
+    an acceptance or `draft_kv` is given. Otherwise None means the first of three drafts that the engine runs:
+    a draft that is published for the target, the target's own MTP layer, and an EAGLE-3 head. weights,
+    kv_dtype: None means the formats of the checkpoint.
     """
 
     batch: arg.Batch
@@ -347,5 +353,5 @@ class Query(Options):
 
 
 def acceptances_of(question: CommonOptions) -> list[str]:
-    """The names of those arguments of acceptance that the question states."""
+    """The names of the acceptance arguments that the question states."""
     return [name for name in arg.ACCEPTANCES if getattr(question, name, None) is not None]

@@ -1,4 +1,6 @@
-"""Resolves the part of a question about several nodes, or about more devices of a rack than one node has."""
+"""Resolves how a question places a server on several nodes, or on more devices of a rack than one node
+has.
+"""
 
 import math
 from collections.abc import Iterator
@@ -17,9 +19,9 @@ from perfmodel.speculation import Scenario
 
 
 class Placed(Immutable):
-    """How a server is placed on nodes. fabric: the links between its devices; None if the calibration has
-    the times of all messages, as within most nodes. layout: pipeline stages, exchange of tokens and copies
-    of experts.
+    """How a server is placed on nodes. fabric: the links between its devices. None if the calibration already
+    covers the times of all messages, as within most nodes. layout: the pipeline stages, the exchange of
+    tokens between ranks, and the copies of experts.
     """
 
     fabric: Fabric | None
@@ -35,8 +37,8 @@ def place(
     ep: int,
     dp: int,
 ) -> Placed:
-    """How the server of a question is placed on nodes. Raises InputError if it is impossible or if a table
-    of message times is missing.
+    """How the server of a question is placed on nodes. Raises InputError if the placement is impossible, or
+    if a table of message times is missing.
     """
     _check(question, target, tp)
     fabric = _fabric(question, gpu, calibration, tp, dp)

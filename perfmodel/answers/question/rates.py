@@ -1,4 +1,4 @@
-"""Reads an acceptance that is written as ``0.8``, ``0.8/0.7/0.5`` or ``0.6x3.5``."""
+"""Reads an acceptance that is written as text: ``0.8``, ``0.8/0.7/0.5`` or ``0.6x3.5``."""
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import Acceptance
@@ -8,8 +8,9 @@ GIVEN = "as given"
 
 
 def parse_rate(given: str | float, flag: str) -> Acceptance:
-    """Reads an acceptance: one rate, rates by position, or the hit probability of an n-gram draft x the
-    accepted tokens per hit. Raises InputError for other text; its message begins with `flag`.
+    """Reads an acceptance. ``0.8`` is one rate, and ``0.8/0.7/0.5`` are rates by position. ``0.6x3.5`` is for
+    n-gram drafts: the probability of a hit, and the accepted tokens per hit. Raises InputError for other
+    text. The message begins with `flag`.
     """
     text = str(given)
     try:

@@ -1,4 +1,6 @@
-"""Makes the scenario of a question: looks up its names, and checks that they fit together."""
+"""Makes the scenario of a question: looks up the named model, device and calibration, and checks that they
+fit together.
+"""
 
 import os
 from dataclasses import dataclass, field, fields, replace
@@ -52,11 +54,10 @@ from perfmodel.speculation import (
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
-    """Build the scenario of a question, with its acceptance. Raises InputError for an impossible question.
+    """Makes the scenario of a question, with its acceptance. Raises InputError for an impossible question.
 
     acceptance: replaces the acceptance of the question. named: the model, device and calibration, if they
-    were looked up already. A question about the baseline (gamma 0) gets no acceptance unless it states
-    one.
+    were looked up already. A question about the baseline (gamma 0) only has an acceptance if it states one.
     """
     if acceptance is not None:
         return resolve_costs(query, named).with_acceptance(acceptance)
@@ -72,8 +73,8 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
 
 def resolve_costs(query: Query, named: Named | None = None) -> Scenario:
-    """The scenario without an acceptance, for answers that do not depend on it. Raises InputError for an
-    impossible question.
+    """The scenario of a question without an acceptance, for answers that do not depend on it. Raises
+    InputError for an impossible question.
     """
     if named is not None or _names_a_file(query):
         return _built(query, named or Named.of(query), looked_up=False)
@@ -91,7 +92,7 @@ PARTS = tuple(
     for f in fields(Query)
     if f.name not in ("batch", "context", "alpha", "tokens_per_iteration", "max_gamma", "memory_fraction")
 )
-"""Arguments of a question that determine its scenario, and some that rarely change."""
+"""Arguments of a question that determine its scenario, and a few others that rarely change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,9 @@ def _host_experts(query: Query, target: ModelSpec) -> float:
 
 
 def with_draft(query: Query, named: Named | None = None) -> Query:
-    """The question with its default draft filled in, if it states neither a draft nor an acceptance."""
+    """The question with the default draft filled in. It stays as it is if it states a draft, a KV method or
+    an acceptance, or if gamma is 0.
+    """
     if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
         return query
     specs = named or Named.of(query)
@@ -280,8 +283,8 @@ def with_draft(query: Query, named: Named | None = None) -> Query:
 
 
 def draft_kv(query: Query) -> str:
-    """The KV method of the draft: the stated one or the default, which is `SELF_DRAFT_KV` for a self-draft
-    and the full cache for other drafts.
+    """The KV method of the draft: the one that the question states, or else the default. The default is
+    `SELF_DRAFT_KV` for a self-draft and the full cache for other drafts.
     """
     if query.draft_kv is not None:
         return query.draft_kv
@@ -290,7 +293,7 @@ def draft_kv(query: Query) -> str:
 
 
 def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
-    """The gamma of the question or, if it states none, the best one, but at least `least`."""
+    """The draft length of the question. If it states none, the best draft length, but at least `least`."""
     if query.gamma is not None:
         check_draft_length(scenario.draft, query.gamma)
         return query.gamma
@@ -299,12 +302,11 @@ def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
 
 
 def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Acceptance:
-    """The acceptance of a draft from its tokens per iteration, which were measured at draft length
-    `gamma`.
+    """The acceptance of a draft from its tokens per iteration, which were measured at draft length `gamma`.
 
-    At positions beyond this length, the acceptance falls as with published heads of this kind. For a
-    self-draft with a sparse cache it stays the same, because measured rates hardly depend on the position
-    (MagicDec, arXiv 2408.11049).
+    At positions beyond this length, the acceptance falls as with published drafts of this kind. For a
+    self-draft, it stays the same, because measured rates hardly depend on the position (MagicDec, arXiv
+    2408.11049).
     """
     source = f"{GIVEN}, by tokens per iteration"
     decay = 1.0 if draft.kind == "self" else acceptance_library().typical.decay(library_word(draft))
@@ -314,12 +316,12 @@ def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Accep
 
 
 def given_rate(rate: str | float, flag: str, gamma: int | None, draft: Draft) -> Acceptance:
-    """The acceptance of a draft from a rate that the question states. Raises InputError for other text;
-    its message begins with `flag`.
+    """The acceptance of a draft from a rate that the question states. Raises InputError for other text. The
+    message begins with `flag`.
 
-    A single rate is taken as measured at all positions of the draft length `gamma`, or at the first
-    position if gamma is None. Recommended drafts are longer than this by at most `BEYOND_MEASURED` tokens.
-    A self-draft may have any length, as in `given_tokens`.
+    A single rate counts as measured at all positions of the draft length `gamma`, or only at the first
+    position if gamma is None. A recommended draft exceeds the measured positions by at most `BEYOND_MEASURED`
+    tokens. A self-draft may have any length, as in `given_tokens`.
     """
     accepted = parse_rate(rate, flag)
     if accepted.alpha is None or draft.kind == "self":

@@ -1,7 +1,7 @@
-"""Finds out whether a smaller batch serves more tokens per second than the batch of the question.
+"""Finds out whether a smaller batch gives more tokens per second than the batch of the question.
 
-Kernels and CUDA graphs process sequences in blocks, so a step takes longer as soon as a batch needs one
-more block. 129 sequences may therefore get fewer tokens per second than 128.
+Kernels and CUDA graphs process sequences in blocks. A step takes longer as soon as the batch needs one more
+block. A batch of 129 may therefore give fewer tokens per second than a batch of 128.
 """
 
 from collections.abc import Iterator
@@ -12,15 +12,16 @@ from perfmodel.operations import Array
 from perfmodel.speculation import Scenario
 
 BLOCKS = (1, 8, 16, 32, 64, 128, 256)
-"""Numbers of sequences in a block; for each, the largest whole number of blocks below the batch is tried."""
+"""Possible numbers of sequences in a block. For each of them, the largest multiple below the batch is tried.
+"""
 SMALL = 16
 """Up to this batch, all smaller batches are tried."""
 LEAST_GAIN = 1e-3
-"""A difference is only mentioned if it is at least this share of the tokens per second."""
+"""A smaller batch is only mentioned if it gives more tokens per second by at least this share."""
 
 
 def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
-    """A warning if the baseline serves more tokens per second with a smaller batch."""
+    """A warning if the baseline gives more tokens per second with a smaller batch."""
     tried = {(batch - 1) // block * block for block in BLOCKS}
     tried |= set(range(1, int(min(batch, SMALL))))
     batches = np.array([*sorted(each for each in tried if each > 0), batch])
@@ -29,7 +30,7 @@ def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
 
 
 def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
-    """A warning if a smaller batch serves more tokens per second than the last one of `batches`.
+    """A warning if a smaller batch gives more tokens per second than the last batch of `batches`.
     tokens_per_s: the throughput of each batch.
     """
     best = int(np.argmax(tokens_per_s))

@@ -1,4 +1,4 @@
-"""Reads the acceptance of the children of a tree node by rank, such as ``0.6,0.1``."""
+"""Reads the acceptance of a tree of drafted tokens, such as ``0.6,0.1``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,9 @@ from perfmodel.speculation.tree import TreeAcceptance
 
 
 def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:
-    """The probabilities that the 1st, 2nd, ... child of a tree node is accepted, from numbers or from text
-    with commas. Raises InputError for other input; its message begins with `flag`.
+    """Reads the probabilities that the first, second and further children of a tree node are accepted. They
+    are given as numbers or as a text with commas. Raises InputError for other input. The message begins with
+    `flag`.
     """
     rates = parse_numbers(given, flag) if isinstance(given, str) else tuple(items(given))
     try:

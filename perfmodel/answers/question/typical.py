@@ -1,8 +1,8 @@
-"""The acceptance that is typical of a kind of draft in published results, for drafts whose own acceptance
-was not measured.
+"""The acceptance that is typical of a kind of draft in published results. It is for drafts whose own
+acceptance was not measured.
 
-A typical acceptance is not used like a measured one: it only gives a range of speedups, and the verdict
-stays undecided.
+A typical acceptance is not used like a measured acceptance. It only gives a range of speedups, and the
+verdict stays undecided.
 """
 
 import shlex
@@ -19,25 +19,27 @@ from perfmodel.speculation import Acceptance
 from perfmodel.speculation.acceptance import BEYOND_MEASURED
 
 MIDDLE = (0.1, 0.9)
-"""An acceptance is typical between these quantiles of the published first rates of a kind of draft."""
+"""An acceptance is typical if its rate at the first position is between these quantiles of the published
+rates for the kind of draft.
+"""
 WORTH_MEASURING = 1.1
-"""A draft is recommended for a measurement if its speedup at the low end of typical acceptance is at least
-this.
+"""`advise` recommends to measure a draft if its speedup at the low end of typical acceptance is at least this
+value.
 """
 LEAST_PUBLISHED = 5
-"""A kind of draft has a typical acceptance if at least this many results were published."""
+"""A kind of draft only has a typical acceptance if at least this many results were published."""
 
 
 class Typical(Immutable):
-    """The low and the high end of the typical acceptance of one kind of draft. low, high: acceptance at
-    each position.
+    """The low and the high end of the typical acceptance of one kind of draft. low, high: the acceptance rate
+    at each position.
     """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
     def acceptances(self) -> tuple[Acceptance, Acceptance]:
-        """Both ends as acceptances, the low one first."""
+        """Both ends as `Acceptance` objects, the low end first."""
         source = "typical of published drafts of its kind"
         return Acceptance.from_positions(self.low, source), Acceptance.from_positions(self.high, source)
 
@@ -49,11 +51,11 @@ class Typical(Immutable):
 
 @dataclass(frozen=True, slots=True)
 class TypicalGain:
-    """The gain of a draft if its acceptance is typical of published drafts of its kind.
+    """The speedup of a draft whose acceptance is typical of published drafts of its kind.
 
-    speedups: the speedups over the baseline at the low and at the high end of typical acceptance, each at
-    its best draft length. Both speedups are at least 1 if the server may also run without a draft.
-    first_rates: as in `Typical`. measure: the command that measures the draft's own acceptance.
+    speedups: the speedups over the baseline at the low and at the high end of typical acceptance, each at its
+    best draft length. If that length may be 0 (the baseline), both speedups are at least 1. first_rates: as
+    in `Typical`. measure: the command that measures the draft's own acceptance.
     """
 
     draft: str
@@ -63,7 +65,9 @@ class TypicalGain:
 
     @classmethod
     def of(cls, model: str, draft: Draft, typical: Typical, low: float, high: float) -> "TypicalGain":
-        """The gain of a draft. low, high: its speedups. model: the target as the user named it."""
+        """Makes the object for a draft. low, high: its speedups at both ends. model: the target as the user
+        named it.
+        """
         return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft.name))
 
     @property
@@ -78,7 +82,7 @@ class TypicalGain:
 
     @property
     def range(self) -> str:
-        """``1.3x to 2.2x``, with two decimals if both ends would look the same with one."""
+        """``1.3x to 2.2x``. Numbers have two decimals if both ends would look the same with one decimal."""
         low, high = (f"{speedup:.1f}x" for speedup in self.speedups)
         if low == high:
             low, high = (f"{speedup:.2f}x" for speedup in self.speedups)
@@ -100,11 +104,11 @@ class TypicalGain:
 
 
 def typical_acceptance(draft: Draft) -> Typical | None:
-    """The typical acceptance of a kind of draft; None if fewer than `LEAST_PUBLISHED` results of this kind
-    were published.
+    """The typical acceptance of a kind of draft. None if fewer than `LEAST_PUBLISHED` results were published
+    for this kind, or if the draft reads only a part of the cache.
 
-    The ends of the first position are the `MIDDLE` quantiles of published results. The acceptance falls
-    from position to position by a usual factor (`TypicalAcceptance.decay`).
+    At the first position, the two ends are the `MIDDLE` quantiles of published results. From each position to
+    the next, the acceptance falls by the factor that is usual for this kind (`TypicalAcceptance.decay`).
     """
     word = library_word(draft)
     typical = acceptance_library().typical

@@ -1,1 +1,1 @@
-"""Answers about trees of drafted tokens, and about two levels of drafting."""
+"""Answers about trees of drafted tokens and about two levels of drafts."""

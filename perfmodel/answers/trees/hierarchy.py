@@ -1,5 +1,5 @@
-"""Two levels of drafting. A small model drafts for the *middle* level, which is the target with a sparse
-cache. The target with its full cache then verifies the tokens that the middle level yields.
+"""Two levels of drafts. A small model drafts for the *middle* level, which is the target with a sparse cache.
+The tokens that the middle level accepts or produces are the draft for the target with its full cache.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -66,7 +66,9 @@ class HierarchyQuery(CommonOptions):
 
 @dataclass(frozen=True, slots=True)
 class MiddleAlone:
-    """The speedup of the middle level without the small model, at its best gamma; 0 means the baseline."""
+    """The speedup of the middle level without the small model, at its best gamma. gamma 0 means the
+    baseline.
+    """
 
     gamma: int
     speedup: float
@@ -74,12 +76,12 @@ class MiddleAlone:
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Answer):
-    """The answer of `hierarchy`: the best draft lengths, gamma_1 of the small model and gamma_2 of the
-    middle level.
+    """The answer of `hierarchy` at the best draft lengths. gamma_1: draft length of the small model. gamma_2:
+    draft length of the middle level.
 
-    inner_rounds: mean number of verifications by the middle level in one iteration. drafted: mean number
-    of tokens that it yields for the target to verify. draft_s: time of all inner rounds of an iteration.
-    Times are in seconds, of one server.
+    inner_rounds: mean number of verifications by the middle level in one iteration. drafted: mean number of
+    tokens that the middle level drafts for the target in one iteration. draft_s: time of all inner rounds of
+    an iteration. All times are in seconds and for one server.
     """
 
     batch: float
@@ -110,12 +112,12 @@ class Hierarchy(Answer):
 
 @asks(HierarchyQuery)
 def hierarchy(question: HierarchyQuery) -> Hierarchy:
-    """Does a second level of drafting pay, and with which draft lengths? A small model then drafts for the
+    """Does a second level of drafts pay, and with which draft lengths? A small model then drafts for the
     sparse self-draft, as in TriForce.
 
     The answer has the draft lengths with the largest speedup. The middle level is the target with a sparse
-    cache. alpha is the probability that the target with its full cache accepts a token of the middle
-    level. No serving engine was measured with two levels. Raises InputError for wrong input.
+    cache. alpha is the probability that the target with its full cache accepts a token of the middle level.
+    No serving engine was measured with two levels. Raises InputError for wrong input.
     """
     query = question.query(draft="self", gamma=None)
     batch = query.batch

@@ -23,7 +23,7 @@ from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, Server
 
 
 def given_tree(given: object, flag: str) -> tuple[int, ...]:
-    """Reads a tree from text of the form ``STEPSxTOPKxTOKENS`` or from these three numbers. Raises
+    """Reads a tree from a text such as ``5x8x32`` (STEPSxTOPKxTOKENS) or from these three numbers. Raises
     InputError for other values.
     """
     text = given
@@ -41,8 +41,8 @@ def given_tree(given: object, flag: str) -> tuple[int, ...]:
 
 @question
 class TreeQuery(CommonOptions):
-    """A question about trees. The acceptance is by rank of a child (1st, 2nd, ...) and not by position in
-    a chain.
+    """A question about trees of drafted tokens. The acceptance depends on the rank of a child (first, second
+    and so on), and not on the position in a chain.
     """
 
     batch: arg.Batch
@@ -89,8 +89,8 @@ class TreeQuery(CommonOptions):
 
 @dataclass(frozen=True, slots=True)
 class FirstOrderRule:
-    """A simple rule for comparison: the largest tree whose verification still spends more time on loading
-    than on computing. size: number of its nodes.
+    """A simple rule for comparison. It chooses the largest tree whose verification still spends more time on
+    loading than on computing. size: number of nodes of this tree.
     """
 
     size: int
@@ -99,10 +99,11 @@ class FirstOrderRule:
 
 @dataclass(frozen=True, repr=False)
 class TreeAnswer(Answer):
-    """The answer of `tree`: the best tree, or the stated one.
+    """The answer of `tree`: the best tree, or the tree that the question states.
 
-    size, levels: numbers of nodes and levels, the root included; size 1 is the baseline. widths: number of
-    nodes on each level. parents: index of the parent of each node. Times are in seconds, of one server.
+    size, levels: numbers of nodes and levels, including the root. Size 1 is the baseline. widths: number of
+    nodes on each level. parents: index of the parent of each node. All times are in seconds and for one
+    server.
     """
 
     batch: float

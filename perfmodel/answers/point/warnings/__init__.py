@@ -1,5 +1,5 @@
-"""Warnings about a point, with one file for each cause. The causes are kernels that are slow at this
-point, and missing measurements.
+"""Warnings about a point. Each file is about one cause, such as kernels that are slow at this point, or
+missing measurements.
 """
 
 from perfmodel.answers.point.warnings.cliffs import cliffs

@@ -1,8 +1,8 @@
 """Warns about cliffs: batches or draft lengths at which a pass takes much longer than with one sequence or
 token fewer.
 
-CUDA graphs have fixed sizes, and a batch is padded to the next size. The time of a pass rises abruptly
-above such a size, and where a kernel needs one more wave of thread blocks.
+CUDA graphs have fixed sizes, and a batch is padded to the next size. Above such a size, the time of a pass
+rises abruptly. It also rises where a kernel needs another wave of thread blocks.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from perfmodel.speculation import Scenario
 CLIFF = 1.1
 """A pass is on a cliff if it takes more than this many times as long as with one sequence or token fewer."""
 MUCH_PADDING = 1.25
-"""Padding is noted if the padded batch has at least this many times the sequences of the batch."""
+"""A note is given if the padded batch is at least this many times as large as the batch."""
 
 
 class Smaller(NamedTuple):
-    """A pass with one sequence or token fewer. seconds: its time. number: the sequences of the larger
-    pass, or its tokens per sequence.
+    """A pass with one sequence or token fewer. seconds: its time. number: the number of sequences of the
+    larger pass, or of its tokens per sequence.
     """
 
     seconds: float
@@ -29,7 +29,9 @@ class Smaller(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Seconds of the target's passes at a point, and of the same passes with one sequence or token fewer."""
+    """Times of the target's passes at a point, and of the same passes with one sequence or token fewer, in
+    seconds.
+    """
 
     decoding: float
     decoding_one_sequence_fewer: float
@@ -39,7 +41,7 @@ class Passes(NamedTuple):
 
     @classmethod
     def near(cls, scenario: Scenario, batch: float, context: float, gamma: int) -> "Passes":
-        """Computes all passes in one call of the formulas. gamma: with 0 there is no verification, and the
+        """Computes all times in one call of the formulas. With gamma 0 there is no verification, and the
         times of verification have no meaning.
         """
         batches = np.array([[batch], [_one_fewer(batch)]])

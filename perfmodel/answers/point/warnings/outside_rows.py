@@ -1,6 +1,4 @@
-"""Warns about questions outside the range that was measured, for a calibration that was fitted to one
-server.
-"""
+"""Warns about questions outside the measured range, if the calibration was fitted to one server."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

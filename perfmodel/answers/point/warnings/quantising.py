@@ -7,9 +7,11 @@ from perfmodel.specs import BF16
 from perfmodel.speculation import Scenario, once
 
 FEW_SEQUENCES = 16
-"""Number of sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
+"""Largest number of sequences at which quantising the inputs of a GEMM may take more time than the smaller
+weights save.
+"""
 WORTH_A_WARNING = 0.01
-"""Fraction by which a step with quantised weights must be longer for a warning."""
+"""A warning is given if a step with quantised weights takes longer by more than this fraction."""
 
 
 def quantising(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
