@@ -31,7 +31,8 @@ BASE = {
 }
 EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128}
 CONFIGS: dict[str, dict[str, object]] = {
-    "dense": BASE | {"architectures": ["LlamaForCausalLM"], "model_type": "llama"},
+    # an EAGLE-3 head reads three layers of its target: 2, n / 2 and n - 3
+    "dense": BASE | {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 8},
     "experts": BASE | EXPERTS | {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe"},
     "latent": BASE
     | {
