@@ -20,7 +20,7 @@ AT_BOUND = 1e-6
 class Solution:
     """The result of a search.
 
-    - x: [parameters].
+    - x: the coordinates of the solution, [parameters].
     - residuals: [rows], before the loss function.
     - slopes: derivatives of the residuals, [rows, parameters].
     - at_bound: whether each parameter is on a bound.

@@ -39,7 +39,7 @@ class Cell:
     """One measured figure and its prediction.
 
     - fitted: whether the calibration was fitted to this device and stack.
-    - lower: the physical bound.
+    - lower: the physical lower bound of the figure.
     - binding: whether the working set exceeds the last-level cache. Otherwise the bound does not hold.
     """
 

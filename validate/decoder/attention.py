@@ -26,10 +26,10 @@ class CacheSpan:
     """The valid part of a cache.
 
     - lengths: tokens per sequence, int64 [batch], on the device.
-    - bound: a number on the host that no length exceeds; nothing beyond it is read.
+    - bound: a number on the host that no length exceeds. Nothing beyond it is read.
     - exact: whether every length equals `bound`, so that no mask is needed.
     - first: the first token of a sliding window for each query, [batch, n]; None without a window.
-    - start: a number on the host; no query sees a token before it.
+    - start: the first position that any query sees, a number on the host.
     """
 
     lengths: Tensor

@@ -37,7 +37,7 @@ class ViewRunner:
 
     - scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration.
       They begin at slot 0 in all sequences.
-    - owns_cache: whether the runner has and writes a cache of its own (a separate model, or own_prefill).
+    - owns_cache: whether the runner writes a cache of its own (for a separate model, or with own_prefill).
       Otherwise verification fills the cache.
     - behind: the number of tokens (0 or 1) by which an own cache lags the target's. If all drafted tokens
       were accepted, the draft has not yet run the last one. The first pass of an iteration always has this

@@ -103,7 +103,7 @@ def _unknown_draft(request: Request) -> InputError:
 def _ngrams(request: Request, longest: str) -> NGramDrafter:
     """N-grams of the text.
 
-    - longest: tokens of a match as they were written; empty for the usual number.
+    - longest: the largest number of tokens of a match, as the user wrote it; empty for the default.
     """
     if request.tree is not None:
         raise InputError(f"--tree: must be used with a draft that runs a model, given {request.draft!r}")

@@ -67,7 +67,7 @@ class RoutedExperts(nn.Module):
 
     Every token goes to its best few experts, and two grouped matrix products compute all of them.
 
-    - scales: of fp8 matrices, by name, [num_experts, outputs].
+    - scales: the scales of fp8 matrices, by name, [num_experts, outputs].
     """
 
     def __init__(self, moe: MoE, hidden: int, inner: int) -> None:
@@ -96,7 +96,7 @@ class RoutedExperts(nn.Module):
     def hold(self, name: str, weight: Tensor, peaks: Tensor) -> None:
         """Quantises a stack of matrices [num_experts, outputs, inputs].
 
-        - peaks: largest values of their rows.
+        - peaks: the largest absolute value in each row of the matrices.
         """
         codes, scale = by_row(weight.flatten(0, 1), peaks.view(-1, 1))
         setattr(self, name, nn.Parameter(codes.view(weight.shape), requires_grad=False))

@@ -149,7 +149,7 @@ def _expert_pieces(spec: ModelSpec, shard: RankShard, prefix: str) -> Pieces:
 def head_pieces(head: HeadModel, layer: str) -> Pieces:
     """The pieces of an EAGLE-3 head.
 
-    - layer: the name of its layer in the file, ``midlayer`` or ``layers.0``.
+    - layer: the name of the head's layer in the file, ``midlayer`` or ``layers.0``.
     """
     names = {
         "project.weight": "fc",

@@ -22,9 +22,9 @@ MIN_TEMPERATURE = 1e-6
 class Sampling:
     """The sampling of tokens.
 
-    - temperature: 0 is greedy.
+    - temperature: the temperature; 0 means greedy decoding.
     - top_k: only this many of the most likely tokens are kept; 0 keeps all.
-    - top_p: of these, the fewest tokens with this total probability are kept.
+    - top_p: the fewest of these tokens with this total probability are kept.
 
     top_k is applied before top_p, as in transformers and vLLM.
     """
@@ -98,7 +98,7 @@ class AcceptedTokens:
 class DraftedTokens(NamedTuple):
     """The tokens that a draft proposes.
 
-    - tokens: [batch, gamma].
+    - tokens: the proposed tokens, [batch, gamma].
     - probs: the distributions [batch, gamma, vocab] from which the tokens were drawn; None if they were not
       drawn at random.
     """

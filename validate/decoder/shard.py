@@ -27,7 +27,7 @@ class RankRange(NamedTuple):
 class RankShard:
     """Rank `rank` of `size` tensor-parallel ranks.
 
-    - group: its process group; None if one process has the whole model.
+    - group: the process group of the ranks; None if one process has the whole model.
     """
 
     rank: int = 0

@@ -20,7 +20,7 @@ class State:
     """The state of a batch.
 
     - tokens [batch, room]: prompts and outputs. All tokens but the newest are in the target's KV cache.
-    - length [batch]: tokens so far.
+    - length [batch]: the number of tokens of each sequence so far.
     - limit [batch]: the length at which a sequence ends.
     - finished [batch]: whether the sequence is done.
     - histogram [batch, gamma + 1]: the number of iterations in which 0, 1, ... gamma draft tokens were

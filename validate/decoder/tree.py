@@ -121,7 +121,7 @@ class TreeDecoder(Decoder):
 def move(cache: KVCache, path: Tensor) -> None:
     """Moves some uncommitted tokens to the first slots after the committed ones plus one.
 
-    - path [batch, n]: their offsets from the first uncommitted slot.
+    - path [batch, n]: the offsets of these tokens from the first uncommitted slot.
     """
     tokens = cache.read(cache.lengths[:, None] + path)
     slots = cache.slot(cache.positions(cache.lengths + 1, path.shape[1]))
@@ -133,7 +133,7 @@ class TreeCounts:
     """Counts over all unfinished sequences.
 
     - tried: how often the k-th child of a node on the accepted path was tried.
-    - taken: how often it was accepted.
+    - taken: how often the k-th child was accepted.
     """
 
     tried: tuple[int, ...]

@@ -78,7 +78,7 @@ def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> Accept
     """The accepted path in greedy decoding: at each node, the child that equals the target's argmax is
     accepted.
 
-    - tokens [batch, size], logits [batch, size, vocab]: of all nodes.
+    - tokens [batch, size], logits [batch, size, vocab]: the tokens and logits of all nodes.
     """
     best = logits.argmax(-1)
     node = torch.zeros_like(tokens[:, 0])

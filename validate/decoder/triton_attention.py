@@ -54,8 +54,8 @@ class SplitKV(FoldedAttention):
     def takes(self, q: Tensor, new_k: Tensor, most: int = MAX_ROWS) -> bool:
         """Whether the kernel can compute queries [batch, heads, n, d].
 
-        - most: its largest number of rows, for heads of 128. On a GPU, fp32 would spill registers and is left
-          to torch.
+        - most: the largest number of rows that the kernel computes, for heads of 128. On a GPU, fp32 would
+          spill registers and is left to torch.
         """
         count = q.shape[1] // new_k.shape[1] * q.shape[2]
         d = q.shape[3]
@@ -179,8 +179,8 @@ class SplitKV(FoldedAttention):
 class Launch(NamedTuple):
     """The parameters of a kernel's launch.
 
-    - tile: cached tokens that it reads at once.
-    - stages: tiles in flight.
+    - tile: cached tokens that the kernel reads at once.
+    - stages: the number of tiles that are loaded at the same time.
     """
 
     tile: int

@@ -51,8 +51,8 @@ def _few_rows(  # type: ignore[no-untyped-def]
     - codes: the matrix, [N, K] fp8, contiguous. scale: [N].
     - bias: [N], read if BIAS.
     - out: [parts, rows, N].
-    - PAD: at least `rows`.
-    - INPUTS: the inputs of a tile.
+    - PAD: a power of two, at least `rows`.
+    - INPUTS: the number of inputs in a tile.
     """
     part = tl.program_id(1)
     first = tl.program_id(0).to(tl.int64) * TILE
@@ -91,7 +91,7 @@ def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr
 class ProductLaunch(NamedTuple):
     """The parameters of a launch of `_few_rows`.
 
-    - sizes: its constants.
+    - sizes: the constants of the launch.
     - parts: the number of parts of the inputs; each has its own programs.
     """
 

@@ -35,7 +35,7 @@ class CollectingRunner(ViewRunner):
     """A `ViewRunner` whose scratch slots begin with the tokens that a sequence has collected in this
     iteration.
 
-    - collected [batch]: their number.
+    - collected [batch]: the number of collected tokens.
 
     A cache of its own lags by two tokens, because the target may accept all collected tokens and then adds
     one of its own.
@@ -74,7 +74,7 @@ class TwoLevelDrafter:
 
     - enough: gamma_2, the number of tokens from which on a sequence waits for its verification.
     - gamma: the largest number of tokens that a sequence can then have, gamma_1 + gamma_2.
-    - drafted [batch]: the number that it has.
+    - drafted [batch]: the number of collected tokens of a sequence.
     - inner [batch, gamma_1 + 1]: the number of inner rounds of this iteration in which 0, 1, ... gamma_1
       tokens of the small model were accepted.
     """
@@ -192,8 +192,8 @@ class LevelCounts:
     - inner: the number of inner rounds in which the middle accepted 0, 1, ... gamma_1 tokens of the small
       model.
     - iterations: the number of verifications by the target.
-    - accepted: the tokens that the target accepted in them.
-    - complete: the iterations in which it accepted all drafted tokens.
+    - accepted: the tokens that the target accepted in these iterations.
+    - complete: the iterations in which the target accepted all drafted tokens.
     """
 
     inner: tuple[int, ...]

@@ -256,7 +256,7 @@ def _source(
 def load_head(name: str, weights: str, target: Model) -> HeadModel:
     """Loads an EAGLE-3 head for a target. Raises InputError.
 
-    - name: its folder, or ``eagle3`` for random weights.
+    - name: the folder of the head, or ``eagle3`` for random weights.
 
     Its matrices are fp8 if the target's are.
     """

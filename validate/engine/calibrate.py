@@ -55,10 +55,10 @@ ERROR_DIGITS = 3
 class EngineCalibration:
     """A calibration and the rows that it was fitted to.
 
-    - aside: rows that were not used, because they contain prefill.
+    - aside: rows that were not used, because their times contain prefill.
     - subject: the served configuration.
     - base: name of the calibration that supplies all constants that were not fitted.
-    - tried: name of every base -> the held-out error of its fit (rms of logs).
+    - tried: name of every base -> the held-out error of its fit (root mean square of log errors).
     - previous: the calibration that such a question used before; None if there is none.
     """
 

@@ -79,7 +79,7 @@ class Chunk:
     """One streamed piece of an answer.
 
     - at_s: the time of its arrival by `time.perf_counter`, in seconds.
-    - tokens: its number of tokens; None if the server does not report it.
+    - tokens: the number of tokens in the piece; None if the server does not report it.
     """
 
     at_s: float
@@ -90,7 +90,7 @@ class Chunk:
 class StreamedAnswer:
     """A streamed answer.
 
-    - total: its number of tokens; None if the server does not report it.
+    - total: the number of tokens in the answer; None if the server does not report it.
     - model: the model name of the request.
     """
 
@@ -174,7 +174,7 @@ class ServerEngine(NamedTuple):
 class LiveServer:
     """A running OpenAI-compatible server.
 
-    - url: its address without ``/v1``.
+    - url: the address of the server without ``/v1``.
     - page_s, answer_s: time limits for a page and for an answer, in seconds from the request to the last
       byte.
     """

@@ -54,9 +54,9 @@ ON_GPU = {"iteration_fixed_s": 0.1, "iteration_sequence_s": 0.0}
 def around(name: str, expected: float, spread: float, low: float, high: float) -> Parameter:
     """The search range of a constant.
 
-    - expected: the centre of its prior.
+    - expected: the centre of the prior.
     - spread: the width of the prior.
-    - low, high: the bounds.
+    - low, high: the bounds of the search.
     """
     return Parameter(name, expected, low, high, unit=spread, origin=expected, spread=spread)
 
@@ -107,7 +107,7 @@ def rows_apart(base: Calibration) -> Calibration:
 def _search(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Parameter:
     """The search for a constant.
 
-    - layers: of the target.
+    - layers: the number of the target's layers.
     """
     value = getattr(base, name).value
     if name in (*FRACTIONS, *FACTORS, EXPERTS, ROW):

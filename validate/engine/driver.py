@@ -58,8 +58,8 @@ class Stretch:
     """Measurements in the decoding window of a round, over all answers.
 
     - gaps: seconds between chunks.
-    - chunks, tokens: their total numbers in the window.
-    - seconds: its length.
+    - chunks, tokens: the total numbers of chunks and tokens in the window.
+    - seconds: the length of the window.
     """
 
     gaps: tuple[float, ...]

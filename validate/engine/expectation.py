@@ -14,9 +14,9 @@ file).
 class Expectation:
     """The prediction for a server at its own load.
 
-    - predicted: the answer for its running requests, context, draft length and acceptance.
+    - predicted: the answer for the server's running requests, context, draft length and acceptance.
     - gained: the tokens per iteration that the server counts.
-    - usual: their expected interval; None if it is not known.
+    - usual: the expected interval of the tokens per iteration; None if it is not known.
     - prompt_token_s: predicted seconds per prompt token.
     """
 

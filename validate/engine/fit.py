@@ -82,7 +82,8 @@ class EngineFit:
     """The result of a fit.
 
     - free: names of the fitted constants.
-    - stderr, correlation: their standard errors and the correlation of these errors, in the order of `free`.
+    - stderr, correlation: the standard errors of these constants and the correlation of the errors, in the
+      order of `free`.
     - pinned: names of the constants that the rows do not determine.
     - held_out: the seconds of each row, predicted by a fit without this row.
     - groups: pairs of a mask of rows that were left out together (one draft length or batch, see

@@ -30,7 +30,7 @@ CPU spent 15 % on them.
 class Health:
     """The result of the check.
 
-    - half: the part of the server that is off.
+    - half: the part that differs from the prediction: the acceptance, the iteration or the load.
     - lines: the printed lines.
     """
 
@@ -107,7 +107,7 @@ class _Measured:
 def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     """Compares the speed of a server with the prediction.
 
-    - text: its log.
+    - text: the log of the server.
     """
     measured = _Measured.of(pace, expectation)
     signs = [*signs_in(text), *unlike_predicted(text, expectation.predicted)]
@@ -174,7 +174,7 @@ def _rejection_lines(expectation: Expectation) -> Iterator[str]:
 def _time_lines(m: _Measured, slow: bool) -> Iterator[str]:
     """An iteration outside its interval.
 
-    - slow: whether its time is more than usual prompts explain.
+    - slow: whether the iteration takes longer than the usual prompts explain.
     """
     if m.too_slow:
         yield f"an iteration takes {m.times_slower:.1f} times as long as predicted"
@@ -198,7 +198,7 @@ def _possible(expectation: Expectation) -> str:
 def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], possible: str) -> Iterator[str]:
     """What the log shows of a slow step or load, and what it may not show.
 
-    - possible: in words.
+    - possible: the possible causes that the log does not show, in words.
     """
     named = [sign.meaning for sign in signs if sign.half is not Half.ACCEPTANCE]
     rejecting = [sign.meaning for sign in signs if sign.half is Half.ACCEPTANCE]
@@ -219,7 +219,7 @@ def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], po
 def _load_in_words(pace: Pace, share: float) -> list[str]:
     """What loads a server: requests that wait, and prompts.
 
-    - share: of the time that prompts take.
+    - share: the share of the time that prompts take.
     """
     words = []
     if pace.waiting:

@@ -35,9 +35,9 @@ class LoadLine:
     """One line of a log. `cached_tokens` and `used_share` are None if the line does not state
     them.
 
-    - running, waiting: numbers of requests.
+    - running, waiting: the numbers of running and of waiting requests.
     - cached_tokens: the cached tokens of all running requests.
-    - used_share: the share of the cache that they use.
+    - used_share: the share of the cache that these tokens use.
     """
 
     running: int
@@ -80,7 +80,7 @@ class LoadLine:
 class LoggedLoad:
     """The lines of a log that are used.
 
-    - partly_idle: whether each of them is the first or the last one of its load.
+    - partly_idle: whether every line is the first or the last one of its load.
     """
 
     lines: tuple[LoadLine, ...]

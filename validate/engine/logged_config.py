@@ -30,7 +30,7 @@ class LoggedConfig:
     here.
 
     - version: the version of vLLM.
-    - weights: as a value of `--weights`.
+    - weights: the format of the weights, as a value of `--weights`.
     - method: the engine's name for the kind of draft.
     """
 

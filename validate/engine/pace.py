@@ -32,7 +32,7 @@ class Pace:
     def of(cls, where: str, text: str, gained: float = 1.0) -> "Pace | None":
         """The speed in a log or on a page of metrics; None if the text states none.
 
-        - gained: tokens per iteration.
+        - gained: the tokens per iteration.
         """
         return (
             _of_lines(text)

@@ -34,7 +34,7 @@ class ExpectedGain(NamedTuple):
 class StepsOfText(NamedTuple):
     """The steps in a text.
 
-    - note: the source of their acceptance; empty if the text states it.
+    - note: the source of the steps' acceptance; empty if the text states it.
     """
 
     timings: list[Timing]
@@ -49,8 +49,8 @@ Gained = Callable[[Timing], ExpectedGain | None]
 class PastedText:
     """A recognised text.
 
-    - title: the name of its format.
-    - counters: whether it has the counters or throughput of a server and no timed steps.
+    - title: the name of the text's format.
+    - counters: whether the text has the counters or throughput of a server and no timed steps.
     """
 
     where: str

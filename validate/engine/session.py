@@ -91,8 +91,8 @@ def _point(
 ) -> EnginePoint:
     """One row.
 
-    - engine, counting: the server's engine and version, and whether it had counters, when the run began. Both
-      must be so after the point too.
+    - engine, counting: the server's engine and version, and whether it had counters, at the start of the run.
+      Both must be the same after the point.
     """
     utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:

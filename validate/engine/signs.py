@@ -23,8 +23,10 @@ class Half(Enum):
 class Sign:
     """Text in a log that explains why a server is slow.
 
-    - half: the part that is off.
-    - decides: whether this text alone shows that this part is off, because most servers do not have it.
+    - half: the part whose difference from the prediction the text explains: the acceptance, the iteration or
+      the load.
+    - decides: whether this text alone shows that this part is slow, because the logs of most servers do not
+      have it.
     """
 
     pattern: re.Pattern[str]

@@ -26,7 +26,7 @@ MOST_GIVEN = 1e9
 class BenchFile:
     """A benchmark file.
 
-    - facts: the values that the user gave after its name, such as ``batch=4``.
+    - facts: the values that the user gave after the file's name, such as ``batch=4``.
     """
 
     path: Path
@@ -104,7 +104,7 @@ def served(
     known, or if the draft differs from that of a record.
 
     - draft: replaces the draft of the query.
-    - engine, version: replace those of records.
+    - engine, version: the values that replace those of the records.
     """
     for source in sources:
         text = read_text(source.path)
@@ -172,7 +172,7 @@ def calibrate_engine(
     - query: a question with model, hardware, formats and tensor-parallel degree. If it names a calibration,
       that is the base.
     - draft: the draft of the server; needed if files have iterations with drafts.
-    - engine, version: those of the server, if no record among the files has them.
+    - engine, version: the engine and version of the server, if no record among the files has them.
     - gamma: the draft length of files that do not state it.
     - out: path of the calibration file; its record is written next to it.
     """

@@ -92,7 +92,7 @@ _FLAGS = {"input": " or --context N", "gamma": " or --gamma N"}
 class MissingFact(InputError):
     """Raised if a text lacks a fact that the user can give on the command line.
 
-    - key: its name in `GivenFacts`.
+    - key: the name of the fact in `GivenFacts`.
     """
 
     def __init__(self, where: str, key: str) -> None:

@@ -63,7 +63,7 @@ ITERATIONS = "vllm:iteration_tokens_total_count"
 class ServedCounts:
     """The counts of a server in one range of contexts.
 
-    - gamma: its draft length.
+    - gamma: the server's draft length.
     - running: the number of running requests; None if the server does not report it.
     """
 
@@ -95,7 +95,7 @@ class Drift:
 
     - lines: the verdict in words.
     - holds: whether no other length is faster by more than `TOLERANCE`.
-    - best: the fastest length.
+    - best: the fastest draft length.
     """
 
     lines: tuple[str, ...]

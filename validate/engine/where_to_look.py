@@ -12,7 +12,7 @@ class Unseen(NamedTuple):
 
     - step: reasons if all steps are slow.
     - draft: reasons if only steps with a draft are slow.
-    - shown_by: a pattern for grep that finds the log lines about them; empty if there are none.
+    - shown_by: a pattern for grep that finds the log lines about these reasons; empty if there are none.
     """
 
     step: str

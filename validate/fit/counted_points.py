@@ -53,7 +53,7 @@ class Group:
     """Points that differ only in batch, context and gamma.
 
     - index: their positions among all points.
-    - passes: quantity -> its parts.
+    - passes: quantity -> the passes that it consists of.
     """
 
     scenario: Scenario

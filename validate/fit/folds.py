@@ -48,7 +48,7 @@ class HeldOut:
 
     - times: quantity -> seconds ``[point]``.
     - fold: number of the fold of each point, ``[point]``.
-    - fits: one fit per fold.
+    - fits: the fit without each fold.
     """
 
     points: PointSet

@@ -66,7 +66,7 @@ class TimedModules:
     """Timed modules (layers) of sparse attention.
 
     - ops: for each of `DEGREES`, the operations of the modules, whose counts are arrays ``[module]``.
-    - seconds, tokens: of each module.
+    - seconds, tokens: the time and the tokens of each module.
     """
 
     gpu: GPUSpec

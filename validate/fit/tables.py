@@ -74,7 +74,7 @@ class Tables:
     """The tables of one device.
 
     - path: the folder that the user gave.
-    - device: the name of the device's folder in it.
+    - device: the name of the device's folder.
     - files: place in the device's folder -> path.
     - package: the name of the tables' package.
     """

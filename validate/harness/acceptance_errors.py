@@ -1,5 +1,5 @@
-"""Standard errors of an observed acceptance: documents differ, and the iterations of one document do not vary
-independently.
+"""Standard errors of an observed acceptance. They account for differences between documents, because the
+iterations of one document are not independent.
 """
 
 import math
@@ -30,7 +30,7 @@ def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None
 
 
 def _tokens(histogram: Sequence[int]) -> int:
-    """Tokens gained, including the bonus token of each iteration."""
+    """The number of tokens that the iterations gained, including the bonus token of each iteration."""
     return sum((accepted + 1) * count for accepted, count in enumerate(histogram))
 
 

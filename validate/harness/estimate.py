@@ -80,9 +80,9 @@ class PredictedTimes(NamedTuple):
 class PointEstimate:
     """The estimate of one point.
 
-    - needed_bytes: bytes on the device.
-    - fits: whether they fit.
-    - times: predicted times.
+    - needed_bytes: the bytes that the point needs on the device.
+    - fits: whether these bytes fit into the memory of the device.
+    - times: the predicted times.
     - seconds: time that all rows of the point need.
     """
 

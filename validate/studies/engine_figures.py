@@ -118,7 +118,7 @@ def _sides(errors: HeldOutReplay) -> dict[str, Any]:
 def _side(errors: HeldOutReplay, by: RatioFold, index: list[int], width: Array) -> dict[str, int]:
     """The same of the rows at `index`.
 
-    - width: of their intervals, of logarithms.
+    - width: the half-width of their intervals, of log errors.
     """
     rows = [errors.rows[i] for i in index]
     measured = np.array([row.gained / row.ratio for row in rows])  # type: ignore[operator]

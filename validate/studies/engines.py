@@ -56,8 +56,8 @@ SOURCE = "source"
 class Fold(NamedTuple):
     """A kind of fold. Rows with the same `key` are held out together.
 
-    - words: its name in tables.
-    - stated_as: its name in the description of the stated error.
+    - words: the name of the fold in tables.
+    - stated_as: the name of the fold in the description of the stated error.
     - ratio: for steps, the kind of fold of ratios that is stated with it.
     """
 
@@ -380,7 +380,7 @@ def replayed_as_recorded() -> HeldOutReplay:
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Device -> its models.
 
-    - pairs: of a device and a model.
+    - pairs: pairs of a device and a model.
     """
     models_of: dict[str, list[str]] = {}
     for gpu, model in dict.fromkeys(pairs):

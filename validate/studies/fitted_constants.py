@@ -33,7 +33,7 @@ class FittedConstants:
     """The constants of an engine on a device as functions of the fitted parameters.
 
     - kernels: the kernel constants of the device.
-    - chosen: constant -> its parameter.
+    - chosen: constant -> the parameter that determines it.
     - drifts: factors for the device and the version, which are applied last.
     """
 
@@ -114,7 +114,7 @@ def _device_scopes(engine: str, gpu: GPUSpec, kernels_of: str) -> Iterator[str]:
 class _Drift(NamedTuple):
     """A factor that holds from a version on.
 
-    - architecture: the only one for which it holds; empty for all.
+    - architecture: the only GPU architecture for which the factor holds; empty for all.
     """
 
     since: str

@@ -162,7 +162,7 @@ class HeldOutErrors:
 def of_groups(off: Array, groups: Sequence[Hashable]) -> Array:
     """The mean absolute relative error of each group.
 
-    - off: log errors.
+    - off: the log errors of the rows.
     """
     sizes = np.abs(np.expm1(off))
     members = grouped(range(len(off)), lambda i: groups[i])

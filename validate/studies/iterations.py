@@ -55,7 +55,7 @@ class Iteration:
     """A measured ratio of an iteration to a baseline step.
 
     - study, group: sets of rows with correlated errors.
-    - spread: the size of these errors.
+    - spread: the expected size of these errors.
     - steps: draft steps.
     - width: 1 for a chain; a tree drafts up to `width` tokens in each step after the first.
     - verified: the tokens per sequence that are verified; for a chain, they are steps + 1.

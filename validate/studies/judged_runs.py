@@ -89,7 +89,7 @@ def judged(figure: str) -> list[JudgedRun]:
 def _of_run(a: Answered, off: float) -> JudgedRun:
     """A public run.
 
-    - off: its error with constants fitted without its source.
+    - off: the log error of the run, predicted with constants that were fitted without its source.
     """
     run = a.run
     interval = None
@@ -138,7 +138,7 @@ def _speedups_of_tables() -> list[JudgedRun]:
 def speedup_of_table(row: Iteration, error_of_ratio: float) -> JudgedRun:
     """The judged speedup of a row of the tables.
 
-    - error_of_ratio: the log error of its ratio with a fit without its study.
+    - error_of_ratio: the log error of the row's ratio, predicted with a fit without its study.
     """
     assert row.gained
     a = whatif(_question_of(row, row.gained))

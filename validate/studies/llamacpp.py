@@ -126,7 +126,7 @@ def _several_sources(runs: Sequence[PublicRun]) -> bool:
 def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
     """The error that a file states. 90 % of the rows are within its interval.
 
-    - off: log errors.
+    - off: the log errors of the rows.
     """
     size = np.abs([*off])
     rms = float(np.sqrt(np.mean(size**2)))

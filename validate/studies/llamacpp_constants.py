@@ -33,7 +33,7 @@ FITTED = "fitted to public_runs.csv"
 class Term(NamedTuple):
     """A fitted constant.
 
-    - expected: its expected value.
+    - expected: the expected value of the constant.
     - common, group, device: the spreads of the logarithms of the common value, of the factor of a group of
       devices (a vendor or a size of chip) and of the factor of a device.
     """
@@ -234,7 +234,7 @@ class DeviceConstants:
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
         """The content of the calibration file.
 
-        - more: its other keys.
+        - more: the other keys of the file.
         """
         constants = self.known(values)
         curves = self.curves(constants)

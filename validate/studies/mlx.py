@@ -1,9 +1,11 @@
-"""MLX's calibrations, fitted to public runs: ``hardware/calibrations/<device>.<mlx, mlx-qmv or
+"""The calibrations of MLX, fitted to public runs: ``hardware/calibrations/<device>.<mlx, mlx-qmv or
 mlx-dspark>.yaml``.
 
-Data: `mlx_runs` and `mlx_passes`. Model: `mlx_constants`. Folds: sources, each left out whole. Result: three
-files for each device, and ``results/mlx.json`` with each row's error without its source, and how many rows
-are inside intervals fitted without it.
+- Data: the runs of `mlx_runs` and the passes of `mlx_passes`.
+- Model: the constants of `mlx_constants`.
+- Folds: whole sources.
+- Result: three files for each device, and ``results/mlx.json``. This record has the error of each row without
+  its source, and the coverage of intervals.
 """
 
 import datetime
@@ -121,7 +123,9 @@ def refitted_files(date: datetime.date) -> dict[Path, str]:
 
 
 def _constants_of_all() -> Iterator[ChipConstants]:
-    """Of each device those of MLX, of its last version without `qmv_wide`, and of the fork."""
+    """For each device, the constants of MLX, of the last version of MLX without `qmv_wide`, and of the
+    fork.
+    """
     for gpu in devices():
         yield ChipConstants(gpu)
         yield ChipConstants(gpu, MLX, OLD)

@@ -1,8 +1,9 @@
-"""MLX's constants of a device: which are fitted, which are set, and the calibration that they make.
+"""The constants of MLX on a device: the fitted ones, the ones that are set by hand, and the calibration that
+they form.
 
-A fitted constant is the product of a common value, a factor of the size of chip (Pro, Max, Ultra) and a
-device's factor, both expected to be 1. The cost of more rows comes from kernels alone (`mlx_kernels`); a run
-has no part in it.
+A fitted constant is the product of a common value, a factor for the size of the chip (Pro, Max, Ultra) and a
+factor for the device. Both factors are expected to be 1. The cost of additional rows comes only from
+measurements of kernels (`mlx_kernels`), not from runs.
 """
 
 import datetime
@@ -78,7 +79,7 @@ class ChipConstants:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes of a constant, beginning with the widest: all devices, the size of chip and the
+        """The scopes of a constant, beginning with the widest: all devices, the size of the chip, and the
         device.
         """
         size = next((word for word in SIZES if word in self.gpu.title.split()), "base")
@@ -132,7 +133,7 @@ class ChipConstants:
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
         """The content of the calibration file.
 
-        - more: its other keys.
+        - more: the other keys of the file.
         """
         constants = self.known(values)
         curves = {name: self._stated_curve(weights, constants) for name, weights in CURVES.items()}

@@ -31,7 +31,7 @@ MEASURED_ROWS = 8
 class ProductRow:
     """A measured product or forward pass of several rows.
 
-    - ratio: its time over the time of one row.
+    - ratio: the time over the time of one row.
     """
 
     id: str
@@ -62,7 +62,7 @@ class RowTimes:
     """The relative times of products on one device.
 
     - wide: whether the release has ``qmv_wide``.
-    - dense: whether it has a kernel for 16-bit products of few rows.
+    - dense: whether the device has a kernel for 16-bit products of few rows.
     """
 
     gpu: GPUSpec
@@ -93,16 +93,16 @@ class RowTimes:
         return self._blended(rows * self._row(value_bytes, self.shares.wide))
 
     def _of_fork(self, kernel: OwnKernel, rows: int, value_bytes: float) -> float:
-        """Time of a fork's own kernel, which computes whole tiles of rows."""
+        """The relative time of a fork's own kernel, which computes whole tiles of rows."""
         share = kernel.share * self.shares.tile
         return self._blended(_in_tiles(rows, kernel.tile) * self._row(value_bytes, share))
 
     def _row_by_row(self, rows: int) -> float:
-        """Time of ``qmv``, which an Ultra was timed with up to `MEASURED_ROWS` rows."""
+        """The relative time of ``qmv``. It was measured on an Ultra with up to `MEASURED_ROWS` rows."""
         return 1.0 + self.kernels.row * (min(rows, MEASURED_ROWS) - 1)
 
     def _row(self, value_bytes: float, share: float) -> float:
-        """Arithmetic of one row, in times of the load of its weights."""
+        """The time of one row's arithmetic relative to the load of the weights."""
         ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
         return 2.0 / (value_bytes * ridge * share)
 
@@ -115,7 +115,7 @@ class RowTimes:
 
 
 def _in_tiles(rows: int, tile: int) -> int:
-    """Rows that are computed for so many: those of whole tiles."""
+    """The number of rows that are computed, which is a whole number of tiles."""
     return tile * math.ceil(rows / tile)
 
 
@@ -152,7 +152,9 @@ def shares_of(architecture: str) -> Shares:
 
 
 def _arithmetic(ratio: float) -> float:
-    """The arithmetic in times of the load, from the blended time; 0 where it is hidden."""
+    """The time of the arithmetic relative to that of the load, from the measured time of both; 0 if the load
+    hides the arithmetic.
+    """
     return float(max(ratio**BLEND - 1.0, 0.0) ** (1.0 / BLEND))
 
 
@@ -164,5 +166,5 @@ def _share(shares: Mapping[str, list[float]], architecture: str) -> float:
 
 
 def _generation(architecture: str) -> int:
-    """The number of a chip's generation: 4 of ``Apple M4``."""
+    """The number of a chip's generation, such as 4 for ``Apple M4``."""
     return int(architecture.removeprefix("Apple M"))

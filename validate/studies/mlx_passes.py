@@ -1,4 +1,6 @@
-"""The passes of MLX's runs: their seconds as functions of the constants, with the prompts inside a rate."""
+"""The passes of MLX's runs, with their seconds as functions of the constants. Rates of whole requests include
+their prompts.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ class ChipGroup(PassGroup):
     """Rows that differ only in batch and context.
 
     - prompts: the number of prompts in the seconds of each row.
-    - prompt_tokens: the tokens of its prompt.
+    - prompt_tokens: the tokens of the prompt.
     """
 
     prompts: Array
@@ -79,7 +81,7 @@ class ChipPasses(LlamaCppPasses):
 
 
 def _prompts_inside(row: MeasuredPass) -> float:
-    """Prompts in the seconds of a row: an iteration has those of all its tokens."""
+    """The number of prompts in the seconds of a row. An iteration has the prompts of all its tokens."""
     assert isinstance(row.run, ChipRun)
     tokens = row.run.stated("tokens_per_iteration") if row.figure == "iteration" else 1.0
     return tokens * row.run.prompts_of_a_token

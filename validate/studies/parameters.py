@@ -16,12 +16,13 @@ from perfmodel.specs import DRIFT, ENGINES as STACKS
 class PlacedConstant:
     """A fitted constant of engines.
 
-    - place: its scope and name, see `Engines.places`.
-    - spread: the standard deviation of its logarithm.
+    - place: the scope and the name of the constant, see `Engines.places`.
+    - spread: the standard deviation of the prior of its logarithm.
     - times: whether it is a factor on the value of the kernels or of a wider scope.
     - source: the source of a constant that is not fitted here.
-    - elsewhere: its value if the runs that determine it are left out. This value comes from kernels, from
-      tables of engines, or from a similar constant that other sources determine; 0 if there is none.
+    - elsewhere: the value of the constant if the runs that determine it are left out. This value comes from
+      kernels, from tables of engines, or from a similar constant that other sources determine; 0 if there is
+      none.
     """
 
     place: str

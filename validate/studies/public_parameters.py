@@ -1,5 +1,5 @@
-"""Constants of engines that the fitted rows do not determine. They are set from public runs, each with its
-source.
+"""Constants of engines that the fitted rows do not determine. They are set by hand from public runs, and each
+constant names its source.
 """
 
 from perfmodel.validate.studies.parameters import PlacedConstant
@@ -36,7 +36,7 @@ _SM120_STATE_VERIFY_S = 8e-5
 
 
 def _of_h20(board: str) -> tuple[PlacedConstant, ...]:
-    """Constants of GEMMs on an H20, whose two boards differ in memory alone."""
+    """Constants of GEMMs on an H20. The two boards of the H20 differ only in memory."""
     source = f"20 steps of {_QWEN}; alibaba/InferSim@f2293dab bench_data/gemm/h20: 0.37 to 0.40 of 4 TB/s"
     return (
         PlacedConstant(

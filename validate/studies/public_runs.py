@@ -1,7 +1,8 @@
-"""Runs of public sources, as measured by users of the engines (`answered_runs` asks each).
+"""Public runs: measurements that users of the engines published. `answered_runs` predicts each of them.
 
-The rows are ``results/published/public_runs.csv``, the address of each source ``public_sources.csv``. A
-*source* is one repository, page or thread. Its rows have correlated errors, and it is held out as a whole.
+The rows are in ``results/published/public_runs.csv``, and the addresses of the sources in
+``public_sources.csv``. A *source* is one repository, page or thread. The errors of its rows are correlated,
+so a fit leaves out all of them together.
 """
 
 from dataclasses import dataclass
@@ -19,8 +20,13 @@ MOST_GAINED = 0.98
 
 
 class RunKind(StrEnum):
-    """What a row times: passes alone; the mean TPOT of a closed loop of `batch` clients; decoding with
-    drafts, next to a baseline; a verification without an engine around it; a whole prompt.
+    """The measured quantity of a row.
+
+    - STEP: the time of decode steps.
+    - SERVED: the mean TPOT of a closed loop of `batch` clients.
+    - SPECULATION: decoding with drafts, compared with a baseline.
+    - PASS: one verification pass without an engine.
+    - PROMPT: the prefill of a whole prompt.
     """
 
     STEP = "step"
@@ -33,7 +39,7 @@ class RunKind(StrEnum):
 class Server(NamedTuple):
     """The common part of the runs of one server.
 
-    - weights: blank if the model's own.
+    - weights: the weight format; blank if it is the model's own.
     """
 
     source_id: str
@@ -46,7 +52,7 @@ class Server(NamedTuple):
 
 
 class Series(NamedTuple):
-    """What runs have in common that differ only in batch and context."""
+    """The common fields of runs that differ only in batch and context."""
 
     server: Server
     kv_dtype: str
@@ -56,10 +62,11 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublicRun:
-    """One row.
+    """One row of the table.
 
-    - time_ms: per token; for a speculation with drafts, and baseline_ms without.
-    - context_tokens: mean over the run.
+    - time_ms: milliseconds per token, with drafts if the run has any.
+    - baseline_ms: milliseconds per token of the same server without drafts.
+    - context_tokens: the mean context of the run, in tokens.
     - lengths: ``uniform`` if they are drawn from 1 to twice their mean.
     - left_out: the reason why a row does not count; blank if it counts.
     """
@@ -110,28 +117,32 @@ class PublicRun:
 
     @property
     def series(self) -> Series:
-        """The series of its batches and contexts."""
+        """The series to which the run belongs."""
         return Series(self.server, self.kv_dtype, self.draft, self.gamma)
 
     @property
     def counts(self) -> bool:
-        """Whether predictions are judged by it."""
+        """Whether the run counts in the errors of predictions."""
         return self.left_out is None
 
     @property
     def counts_as_inside(self) -> bool:
-        """Whether intervals are judged by it: also if it is left out by judgement."""
+        """Whether the run counts in the coverage of intervals. Runs that are left out by judgement also count
+        there.
+        """
         return self.left_out is None or self.left_out.is_judgement
 
     @property
     def is_complete(self) -> bool:
-        """Whether it can be asked: a speculation needs a draft, its accepted length and its speedup."""
+        """Whether the row has enough fields for a prediction. A run with drafts needs the draft, the accepted
+        length and the speedup.
+        """
         needed = (self.draft, self.gamma, self.tokens_per_iteration, self.speedup)
         return self.kind is not RunKind.SPECULATION or all(needed)
 
     @property
     def gained(self) -> float:
-        """Tokens per iteration of a run with drafts, as a question states them. Raises InputError without
+        """Tokens per iteration of a run with drafts, for a question. Raises InputError if the row lacks
         them.
         """
         most = self.stated("gamma") + MOST_GAINED
@@ -145,16 +156,16 @@ class PublicRun:
         return None
 
     def stated(self, column: str) -> float:
-        """The number in a column. Raises InputError for a blank."""
+        """The number in a column. Raises InputError if the column is blank."""
         number = getattr(self, column)
         if number is None:
             raise InputError(f"{self.table}.csv: {self.id}: {column}: must be stated")
         return float(number)
 
     def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
-        """Arguments of a question from this row.
+        """The arguments of the question about this row.
 
-        - degree: used if the source states none.
+        - degree: the tensor-parallel degree if the source states none.
         """
         version = DRIFT + self.engine_version if self.engine_version else ""
         return {

@@ -1,7 +1,7 @@
 """Published step times of serving engines, with and without speculation.
 
-The tables are ``results/published/<name>.csv``. tests/specs/test_published.py checks the relations within a
-row.
+The tables are ``results/published/<name>.csv``. The test ``tests/specs/test_published.py`` checks that the
+fields of each row agree.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from perfmodel.specs.published import MS, read_published
 class EngineRow:
     """The configuration of a measured row.
 
-    - batch: the requested one.
+    - batch: the requested batch.
     - running: mean number of running sequences; None if the source does not state it.
     """
 
@@ -41,15 +41,15 @@ class EngineRow:
 
 
 def source_of(source: str) -> str:
-    """The repository, thread or paper of a source, which is held out as a whole: its first word, at any
-    commit.
+    """The repository, thread or paper of a source: the first word of its text, without a commit. A fit leaves
+    out all rows of such a source together.
     """
     return source.partition(" ")[0].partition("@")[0].rstrip(",")
 
 
 def alike(source: str, other_source: str) -> bool:
-    """Whether two names are of one source. A thread of a repository is held out together with its
-    dashboard.
+    """Whether two names mean the same source. The InferenceX repository, its threads and its dashboard count
+    as one source.
     """
     return source == other_source or ("InferenceX" in source and "InferenceX" in other_source)
 
@@ -58,8 +58,9 @@ def alike(source: str, other_source: str) -> bool:
 class DecodeRow(EngineRow):
     """One baseline step of a batch.
 
-    - context_std_tokens: over the sequences of the batch.
-    - measured_as: step, median ITL, median chunk gap, mean or median TPOT.
+    - context_std_tokens: the standard deviation of the contexts of the batch, in tokens.
+    - measured_as: the quantity in the source: a step, the median ITL, the median gap between chunks, or the
+      mean or median TPOT.
     """
 
     model: str
@@ -71,18 +72,19 @@ class DecodeRow(EngineRow):
 
     @property
     def step_s(self) -> float:
-        """Seconds."""
+        """The time of the step, in seconds."""
         return self.step_ms * MS
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpeculationRow(EngineRow):
-    """One run with speculation next to the baseline. `clean` is no if the times include steps with prefill.
-    running, step_running: running sequences in an iteration and in a baseline step. A chain drafts `steps`
-    tokens (`topk` 1); otherwise it is a tree of `verified_tokens`, including its root.
+    """One run with speculation and its baseline. With `topk` 1, the draft is a chain of `steps` tokens.
+    Otherwise it is a tree of `verified_tokens` nodes, including the root.
 
-    - positions: share of iterations that accept a first token, a second, ..., with slashes; None if the
-      source does not state them.
+    - clean: "no" if the times include steps with prefill.
+    - running, step_running: the running sequences in an iteration and in a baseline step.
+    - positions: the shares of iterations that accept at least 1, 2, ... tokens, separated by slashes; None if
+      the source does not state them.
     """
 
     data_parallel: int
@@ -108,7 +110,7 @@ class EngineSpeculationRow(EngineRow):
 
 
 def query_of(row: Any, model: str, context: float, batch: int, gamma: int, **more: Any) -> Query:
-    """The question of a row with the columns of an `EngineRow`."""
+    """The question about a row that has the columns of an `EngineRow`."""
     return Query(
         model,
         row.hardware,
@@ -125,10 +127,11 @@ def query_of(row: Any, model: str, context: float, batch: int, gamma: int, **mor
 
 @dataclass(frozen=True, slots=True)
 class ServedRow:
-    """A throughput ratio of a serving engine: batch, draft length and accepted length, with a data set's name
-    instead of a context.
+    """A ratio of throughputs of a serving engine, with the batch, the draft length and the accepted length.
+    The row names a data set and has no context.
 
-    - positions: conditional acceptance by position, with slashes, from the same study's traces.
+    - positions: the conditional acceptance at each position, separated by slashes, from the traces of the
+      same study.
     """
 
     id: str
@@ -149,7 +152,7 @@ class ServedRow:
 
     @property
     def conditional(self) -> tuple[float, ...]:
-        """a_1 ... a_gamma."""
+        """The conditional acceptance at each position, a_1 ... a_gamma."""
         return tuple(float(part) for part in self.positions.split("/"))
 
 

@@ -1,5 +1,5 @@
-"""Prefill and decode pools of published deployments next to predictions: throughput per GPU, prompt tokens
-per second, and the ratio of the pools.
+"""Compares published deployments of prefill and decode pools with predictions: the throughput per GPU, the
+prompt tokens per second, and the ratio of the pool sizes.
 """
 
 from typing import Any
@@ -34,10 +34,10 @@ SHARED = (
 
 
 def throughput_error(row: RackRow) -> RackError:
-    """Output tokens per second of a device under closed-loop clients, from the two pools.
+    """The error of the output tokens per second of a device, for two pools under closed-loop clients.
 
-    Its acceptance is as printed or published. Nothing of the pools is fitted to such rows; the interval is
-    that of a step.
+    The prediction uses the printed or published acceptance. No constant of pools is fitted to such rows. The
+    interval is that of a step.
     """
     pools = pools_of(_pools_question(row))
     predicted = next(of_length for of_length in pools.rows if of_length.gamma == row.gamma)
@@ -71,21 +71,22 @@ def _pools_question(row: RackRow) -> TrafficQuery:
 
 
 def _prefill(row: RackRow) -> str:
-    """The prefill instances of a row, as `--prefill` takes them."""
+    """The prefill instances of a row, as a value of `--prefill`."""
     return f"{row.prefill}:dp{row.prefill_dp},ep{row.prefill_ep}"
 
 
 def prefill_error(row: RackRow, constants: FoldConstants) -> RackError:
-    """Prompt tokens per second of a device of an instance that only reads prompts. Nothing is fitted to such
-    rows, and no answer states an interval of them.
+    """The error of the prompt tokens per second of a device, for an instance that only reads prompts. No
+    constant is fitted to such rows, and no answer states an interval for them.
     """
     predicted = prompt_tokens_per_s(row, constants)
     return RackError(row.row_id, row.source_id, "prefill", row.measured_tokens_per_s_gpu, predicted)
 
 
 def ratio_error(row: RackRow, constants: FoldConstants) -> RackError:
-    """Prefill devices for each decode device at which both are as busy as in their own measurements, for as
-    many output as input tokens. Other lengths change measured and predicted ratios alike.
+    """The error of the number of prefill devices per decode device at which both are as busy as in their own
+    measurements. It assumes that requests have as many output tokens as input tokens. Other lengths change
+    the measured and the predicted ratio by the same factor.
     """
     prompts = row_of(row.prompts_by)
     iterations_per_s = 1e3 / row.measured_step_ms
@@ -97,7 +98,7 @@ def ratio_error(row: RackRow, constants: FoldConstants) -> RackError:
 
 
 def decoded_tokens_per_s(row: RackRow, constants: FoldConstants) -> float:
-    """Predicted output tokens per second of a device at the batch of the row."""
+    """The predicted output tokens per second of a device, at the batch of the row."""
     scenario = constants.of(scenario_of(row.row_id), row.engine)
     batch = float(row.batch or 1)
     predicted = predict(scenario, Workload.of(batch, float(row.context or 0), row.gamma or 0))
@@ -106,7 +107,7 @@ def decoded_tokens_per_s(row: RackRow, constants: FoldConstants) -> float:
 
 
 def prompt_tokens_per_s(row: RackRow, constants: FoldConstants) -> float:
-    """Predicted prompt tokens per second of a device that reads nothing else, in full passes."""
+    """The predicted prompt tokens per second of a device that only reads prompts, in full passes."""
     instance = _prefill(row)
     arguments: dict[str, Any] = row.question()
     arguments.pop("tokens_per_iteration", None)

@@ -1,4 +1,4 @@
-"""Published runs on racks and in pools, and what is known of one of them: ``results/published/racks.csv``."""
+"""Published runs on racks and in pools (``results/published/racks.csv``), and their prediction errors."""
 
 import math
 from collections.abc import Mapping
@@ -20,12 +20,13 @@ USUAL = {"waiting": 1.25, "overlap": 0.5}
 class RackRow:
     """One row of the file.
 
-    - batch: of a decode instance in all; tp: its devices.
-    - step_ms: of an iteration if gamma > 0.
+    - batch: the sequences of a whole decode instance.
+    - tp: the devices of a decode instance.
+    - step_ms: the time of a step, or of an iteration if gamma > 0.
     - baseline: the row without a draft under the same load.
-    - prefill: instances x devices.
-    - prompts_by: the row of prompts alone in the same deployment.
-    - pass_tokens: tokens of a device in a pass with prompts, if stated.
+    - prefill: the prefill instances, as instances x devices.
+    - prompts_by: the row that measures prompts alone in the same deployment.
+    - pass_tokens: the tokens of a device in a pass over prompts, if the source states them.
     """
 
     row_id: str
@@ -73,11 +74,11 @@ class RackRow:
 
     @property
     def counts(self) -> bool:
-        """Whether the row is judged."""
+        """Whether the row counts in the errors."""
         return not self.left_out
 
     def question(self) -> dict[str, Any]:
-        """The arguments of `whatif` for this row."""
+        """The arguments of the `whatif` question about this row."""
         arguments = {
             "model": self.model,
             "hardware": self.hardware,
@@ -107,12 +108,12 @@ class RackRow:
 
     @property
     def measured_step_ms(self) -> float:
-        """Milliseconds of an iteration; NaN for a row without them."""
+        """The measured milliseconds of an iteration; NaN if the row has none."""
         return self.step_ms or math.nan
 
     @property
     def measured_tokens_per_s_gpu(self) -> float:
-        """Tokens per second of a device; NaN for a row without them."""
+        """The measured tokens per second of a device; NaN if the row has none."""
         return self.tokens_per_s_gpu or math.nan
 
 
@@ -123,7 +124,7 @@ def rows() -> tuple[RackRow, ...]:
 
 
 def row_of(row_id: str) -> RackRow:
-    """The row of this name."""
+    """The row with this name."""
     return next(row for row in rows() if row.row_id == row_id)
 
 
@@ -131,7 +132,7 @@ def row_of(row_id: str) -> RackRow:
 class FoldConstants:
     """The fitted constants of one fold.
 
-    - overlap: by engine.
+    - overlap: engine -> the fitted overlap.
     """
 
     waiting: float
@@ -149,18 +150,18 @@ class FoldConstants:
 
 @cache
 def scenario_of(row_id: str) -> Scenario:
-    """The scenario of a row under the bundled constants."""
+    """The scenario of a row with the bundled constants."""
     return resolve(Query(**row_of(row_id).question()))
 
 
 @dataclass(frozen=True, slots=True)
 class RackError:
-    """One row next to its prediction, without its source.
+    """One measured row and its prediction with constants that were fitted without the row's source.
 
-    - links: deviation of the logarithm of a step that the tables of its links add.
-    - box_width: half-width of the interval in logarithms, by sources left out of runs in boxes
-      (`source_errors`).
-    - beyond_box: whether the instance is more than a box, so that the errors of other racks count too.
+    - links: the standard deviation that the link tables add to the logarithm of a step.
+    - box_width: the half-width of the interval for runs within one node, in logarithms (`source_errors`).
+    - beyond_box: whether the instance has more than one node. If it has, the errors of other racks also
+      count.
     """
 
     row_id: str
@@ -174,16 +175,20 @@ class RackError:
 
     @property
     def log_error(self) -> float:
-        """Logarithm of predicted over measured."""
+        """The logarithm of the predicted over the measured value."""
         return math.log(self.predicted / self.measured)
 
     @property
     def unexplained(self) -> float:
-        """Half-width that holds the row in addition to the error of the tables of its links."""
+        """The half-width that the interval needs to contain the row, in addition to the error of the link
+        tables.
+        """
         return math.sqrt(max(self.log_error**2 - (Z * self.links) ** 2, 0.0))
 
 
 def width_of_steps(scenario: Scenario) -> float:
-    """Half-width of a step in boxes; 0 for a calibration that states its own error."""
+    """The half-width of the interval of a step within one node, in logarithms; 0 for a calibration that
+    states its own error.
+    """
     kind = step_class(scenario)
     return source_errors().steps[kind].log_within_on(scenario.machine.gpu) if kind else 0.0

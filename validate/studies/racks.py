@@ -1,9 +1,10 @@
-"""``python -m perfmodel.validate.studies.racks``: predictions of several nodes, racks and pools next to what
-was published, each source left out whole.
+"""``python -m perfmodel.validate.studies.racks``: compares predictions for several nodes, racks and pools
+with published measurements. Each row is predicted without its source.
 
-Data: `rack_rows`, whose ``left_out`` says why a row does not count. Model: two constants of engines beyond a
-box (`RackConstants`). Folds: whole sources; a row is judged with constants fitted to the steps of all others.
-Result: ``results/racks.json``, with the widths that hold nine in ten rows.
+- Data: the rows of `rack_rows`. The column ``left_out`` says why a row does not count.
+- Model: two constants of engines on more than one node (`RackConstants`).
+- Folds: whole sources. A row is predicted with constants that were fitted to the steps of all other sources.
+- Result: ``results/racks.json``, with the interval widths that contain nine of ten rows.
 """
 
 import argparse
@@ -51,7 +52,7 @@ WITHOUT_INTERVAL = ("prefill", "ratio")
 
 
 class PredictedIteration(NamedTuple):
-    """An iteration, or a step without a draft: its seconds, and the tokens that a sequence gains in it."""
+    """A predicted iteration, or a step without a draft: the seconds, and the tokens that a sequence gains."""
 
     seconds: float
     tokens: float
@@ -74,7 +75,9 @@ def _predicted_iteration(row: RackRow, waiting: float, overlap: float | None) ->
 
 
 def _penalty(constants: FoldConstants) -> float:
-    """Squared distance of the constants from their usual values, in rows of typical error."""
+    """The penalty for the distance of the constants from their usual values. At the distance `SPREAD`, a
+    constant costs as much as one source whose steps have the error `STEP_ERROR`.
+    """
     off_waiting = math.log(constants.waiting) - math.log(USUAL["waiting"])
     penalty = (off_waiting / SPREAD["waiting"]) ** 2 * STEP_ERROR**2
     for overlap in constants.overlap.values():
@@ -84,7 +87,7 @@ def _penalty(constants: FoldConstants) -> float:
 
 
 def _misfit(steps: Sequence[RackRow], constants: FoldConstants) -> float:
-    """Sum over sources of the mean squared log error of their steps."""
+    """The sum over sources of the mean squared log error of their steps."""
     by_source: dict[str, list[float]] = {}
     for row in steps:
         seconds = predicted_iteration(row, constants).seconds
@@ -94,7 +97,7 @@ def _misfit(steps: Sequence[RackRow], constants: FoldConstants) -> float:
 
 
 def fit(rows_to_fit: Sequence[RackRow]) -> FoldConstants:
-    """The constants of the smallest squared log errors of these steps, each source with the same weight."""
+    """The constants with the smallest squared log errors of these steps. Each source has the same weight."""
     steps = [r for r in rows_to_fit if r.kind == "step" and scenario_of(r.row_id).layout.exchanges]
     engines = sorted({r.engine for r in steps if r.overlap})
 
@@ -109,7 +112,7 @@ def fit(rows_to_fit: Sequence[RackRow]) -> FoldConstants:
 
 
 def step_error(row: RackRow, constants: FoldConstants) -> RackError:
-    """A step, or an iteration, in milliseconds."""
+    """The error of a step or an iteration, in milliseconds."""
     seconds = predicted_iteration(row, constants).seconds
     scenario = constants.of(scenario_of(row.row_id), row.engine)
     fabric = scenario.machine.fabric
@@ -132,7 +135,9 @@ def step_error(row: RackRow, constants: FoldConstants) -> RackError:
 
 
 def speedup_error(row: RackRow, constants: FoldConstants) -> RackError:
-    """The speedup over the row without a draft under the same load; acceptance as printed or published."""
+    """The error of the speedup over the row without a draft under the same load. The acceptance is the
+    printed or published one.
+    """
     plain = row_of(row.baseline)
     measured = row.speedup or (plain.tpot_ms or math.nan) / (row.tpot_ms or math.nan)
     iteration = predicted_iteration(row, constants)
@@ -150,7 +155,9 @@ def speedup_error(row: RackRow, constants: FoldConstants) -> RackError:
 
 
 def _width_of_speedups(row: RackRow, scenario: Scenario) -> float:
-    """Half-width of speedups in boxes; 0 for a calibration that states its own error."""
+    """The half-width of the interval of a speedup within one node, in logarithms; 0 for a calibration that
+    states its own error.
+    """
     kind = speedup_class(scenario)
     if kind is None:
         return 0.0
@@ -161,14 +168,18 @@ def _width_of_speedups(row: RackRow, scenario: Scenario) -> float:
 
 
 class SourcesLeftOut(NamedTuple):
-    """The errors of rows, each with constants that were fitted without its source; and these by source."""
+    """The errors of rows, and the constants of each fold.
+
+    - errors: each row is predicted with constants that were fitted without its source.
+    - constants: source -> the constants that were fitted without it.
+    """
 
     errors: list[RackError]
     constants: dict[str, FoldConstants]
 
 
 def left_out() -> SourcesLeftOut:
-    """Leaves each source of the rows that count out in turn."""
+    """Leaves out each source in turn, among the rows that count."""
     counted = [r for r in rows() if r.counts]
     constants = {}
     for source in dict.fromkeys(r.source_id for r in counted):
@@ -180,9 +191,9 @@ def left_out() -> SourcesLeftOut:
 
 
 def _errors(row: RackRow, constants: FoldConstants) -> Iterator[RackError]:
-    """The figures that a row states.
+    """The errors of all figures that a row states.
 
-    - constants: fitted without its source.
+    - constants: the constants that were fitted without the row's source.
     """
     if row.kind == "step":
         yield step_error(row, constants)
@@ -197,8 +208,8 @@ def _errors(row: RackRow, constants: FoldConstants) -> Iterator[RackError]:
 
 
 def width(errors: Iterable[RackError], figure: str, without: str = "") -> float:
-    """Half-width in logarithms that holds `COVERAGE` of rows beyond a box of other sources, each source with
-    the same weight, in addition to the errors of the tables of their links.
+    """The half-width, in logarithms, that contains the share `COVERAGE` of the rows of other sources on more
+    than one node. Each source has the same weight. The errors of the link tables are not part of it.
     """
     beyond_box = [error for error in errors if error.figure == figure and error.beyond_box]
     others = [error for error in beyond_box if error.source_id != without]
@@ -247,8 +258,9 @@ def _in_json(error: RackError, errors: Sequence[RackError]) -> dict[str, Any]:
 
 
 def _is_inside(error: RackError, errors: Sequence[RackError]) -> bool | None:
-    """Whether the interval of `whatif` holds the row: the errors of sources left out, those of other racks
-    beyond a box, and those of the links' tables. None where no interval is stated.
+    """Whether the interval of `whatif` contains the row; None for a figure without an interval. The width
+    follows from the errors on sources that were left out, from the errors of other racks for more than one
+    node, and from the errors of the link tables.
     """
     if error.figure in WITHOUT_INTERVAL:
         return None

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """A reason, as its column `left_out` words it."""
+    """A reason, as the column `left_out` of the table states it."""
 
     PREFILL = "prefill inside the times"
     BURSTS = "requests arrive in bursts"
@@ -38,7 +38,9 @@ class Reason(StrEnum):
 
     @property
     def is_judgement(self) -> bool:
-        """Whether somebody else could keep the row. Such rows stay in the count of rows inside intervals."""
+        """Whether the reason is a judgement, so that somebody else could keep the row. Such rows still count
+        in the coverage of intervals.
+        """
         return self in JUDGEMENTS
 
 

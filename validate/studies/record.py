@@ -1,7 +1,7 @@
-"""The record of the distance between predictions and measurements: ``results/accuracy.json``.
+"""The accuracy record, ``results/accuracy.json``: the differences between predictions and measurements.
 
-Every published set is replayed twice: with the shipped calibrations and, if a calibration was fitted to it,
-with refits without the fold. The record is deterministic and needs no GPU.
+Every published set is predicted with the shipped calibrations. If a calibration was fitted to the set, each
+row is also predicted with a fit that left out its fold. The record is deterministic and needs no GPU.
 """
 
 import json
@@ -73,8 +73,8 @@ def _recorded_cells(mode: Mode) -> list[Cell]:
 
 
 def replay(cells: list[Cell]) -> dict[str, Any]:
-    """Errors overall and by partition, the correct verdicts (speedup above or below 1), and the list of
-    predicted figures.
+    """The errors overall and by partition, the number of correct verdicts (speedup above or below 1), and the
+    list of predicted figures.
     """
     fitted = [c for c in cells if c.fitted]
     right, judged = correct_verdicts(fitted)
@@ -106,7 +106,9 @@ def _summary(rows: Sequence[Cell]) -> dict[str, Any]:
 
 
 def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
-    """Measured times against their physical lower bounds, if the working set exceeds the last-level cache."""
+    """Compares measured times with their physical lower bounds, for working sets that exceed the last-level
+    cache.
+    """
     binding = [c for c in cells if c.binding]
     return {
         "checked": len(binding),
@@ -139,10 +141,10 @@ def _by_quantity(errors: dict[str, Errors]) -> dict[str, Any]:
 
 
 def coverage(recipe: Recipe) -> dict[str, Any]:
-    """Coverage of the stated interval for held-out speedups, by kind of fold.
+    """The share of held-out speedups inside the stated interval, by kind of fold.
 
-    Each row is judged by the fit without it, with the covariance of that fit and the scatter of the other
-    folds' rows.
+    The interval of a row comes from the fit without the row's fold. It uses the covariance of that fit and
+    the scatter of the rows of other folds.
     """
     counts = {}
     for by in FOLDS:
@@ -191,12 +193,13 @@ def render(figures: dict[str, Any]) -> str:
 
 
 def best_gamma(mode: Mode) -> dict[str, Any]:
-    """Errors of the speedup at the measured best gamma, the predicted best gamma, and the loss from choosing
-    it.
+    """The errors of the speedup at the measured best gamma, the predicted best gamma, and the loss from a
+    wrong choice.
 
-    The held-out mode predicts each row with a fit that saw no time of its model, batch and context. regret:
-    predicted best speedup over the predicted one at the measured gamma, minus 1. constant_regret: the same
-    with each of `CONSTANT_GAMMAS` in place of the measured gamma.
+    The held-out mode predicts each row with a fit that used no time of the row's model, batch and context.
+
+    - regret: the predicted best speedup over the predicted speedup at the measured gamma, minus 1.
+    - constant_regret: the same for each gamma of `CONSTANT_GAMMAS` instead of the measured gamma.
     """
     off = []
     regrets = []

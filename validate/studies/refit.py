@@ -1,10 +1,12 @@
-"""The constants that are stated from public runs, fitted to some of these runs.
+"""Fits the constants that come from public runs to a part of these runs.
 
-This is a regularised least-squares problem on the logarithms of step times, and of iterations over steps,
-solved in a few Gauss-Newton steps. Errors have a part common to a source, and one common to a server; distant
-rows have less weight (Student's t). A constant without rows returns to its neutral value: one that other data
-determine (`PlacedConstant.elsewhere`), otherwise 1 for a factor, a tenth for a time, and for a version's
-factor on a time the median of such factors.
+The fit is a regularised least-squares problem on the logarithms of step times and of ratios of iterations to
+steps. A few Gauss-Newton steps solve it. An error has a part that is common to a source, a part that is
+common to a server, and a part of the row. Outlying rows have less weight (Student's t).
+
+A constant without rows returns to its neutral value. If other data determine a value
+(`PlacedConstant.elsewhere`), this is the neutral value. Otherwise it is 1 for a factor and a tenth of the
+present value for a time. For a version's factor on a time, it is the median of such factors.
 """
 
 import math
@@ -21,8 +23,8 @@ from perfmodel.validate.studies.robust import Array
 
 @dataclass(frozen=True)
 class Variances:
-    """Variances of the logarithm of a step: parts common to a source and to a server, and the part of a
-    row.
+    """Variances of the log error of a step: the part that is common to a source, the part that is common to a
+    server, and the part of a row.
     """
 
     source: float
@@ -35,7 +37,7 @@ class Variances:
         return self.source + self.server + self.row
 
     def covariance(self, steps: Sequence["MeasuredStep"]) -> Array:
-        """``[steps, steps]``, the covariance of their errors."""
+        """The covariance of the errors of these steps, ``[steps, steps]``."""
 
         same_source = np.array([[a.source == b.source for b in steps] for a in steps])
         same_server = np.array([[a.server == b.server for b in steps] for a in steps])
@@ -74,10 +76,10 @@ LOG_STEP = 0.02
 
 
 def neutral(parameter: PlacedConstant) -> float:
-    """Logarithm of the value that a constant has without public runs, over its stated value.
+    """The logarithm of a constant's value without public runs over its shipped value.
 
-    The value comes from other data if there are any; otherwise it is a factor of 1, `LATER_VERSION` for a
-    version's factor on a time, or a tenth of a time.
+    The value without public runs comes from other data if there are any. Otherwise it is 1 for a factor,
+    `LATER_VERSION` for a version's factor on a time, or a tenth of a time.
     """
     if parameter.elsewhere:
         return math.log(parameter.elsewhere / parameter.expected)
@@ -89,14 +91,14 @@ def neutral(parameter: PlacedConstant) -> float:
 
 
 def _spread(parameter: PlacedConstant) -> float:
-    """Spread of the logarithm of a constant around its neutral value."""
+    """The standard deviation of the logarithm of a constant around its neutral value."""
     if parameter.elsewhere:
         return KNOWN_SPREAD
     return TIME_SPREAD if parameter.name.endswith("_s") else FACTOR_SPREAD
 
 
 def refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, float]:
-    """Changes of the logarithms of the constants at `places`, fitted to `steps` only."""
+    """The changes of the logarithms of the constants at `places` that a fit to `steps` alone gives."""
     if not places:
         return {}
     neutral_changes = np.array([neutral(FREE[place]) for place in places])
@@ -123,9 +125,9 @@ def refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, flo
 
 
 def _root_weights(errors: Array, even: bool) -> Array:
-    """Roots of the weights of rows by the t distribution of errors.
+    """The square roots of the weights of rows, from the t distribution of errors.
 
-    - even: those of errors of 0.
+    - even: if True, all rows have the same weight, that of an error of 0.
     """
     squares = errors**2 / VARIANCES.total
     if even:
@@ -134,8 +136,8 @@ def _root_weights(errors: Array, even: bool) -> Array:
 
 
 def _slopes(steps: Sequence[MeasuredStep], changes: Mapping[str, float], moved: Array) -> Array:
-    """``[steps, places]``, derivatives of the steps' logarithms at some changes of the constants, by
-    differences to `moved`.
+    """The derivatives of the steps' logarithms at the given changes of the constants, ``[steps, places]``,
+    from finite differences to `moved`.
     """
     slopes = np.zeros((len(steps), len(changes)))
     for row, step in enumerate(steps):

@@ -1,9 +1,10 @@
-"""The costs of a request from replays of served runs: residuals, slopes, and a shrunk least-squares fit.
+"""Fits the costs of a request to simulations of served runs, with a regularised least-squares fit.
 
-Every run is replayed once with the present constants, and once with each of them changed. Residuals are then
-linear in the constants, and a fit without any rows is a small least-squares problem. An engine on one
-architecture is shrunk towards the engine, engines towards the values of all rows, and these towards the
-present constants, so a second call takes a second step.
+Every run is simulated once with the present constants, and once with each constant changed. The residuals are
+then taken as linear in the constants, so a fit that leaves out some rows is a small least-squares problem.
+The constants of an engine on one architecture are pulled towards those of the engine. The constants of
+engines are pulled towards the common ones, and the common ones towards the present ones. A second call
+therefore takes a second step.
 """
 
 import math
@@ -32,11 +33,12 @@ MOST_RUNS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale of a constant: its logarithm, or itself from 0 to `most`.
+    """The scale on which a constant is fitted: its logarithm, or its value from 0 to `most`.
 
-    - step: change in a trial.
-    - common: spread of the common value around the present one.
-    - engine: spread of an engine's value around the common one, and of a place's around the engine's.
+    - step: the change of the constant in a trial.
+    - common: the standard deviation of the common value around the present one.
+    - engine: the standard deviation of an engine's value around the common one, and of the value on one
+      architecture around the engine's value.
     """
 
     step: float
@@ -46,13 +48,13 @@ class Scale:
     log: bool = False
 
     def moved(self, value: float, by: float) -> float:
-        """The constant changed by this much on its scale, within its limits."""
+        """The constant after this change on its scale, within its limits."""
         if self.log:
             return value * math.exp(by)
         return min(max(value + by, 0.0), self.most)
 
     def trial(self, value: float) -> float:
-        """The constant after one step on its scale; at its upper limit, after one step down."""
+        """The constant after one step up on its scale, or one step down if it is at its upper limit."""
         has_room = self.log or value + self.step <= self.most
         return self.moved(value, self.step if has_room else -self.step)
 
@@ -63,7 +65,7 @@ class Scale:
         return (-value, self.most - value)
 
     def between(self, before: float, after: float) -> float:
-        """Distance between two values on the scale."""
+        """The distance between two values on the scale."""
         return math.log(after / before) if self.log else after - before
 
 
@@ -80,20 +82,24 @@ SCALES = {
 
 @dataclass(frozen=True, slots=True)
 class StraightLines:
-    """A run's residuals, and their slopes per unit of each constant's scale, in units of `WEIGHED`."""
+    """The residuals of a run, and their slopes per unit of each constant's scale. The residuals are in units
+    of `WEIGHED`.
+    """
 
     run: ServedRun
     off: Array
     slopes: Array
 
     def around(self, costs: EngineRequests) -> "StraightLines":
-        """The same, with residuals at these constants."""
+        """The same lines, with the residuals at the given constants."""
         move = _between(request_constants().engines[self.run.place], costs)
         return replace(self, off=self.off + self.slopes @ move)
 
 
 class Replay(Protocol):
-    """Replays a run, as `compare` does: with given costs, or with those of fits without its group `by`."""
+    """Simulates a run, as `compare` does, with the given costs or with those of a fit without the run's
+    held-out group.
+    """
 
     def __call__(
         self, run: ServedRun, by: HeldOutBy, costs: EngineRequests | None = None, measured: bool = False
@@ -101,7 +107,9 @@ class Replay(Protocol):
 
 
 def straight_lines_of(run: ServedRun, replay: Replay = compare) -> StraightLines:
-    """Replays a run with the present constants, and with each of them changed; passes as measured."""
+    """Simulates a run with the present constants, and with each of them changed. Passes take their measured
+    times.
+    """
     known = request_constants().engines[run.place]
 
     def off(costs: EngineRequests) -> Array:
@@ -122,7 +130,7 @@ def straight_lines_of(run: ServedRun, replay: Replay = compare) -> StraightLines
 
 
 def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
-    """Constants by engine and ``common``, from these runs."""
+    """The constants of each engine and the ``common`` constants, fitted to these runs."""
     common = np.array([scale.common for scale in SCALES.values()])
     engine = np.array([scale.engine for scale in SCALES.values()])
     before = request_constants()
@@ -143,17 +151,17 @@ def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
 def without(
     lines: Sequence[StraightLines], by: Callable[[ServedRun], str]
 ) -> dict[str, dict[str, EngineRequests]]:
-    """Held-out group -> constants of the other runs."""
+    """Held-out group -> the constants that were fitted to the other runs."""
     names = dict.fromkeys(by(run) for study in STUDIES for run in runs(study))
     return {name: fitted([line for line in lines if by(line.run) != name]) for name in names}
 
 
 def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before: EngineRequests) -> Array:
-    """Changes of the constants from `before` that fit the residuals best, on the scales of `SCALES`.
+    """The changes of the constants from `before` that fit the residuals best, on the scales of `SCALES`.
 
-    Least squares with a penalty for deviations from `start`, which are expected to have the standard
-    deviations `spreads`. A run with a large residual counts less: iteratively reweighted least squares with
-    Cauchy's weights, of the scale `FAR_RESIDUAL`.
+    The fit has a penalty for deviations from `start`, whose expected standard deviations are `spreads`. It is
+    iteratively reweighted least squares with Cauchy's weights of the scale `FAR_RESIDUAL`, so a run with a
+    large residual counts less.
     """
     low, high = np.array([scale.ends(getattr(before, name)) for name, scale in SCALES.items()]).T
     off = np.concatenate([line.off for line in lines])

@@ -1,11 +1,11 @@
-"""The fit: least squares on logarithms, in which rows of one kind have correlated errors and outliers count
-less.
+"""A robust least-squares fit to logarithms. Rows of one kind have correlated errors, and outliers count less.
 
-The error of a row has a part of its kind (a model on an engine and architecture, measured by one source), one
-of its group in that kind (device, degree, version) and its own part; `Parts` separates them. Each part counts
-by a Cauchy loss, because an engine version that was slow on one model must not distort the constants of all.
-The expectation of a parameter is a row too. Errors are linearised in the logarithms of the parameters in
-every round, so a fit without some rows costs little.
+The error of a row is the sum of three parts. One part is common to its kind (a model on an engine and
+architecture, measured by one source). One is common to its group in that kind (device, degree, version). The
+last part is its own. `Parts` separates them. Each part counts by a Cauchy loss, so that an engine version
+that was slow on one model does not distort the constants of all models. The expected value of each parameter
+counts as one more row. Every round linearises the errors in the logarithms of the parameters, so a fit
+without some rows is cheap.
 """
 
 from abc import ABC, abstractmethod
@@ -33,10 +33,10 @@ MOST_ROWS = 10
 
 @dataclass(frozen=True)
 class Parts:
-    """Separated errors of rows: `matrix` [parts, rows] times the errors gives the parts, in standard
-    deviations.
+    """Separates the errors of rows into their parts. The product of `matrix` [parts, rows] and the errors is
+    the parts, in standard deviations.
 
-    - soft: [parts], the size above which a part counts less.
+    - soft: the size above which a part counts less, [parts].
     """
 
     matrix: Array
@@ -48,7 +48,7 @@ class Parts:
         return np.asarray(np.sign(parts) * self.soft * np.sqrt(loss))
 
     def slopes(self, parts: Array) -> Array:
-        """d residuals / d parts."""
+        """The derivatives of the residuals by the parts."""
         softened = self.residuals(parts)
         share = np.divide(parts, softened, out=np.ones_like(parts), where=softened != 0)
         return np.asarray(share / (1.0 + (parts / self.soft) ** 2))
@@ -77,7 +77,7 @@ def parts_of(
 ) -> Parts:
     """The parts of the errors of the rows of `train`, by the group and the kind of each row.
 
-    - spreads: of each row.
+    - spreads: the spread of each row.
     - off: errors of all rows near the solution. With them, an outlying group counts less in the common error
       of its kind (`shares_of_common`); without them, all groups count in full.
     """
@@ -114,10 +114,10 @@ def parts_of(
 
 
 def shares_of_common(errors: Array, deviations: Array, soft: float) -> Array:
-    """Shares at which groups count in the common error of their kind.
+    """The weight of each group in the common error of its kind, 0 to 1.
 
-    A group's own part counts by a Cauchy loss. The common error with the least such loss is a mean in which a
-    group has the share 1 / (1 + (its distance / soft)^2). It is found from the median.
+    A group's own part counts by a Cauchy loss. The common error with the smallest loss is a weighted mean, in
+    which a group has the weight 1 / (1 + (its distance / soft)^2). The search begins at the median.
     """
     common = float(np.median(errors))
     for _ in range(LOCATION_ROUNDS):
@@ -130,7 +130,7 @@ Row = TypeVar("Row")
 
 
 class FitWithSlopes(NamedTuple):
-    """Fitted values, and the slopes of the errors around them, [rows, parameters]."""
+    """The fitted values, and the derivatives of the errors there, [rows, parameters]."""
 
     estimate: Estimate
     slopes: Array
@@ -139,7 +139,7 @@ class FitWithSlopes(NamedTuple):
 class FittedRows(ABC, Generic[Row]):
     """Measured rows in a fixed order, with their errors as functions of the parameters.
 
-    - logs: of the measurements.
+    - logs: the logarithms of the measurements.
     - groups: rows that are predicted together (`steps.StepGroup`).
     """
 
@@ -149,14 +149,14 @@ class FittedRows(ABC, Generic[Row]):
     groups: Sequence[Any]
 
     def predict(self, values: Values) -> Array:
-        """Predicted logarithm of each row's measurement."""
+        """The predicted logarithm of each row's measurement."""
         logs = np.empty(len(self.rows))
         for group in self.groups:
             logs[group.index] = np.log(group.predicted(values))
         return logs
 
     def off(self, values: Values) -> Array:
-        """Logarithm of predicted over measured, of each row."""
+        """The logarithm of the predicted over the measured value of each row."""
         return self.predict(values) - self.logs
 
     @abstractmethod
@@ -164,7 +164,7 @@ class FittedRows(ABC, Generic[Row]):
         """The parts of the errors of the rows of `train`."""
 
     def slopes(self, values: Values, off: Array) -> Array:
-        """Derivatives of the errors by the logarithm of each parameter, [rows, parameters]: finite
+        """The derivatives of the errors by the logarithm of each parameter, [rows, parameters], from finite
         differences to `off`.
         """
         columns = []
@@ -182,9 +182,10 @@ class FittedRows(ABC, Generic[Row]):
     ) -> FitWithSlopes:
         """Fits the values to the rows.
 
-        - start: where the search begins; by default at the expectations.
+        - start: the values at which the search begins; by default the expected ones.
         - train: the rows that count; by default all.
-        - slopes: used instead of new ones in every round; a fit without some rows ends near the one with all.
+        - slopes: the derivatives to use in every round; by default they are computed anew. A fit without some
+          rows can use those of the fit to all rows, because its result is close.
         """
         every_row = np.ones(len(self.rows), dtype=bool)
         parts = self.parts(every_row if train is None else train)
@@ -198,22 +199,23 @@ class FittedRows(ABC, Generic[Row]):
 
 
 def searched(parameters: Sequence[PlacedConstant]) -> list[Parameter]:
-    """The parameters as the solver searches them: by their logarithm, around their expectation."""
+    """The parameters for the solver, which searches their logarithms around the expected values."""
     return [Parameter(p.place, p.expected, log=True, spread=p.spread) for p in parameters]
 
 
 def search_settings(parameters: Sequence[PlacedConstant]) -> dict[str, Any]:
-    """Settings of the solver for these parameters, whose unit is their spread."""
+    """The settings of the solver for these parameters. The unit of a parameter is its spread."""
     return {"x_scale": np.array([p.spread for p in parameters]), "tr_solver": "lsmr"}
 
 
 def solve(
     parameters: Sequence[PlacedConstant], parts: Parts, near: Values, off: Array, slopes: Array
 ) -> Estimate:
-    """The values with the least sum of squares: of the parts of the errors, and of the parameters' deviations
-    from their expectations, both in standard deviations.
+    """The values with the smallest sum of two losses: of the parts of the errors, and of the parameters'
+    deviations from their expected values. Both are in standard deviations.
 
-    Errors are linear: `off` at the values `near`, with these `slopes` [rows, parameters].
+    The errors are taken as linear. They are `off` at the values `near`, and their slopes are `slopes` [rows,
+    parameters].
     """
     near_logs = np.log([near[p.place] for p in parameters])
     parts_near = parts.matrix @ off

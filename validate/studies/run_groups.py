@@ -1,5 +1,5 @@
-"""Groups of public runs that have an error of their own: by engine, by kind of step, by what other sources
-have, and by draft.
+"""The groups of public runs whose errors the tables state: by engine, by kind of step, by whether other
+sources measured the device or model, and by draft.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,8 +27,8 @@ SourcesOf = Mapping[tuple[str, str], set[str]]
 
 
 def groups_of(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
-    """Rows by engine; for serving engines also by the device and model that other sources have, and by
-    draft. Drafts that a known defect slows have a heading of their own and are under no other.
+    """The rows by engine. Rows of serving engines are also grouped by whether another source measured their
+    device or model, and by draft. Drafts that a known defect slows are only in a group of their own.
     """
     slowed = [r for r in rows if r.slowed]
     rows = [r for r in rows if not r.slowed]
@@ -50,7 +50,7 @@ def groups_of(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
 
 
 def _by_novelty(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
-    """Rows whose device is measured in another source, and the others; then the same for models."""
+    """The rows whose device is measured in another source, and the other rows; then the same for models."""
     groups: Groups = []
     for word, name_of in NOVELTIES.items():
         elsewhere: list[JudgedRun] = []
@@ -68,7 +68,7 @@ def _by_novelty(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
 def sources_by_name(steps: Iterable[JudgedRun]) -> dict[tuple[str, str], set[str]]:
     """The sources of each device and model (`SourcesOf`).
 
-    - steps: of public runs; the tables' are added.
+    - steps: the steps of public runs; those of the tables are added.
     """
     sources: dict[tuple[str, str], set[str]] = {}
     for r in steps:

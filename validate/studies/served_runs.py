@@ -1,4 +1,4 @@
-"""Served runs as their sources publish them: rows of ``results/published/traffic.csv``."""
+"""Served runs as their sources published them: the rows of ``results/published/traffic.csv``."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ MAIN_OF_2026_01 = "0.14"
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ServedRun:
-    """A row of ``traffic.csv``; None or "" where the source does not state a column. Lengths are in tokens,
+    """A row of ``traffic.csv``. A field is None or "" if the source does not state it. Lengths are in tokens,
     times in milliseconds per request.
 
-    - concurrency: clients, or the most requests at once.
-    - requests: number of sent ones.
-    - steps: tokens that are drafted in an iteration; 0 without a draft.
+    - concurrency: the number of clients, or the largest number of simultaneous requests.
+    - requests: the number of requests that were sent.
+    - steps: the tokens that are drafted per iteration; 0 without a draft.
     """
 
     id: str
@@ -90,38 +90,42 @@ class ServedRun:
 
     @property
     def lengths(self) -> Lengths:
-        """Lengths of its requests. If the source gives no spread of the prompts, it is half their mean."""
+        """The lengths of the run's requests. If the source does not state the spread of the prompts, it is
+        half their mean.
+        """
         spread = 0.5 * self.input_tokens if self.input_std is None else self.input_std
         assert self.output_std is not None
         return Lengths(self.input_tokens, self.output_tokens, spread, self.output_std)
 
     @property
     def gamma(self) -> int:
-        """Tokens drafted in an iteration, which every row of `rows_of` states."""
+        """The tokens that are drafted per iteration. Every row of `rows_of` states them."""
         assert self.steps is not None
         return self.steps
 
     @property
     def sent(self) -> int:
-        """Number of sent requests, which every row of `rows_of` states."""
+        """The number of requests that were sent. Every row of `rows_of` states it."""
         assert self.requests is not None
         return self.requests
 
     @property
     def version(self) -> str:
-        """The engine's version: the stated one, or that of its month."""
+        """The engine's version: the stated one, or else the one that belongs to the date of the run."""
         if "dev13107" in self.engine_version:
             return MAIN_OF_2026_01
         return self.engine_version.rpartition(":")[2] or dated(self.engine, self.date)
 
     @property
     def place(self) -> str:
-        """Key of the costs of its requests."""
+        """The key of the costs of the run's requests, see `request_constants`."""
         return request_constants().place(self.engine, architecture_of(self.hardware))
 
     @property
     def gained(self) -> float | None:
-        """Measured tokens per iteration; if not published, the median over the chunks of all similar runs."""
+        """The measured tokens per iteration; None without a draft. If the source does not state them, they
+        are estimated from the chunks of all similar runs.
+        """
         if self.steps == 0:
             return None
         if self.tokens_per_iteration:
@@ -132,24 +136,26 @@ class ServedRun:
         return drafting / plain if plain and drafting else None
 
     def _is_like(self, row: "ServedRun") -> bool:
-        """Whether a run has answers as long, and attention divided in the same way: it is divided from 256
-        clients on, where prompts fall into many gaps.
+        """Whether a run has answers of the same length and the same data parallelism of attention. Attention
+        is data-parallel from 256 clients on, where prompts fall into many gaps.
         """
         return self.agrees(row, ("output_tokens", "data_parallel_attention"))
 
     @property
     def ttft(self) -> str:
-        """The column of its time to the first token. For a cold server, whose first prompts took up to 73 s,
-        it is the median.
+        """The column with the time to the first token. It is the median if the server was cold, because its
+        first prompts took up to 73 s, or if there is no mean.
         """
         return "ttft_p50_ms" if self.study == DEEPSEEK or self.ttft_mean_ms is None else "ttft_mean_ms"
 
     def agrees(self, run: "ServedRun", columns: Iterable[str]) -> bool:
-        """Whether these columns are equal in two rows."""
+        """Whether these columns are equal in the two rows."""
         return all(getattr(self, name) == getattr(run, name) for name in columns)
 
     def measured(self, name: str) -> Any:
-        """A published figure; None without one. For a latency without a published mean it is the median."""
+        """A published figure; None if the source has none. If a latency has no published mean, the figure is
+        the median.
+        """
         value = getattr(self, self.ttft if name == "ttft_mean_ms" else name)
         if value is None:
             return getattr(self, name.replace("mean", "p50"))
@@ -157,8 +163,8 @@ class ServedRun:
 
     @property
     def batch(self) -> float:
-        """Mean number of decoding requests while a request decodes, including itself. If no wait was
-        published, requests are taken not to wait.
+        """The mean number of requests that decode at once, seen by a request that decodes, including itself.
+        If no time to the first token was published, it counts as 0.
         """
         decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
         waiting = self.measured("ttft_mean_ms") or 0.0
@@ -166,8 +172,8 @@ class ServedRun:
 
 
 class HeldOutBy(StrEnum):
-    """What is left out with a run in the fit that predicts it: its study, or its study's runs at its draft
-    length.
+    """The runs that are left out of the fit that predicts a run: all runs of its study, or those of its study
+    with the same draft length.
     """
 
     STUDY = "study"
@@ -181,7 +187,7 @@ class HeldOutBy(StrEnum):
 
 
 def tokens_per_chunk(rows: Iterable[ServedRun]) -> float:
-    """Tokens per chunk: time between chunks over time per token."""
+    """The median tokens per chunk: the time between chunks over the time per token."""
     shares = [row.itl_p50_ms / row.tpot_p50_ms for row in rows if row.itl_p50_ms and row.tpot_p50_ms]
     return float(np.median(shares)) if shares else 0.0
 
@@ -195,5 +201,5 @@ def rows_of(study: str) -> tuple[ServedRun, ...]:
 
 @cache
 def runs(study: str) -> tuple[ServedRun, ...]:
-    """The runs of one study that state all that a replay needs."""
+    """The runs of one study that state everything that a simulation needs."""
     return tuple(r for r in rows_of(study) if r.steps == 0 or r.gained)

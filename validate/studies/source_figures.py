@@ -1,6 +1,7 @@
-"""The part of the accuracy record for public runs: errors of sources left out, coverage, and verdicts.
+"""The part of the accuracy record about public runs: errors on sources that were left out, coverage of
+intervals, and verdicts.
 
-Means are over rows and over sources (macro), where a source of hundreds of rows counts as one.
+There are two means: over rows, and over sources (macro), where a source with hundreds of rows counts as one.
 """
 
 import math
@@ -23,8 +24,8 @@ ROUNDING = 1e-9
 
 
 def figures() -> dict[str, Any]:
-    """The part of the accuracy record for public runs: errors by figure and part of the rows, and the correct
-    verdicts of speedups.
+    """The part of the accuracy record about public runs: the errors of each figure by group of rows, the
+    verdicts on speedups, the coverage and the losses.
     """
     errors: dict[str, Any] = {}
     sources_of = sources_by_name(judged("step"))
@@ -45,8 +46,8 @@ def figures() -> dict[str, Any]:
 
 
 def _sides(speedups: list[JudgedRun]) -> dict[str, dict[str, int]]:
-    """Verdicts on sources left out: of all serving engines, and of each engine. Drafts that a known defect
-    slows count here too.
+    """The verdicts on sources that were left out, of all serving engines and of each engine. Drafts that a
+    known defect slows also count here.
     """
     by_engine = grouped(speedups, lambda r: TITLES[r.engine])
     of_engines = [r for r in speedups if r.engine in ENGINES]
@@ -55,15 +56,15 @@ def _sides(speedups: list[JudgedRun]) -> dict[str, dict[str, int]]:
 
 
 def _coverage() -> dict[str, Any]:
-    """Figure -> class -> coverage, with MLX's classes, whose rows have a file of their own."""
+    """Figure -> class -> coverage. The classes of MLX are included; their rows are in a separate file."""
     of_mlx = files.read_mapping(mlx.ERRORS_PATH)["coverage"]
     of_sources = recorded_sources()["coverage"]
     return {figure: classes | of_mlx[figure] for figure, classes in of_sources.items()}
 
 
 def group_errors(rows: list[JudgedRun]) -> dict[str, Any]:
-    """Errors are exp(mean |ln|) - 1, over rows and over the means of sources, with the name of the worst
-    source.
+    """The errors of a group, over its rows and over the means of its sources, with the name of the worst
+    source. An error is exp(mean |log error|) - 1.
     """
     by_source = grouped(rows, lambda r: r.source)
     sources = {name: _mean(of_source) for name, of_source in by_source.items()}
@@ -89,11 +90,13 @@ def group_errors(rows: list[JudgedRun]) -> dict[str, Any]:
 
 
 def _share_inside(intervals: Sequence[tuple[float, float]]) -> float:
-    """Share of the intervals, which are over measured values, that contain theirs."""
+    """The share of intervals that contain the measured value. The intervals are relative to the measured
+    value, so they must contain 1.
+    """
     inside = [low <= 1.0 + ROUNDING and high >= 1.0 - ROUNDING for low, high in intervals]
     return float(np.mean(inside))
 
 
 def _mean(rows: Sequence[JudgedRun]) -> float:
-    """Mean absolute log error."""
+    """The mean absolute log error."""
     return float(np.mean([abs(r.off) for r in rows]))

@@ -1,9 +1,12 @@
-"""Errors of sources left out: ``hardware/sources.yaml``, the widths of intervals, and
-``results/sources.json``.
+"""Errors on sources that were left out. This study writes the widths of intervals, ``hardware/sources.yaml``,
+and the errors, ``results/sources.json``.
 
-Data: public runs, answered with their own question, and the tables' ratios. Folds: whole sources (`left_out`,
-`llamacpp`, `engines`). Result: the error of each row, and by class of question a width with its coverage
-(`widths`). Everything is fitted anew; no number is set by hand.
+- Data: public runs, each with the answer to its own question, and the ratios in the tables of engines.
+- Folds: whole sources (`left_out`, `llamacpp`, `engines`).
+- Result: the error of each row, and the interval width of each class of questions with its coverage
+  (`widths`).
+
+No number is set by hand.
 """
 
 import datetime
@@ -50,7 +53,7 @@ CLASSES_OF = {"step": StepClass, "speedup": SpeedupClass}
 class AskedRuns(NamedTuple):
     """The answers for public runs.
 
-    - refused: id of a run that cannot be asked -> the reason.
+    - refused: id of a run without an answer -> the reason.
     """
 
     answered: tuple[Answered, ...]
@@ -71,23 +74,23 @@ def _asked() -> AskedRuns:
 
 
 def answered() -> tuple[Answered, ...]:
-    """Every row that counts, or is left out by judgement, with its answer."""
+    """All rows that count or that are left out by judgement, with their answers."""
     return _asked().answered
 
 
 def refusals() -> dict[str, str]:
-    """Id of a run that cannot be asked -> the reason."""
+    """Id of a run without an answer -> the reason."""
     return _asked().refused
 
 
 def of_figure(figure: str) -> list[Answered]:
-    """The answers of one figure that count."""
+    """The answers about one figure that count in the errors."""
     return [a for a in answered() if a.figure == figure and a.run.counts]
 
 
 def refitted_files(date: datetime.date) -> dict[Path, str]:
-    """Path -> text of every file that this study writes, from constants fitted again without each source and
-    without each engine: some minutes.
+    """Path -> text of every file that this study writes. The constants are fitted again without each source
+    and without each engine, which takes some minutes.
     """
     before = choices.recorded() if choices.PATH.exists() else None
     chosen = choices.text(before, choices.present())  # refused before the work
@@ -96,15 +99,14 @@ def refitted_files(date: datetime.date) -> dict[Path, str]:
 
 
 def _of_engines() -> list[Answered]:
-    """Steps and speedups of serving engines, answered with their own constants."""
+    """The steps and speedups of serving engines, answered with the constants of the engine itself."""
     return [a for a in answered() if a.run.engine in ENGINES and a.figure in ("step", "speedup")]
 
 
 def errors_without_source() -> ErrorsByRun:
-    """Figure -> id of a run -> its error with constants fitted without its source.
+    """Figure -> id of a run -> its log error with constants that were fitted without its source.
 
-    llama.cpp's are those of its own study (`llamacpp`); a row that nothing was fitted to has its error
-    with the constants of answers.
+    The errors of llama.cpp come from its own study, see `llamacpp_errors`.
     """
     rows = _of_engines()
     errors = llamacpp_errors([a for a in answered() if a.run.engine == LLAMACPP])
@@ -114,8 +116,8 @@ def errors_without_source() -> ErrorsByRun:
 
 
 def llamacpp_errors(rows: Iterable[Answered]) -> ErrorsByRun:
-    """The same of llama.cpp's rows, by its own study (``results/llamacpp.json``). A row that is not in it has
-    its error with the constants of answers.
+    """The same for the rows of llama.cpp, from its own study (``results/llamacpp.json``). For a row that is
+    not in this file, the error is that of the answer, because no constant was fitted to the row.
     """
     left_out_errors = json.loads(llamacpp.ERRORS_PATH.read_text(encoding="utf-8"))
     errors: ErrorsByRun = {"step": {}, "speedup": {}}
@@ -130,9 +132,9 @@ def llamacpp_errors(rows: Iterable[Answered]) -> ErrorsByRun:
 
 
 def files_of(errors: ErrorsByRun, lent: ErrorsByLender, date: datetime.date) -> dict[Path, str]:
-    """Path -> text of the widths and the errors.
+    """Path -> text of the file of widths and of the file of errors.
 
-    - lent: errors by the constants of other engines.
+    - lent: the errors with the constants of other engines.
     """
     ratios = replayed_as_recorded()
     measured = widths.measured_drafts((a.run for a in of_figure("speedup")), ratios)
@@ -171,7 +173,7 @@ def _stated(by_class: widths.ByClass, fitted: Callable[[widths.ByClass, str], So
 
 
 def _coverage(by_class: widths.ByClass, of_speedups: bool = False) -> dict[str, Any]:
-    """Class -> its coverage."""
+    """Class -> the coverage of its intervals."""
     return {name: widths.covered(by_class, name, of_speedups) for name in by_class}
 
 
@@ -181,9 +183,9 @@ def errors_by_class(
     errors: Mapping[str, float],
     class_of: Callable[[Answered], str],
 ) -> dict[str, list[LeftOutError]]:
-    """Class of question -> the errors of a figure's rows, in their order.
+    """Class of questions -> the errors of a figure's rows, in the order of the rows.
 
-    - errors: id of a run -> its log error.
+    - errors: id of a run -> the log error.
     """
     by_class: dict[str, list[LeftOutError]] = {name: [] for name in widths.own_classes(CLASSES_OF[figure])}
     for a in rows:

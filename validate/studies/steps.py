@@ -1,4 +1,6 @@
-"""Published steps of engines with counted operations, so that many values of the constants can be tried."""
+"""Published steps of engines with their counted operations. A fit can then try many values of the constants
+quickly.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +23,7 @@ from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Pa
 
 
 class HeldOutGroup(NamedTuple):
-    """What the rows that are held out together have in common."""
+    """The common fields of rows that are left out together."""
 
     engine: str
     model: str
@@ -30,7 +32,7 @@ class HeldOutGroup(NamedTuple):
 
 
 class OneServer(NamedTuple):
-    """What the rows of one server have in common."""
+    """The common fields of the rows of one server."""
 
     group: HeldOutGroup
     expert_parallel: int
@@ -48,14 +50,14 @@ def served_as(row: DecodeRow) -> OneServer:
 
 
 def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
-    """Mean number of running sequences if measured, else the requested batch."""
+    """The mean number of running sequences if it was measured, otherwise the requested batch."""
     return max(row.running or row.batch, 1.0)
 
 
 class CountedOps(NamedTuple):
-    """Operations of steps.
+    """The operations of steps.
 
-    - of_shards: the constants that change them, as they were counted.
+    - of_shards: the constants that change the operations, as they were counted.
     """
 
     of_shards: tuple[object, ...]
@@ -66,7 +68,7 @@ class CountedOps(NamedTuple):
 class StepGroup:
     """Rows that differ only in batch and context.
 
-    - index: their places among all rows.
+    - index: the positions of these rows among all rows.
     """
 
     constants: FittedConstants
@@ -78,8 +80,8 @@ class StepGroup:
     _known: dict[tuple[float, ...], Array] = field(default_factory=dict, kw_only=True)
 
     def predicted(self, values: Values) -> Array:
-        """Predicted measurements of the rows, by the values of the parameters. Parameters without effect on
-        them cost no time.
+        """The predicted values of the rows' measurements with these parameters. Parameters that do not affect
+        the group cost no time.
         """
         key = tuple(self.constants.known(values).values())
         if key not in self._known:
@@ -87,7 +89,7 @@ class StepGroup:
         return self._known[key]
 
     def predict(self, calibration: Calibration) -> Array:
-        """Seconds of a step. Operations are counted again only for a change in them."""
+        """The seconds of each step. The operations are counted again only if a constant changes them."""
         of_shards: tuple[object, ...] = ()
         if self.scenario.target.moe:
             of_shards = tuple(getattr(calibration, name) for name in OF_SHARDS)
@@ -108,7 +110,7 @@ class DecodeRows(FittedRows[DecodeRow]):
         parameters: Sequence[PlacedConstant],
         kernels_of: Mapping[str, str] | None = None,
     ) -> None:
-        """kernels_of: device -> another one whose kernels replace its own."""
+        """kernels_of: device -> another device whose kernel constants replace its own."""
         self.rows = tuple(rows)
         self.parameters = tuple(parameters)
         self.logs = np.log([row.step_s for row in rows])
@@ -133,8 +135,8 @@ class DecodeRows(FittedRows[DecodeRow]):
         return StepGroup(constants, scenario, np.array(index), batch, context)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors: of a model on an engine and architecture as one source measured it, of its
-        groups by version, and of rows.
+        """The parts of the errors. One part is common to a model on an engine and architecture in one source,
+        one is common to a server, and one is the row's own.
         """
         groups = [served_as(r) for r in self.rows]
         kinds = [(r.source_id, r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]

@@ -1,10 +1,14 @@
-"""Served runs replayed, next to what their sources measured.
+"""Simulates served runs and compares the results with the measurements of their sources.
 
-Clients, prompts and start are those of the run; pass times are predicted. No part of a prediction was fitted
-to its row. Pass times come from constants of engines fitted without its rows. The costs of a request come
-from fits without its study, or without its study's runs at that draft length (`HeldOutBy`). The acceptance is
-the measured one; for DeepSeek-R1 that of other published runs. Assumed: the number of InstructCoder's
-requests, and the spread of prompts.
+The clients, the prompts and the start are those of the run. The pass times are predicted. No constant of a
+prediction was fitted to the predicted row:
+
+- The pass times use constants of engines that were fitted without the row.
+- The costs of a request come from a fit without the run's study, or without the runs of that study at the
+  same draft length (`HeldOutBy`).
+
+The acceptance is the measured one; for DeepSeek-R1, it is that of other published runs. Two inputs are
+assumed: the number of InstructCoder's requests and the spread of prompt lengths.
 """
 
 import json
@@ -51,7 +55,11 @@ they are vLLM's, known from other sources: both use Triton kernels for experts.
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One run: predicted over measured for each figure, and the stated deviation of the logarithm of TPOT."""
+    """The comparison for one run.
+
+    - ratios: figure -> predicted over measured value.
+    - log_error: the stated standard deviation of the logarithm of TPOT.
+    """
 
     run: ServedRun
     ratios: dict[str, float]
@@ -59,7 +67,7 @@ class Compared:
 
 
 def shipped(run: ServedRun) -> Scenario:
-    """The scenario of the run's models and device as in any question, at the measured acceptance."""
+    """The scenario of the run's models and device with the bundled constants, at the measured acceptance."""
     engine = f"{run.engine}@{run.version}" if run.version else run.engine
     query = query_of(
         run,
@@ -79,17 +87,20 @@ def shipped(run: ServedRun) -> Scenario:
 
 
 def _default_seats(run: ServedRun) -> int | None:
-    """The seats for which the server took memory: none of the runs states another number."""
+    """The largest number of sequences for which the server reserved memory. It is the engine's default,
+    because no run states another number.
+    """
     seats = serving_engines()[run.engine].seats
     return None if seats is None else seats.of(run.version, load_gpu(run.hardware))
 
 
 @cache
 def scenario_of(run: ServedRun, by: HeldOutBy) -> Scenario:
-    """`shipped` with constants of its engine fitted without the run.
+    """The scenario of `shipped`, with constants of the engine that were fitted without the run.
 
-    By study: without its source's steps and ratios. By length: without those of its device, or of that
-    length.
+    With `HeldOutBy.STUDY`, the fit leaves out the steps and ratios of the run's source. With
+    `HeldOutBy.LENGTH`, it leaves out the steps on the run's device for a run without a draft, or the ratios
+    at the run's draft length.
     """
     record = recorded()
     ratio_folds = record["ratio_folds"]
@@ -119,22 +130,24 @@ Folds = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @cache
 def folds() -> Folds:
-    """``results/requests.json``."""
+    """The content of ``results/requests.json``: the costs of requests, fitted without each held-out group."""
     return dict(json.loads((BUNDLED / "requests.json").read_text(encoding="utf-8")))
 
 
 def held_out(run: ServedRun, by: HeldOutBy) -> EngineRequests:
-    """The costs of a request, fitted to the other rows."""
+    """The costs of a request that were fitted without the run's held-out group."""
     return EngineRequests(**of_run(folds()[by.group_of(run)], run))
 
 
 def of_run(fitted: Mapping[str, Any], run: ServedRun) -> Any:
-    """The part of a fit for the engine of a run, on its architecture where that has rows."""
+    """The part of a fit for the engine of a run. It is that of the GPU architecture if the fit has rows
+    there.
+    """
     return fitted.get(run.place) or fitted.get(run.engine, fitted["common"])
 
 
 def limits_of(run: ServedRun, groups: int) -> Limits:
-    """The limits of the run's server: those that it states, or the engine's own."""
+    """The limits of the run's server: the stated ones, or else the defaults of the engine."""
     default = Limits()
     of_engine = account_of(run.engine, ServerSettings(run.version)).budget(load_gpu(run.hardware))
     budget = run.max_num_batched_tokens or of_engine or default.max_num_batched_tokens
@@ -150,10 +163,11 @@ def limits_of(run: ServedRun, groups: int) -> Limits:
 def compare(
     run: ServedRun, by: HeldOutBy, costs: EngineRequests | None = None, measured: bool = False
 ) -> Compared:
-    """Replays a run.
+    """Simulates a run and compares it with the measurements.
 
-    - costs: of its requests; by default those fitted without it.
-    - measured: uses the measured passes if there are `gaps`, so only the error of prompts and queues remains.
+    - costs: the costs of a request; by default those that were fitted without the run.
+    - measured: whether to use the measured times of passes, if `gaps` has them. Only the errors of prompts
+      and queues then remain.
     """
     lengths = run.lengths
     scenario = scenario_of(run, by)
@@ -177,7 +191,7 @@ def compare(
 
 
 def _figures_of(run: ServedRun, replayed: ReplayedRequests) -> dict[str, float]:
-    """The figures of a replay that are comparable with those of its run."""
+    """The figures of a simulation that are comparable with those of the measured run."""
     figures = {
         "tpot_mean_ms": 1e3 * replayed.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(replayed.tpot_s, 0.99),
@@ -194,7 +208,7 @@ def _figures_of(run: ServedRun, replayed: ReplayedRequests) -> dict[str, float]:
 
 @cache
 def _stated(run: ServedRun) -> float:
-    """The deviation of the logarithm of TPOT that an answer states."""
+    """The standard deviation of the logarithm of TPOT that an answer states."""
     by_length = served_log_errors(shipped(run), round(run.batch), run.lengths.context, [run.gamma])
     log_error = by_length[run.gamma]
     assert log_error is not None

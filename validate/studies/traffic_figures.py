@@ -22,8 +22,8 @@ Late = Mapping[tuple[str, str], float]
 
 
 def ttft_error(runs_of: Iterable[Compared], engine: str, without: str = "") -> Scatter:
-    """Error of an engine's TTFT. Runs of other engines count less, and those of the study `without` do not
-    count.
+    """The error of an engine's TTFT. Runs of other engines have less weight, and runs of the study `without`
+    have none.
     """
     known = [c for c in runs_of if "ttft_mean_ms" in c.ratios and c.run.study != without]
     off = np.log([c.ratios["ttft_mean_ms"] for c in known])
@@ -57,8 +57,8 @@ GROUPINGS: dict[str, Callable[[Compared], str]] = {
 
 
 def figures() -> dict[str, Any]:
-    """The part of the accuracy record for served runs: by held-out group and by part, with every run's
-    ratios.
+    """The part of the accuracy record about served runs: the errors by kind of fold, by study and by engine,
+    and the ratio of every run.
     """
     everything = [run for study in STUDIES for run in runs(study)]
     compared = {by: [compare(run, by) for run in everything] for by in HeldOutBy}
@@ -69,7 +69,7 @@ def figures() -> dict[str, Any]:
 
 
 def _fold_errors(runs_of_fold: Sequence[Compared], late: Late) -> dict[str, Any]:
-    """Errors of one kind of fold: by study, by engine, and of all runs."""
+    """The errors with one kind of fold: by study, by engine, and of all runs."""
     errors: dict[str, Any] = {}
     for name, heading_of in GROUPINGS.items():
         groups = grouped(runs_of_fold, heading_of)
@@ -80,7 +80,10 @@ def _fold_errors(runs_of_fold: Sequence[Compared], late: Late) -> dict[str, Any]
 
 
 def _errors(group: Sequence[Compared], everything: Sequence[Compared], late: Late) -> dict[str, Any]:
-    """Errors of a group of runs; everything: with the baselines of their speedups."""
+    """The errors of a group of runs.
+
+    - everything: all runs, including the baselines of the group's speedups.
+    """
     right, total = _sides(group, everything)
     tpot_logs = [math.log(c.ratios["tpot_mean_ms"]) for c in group]
     sources = {source_of(str(c.run.source)) for c in group}
@@ -98,8 +101,8 @@ def _errors(group: Sequence[Compared], everything: Sequence[Compared], late: Lat
 
 
 def _inside(group: Sequence[Compared], late: Late) -> dict[str, float | None]:
-    """Figure -> share of the runs inside its 90 % interval. Throughput is as uncertain as TPOT. The error of
-    the TTFT is that of the other studies.
+    """Figure -> the share of the runs inside the 90 % interval. The interval of throughput is as wide as that
+    of TPOT. The width for TTFT comes from the errors of the other studies.
     """
     shares = {}
     for name in ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"):
@@ -121,15 +124,17 @@ def _mean(ratios: Iterable[float | None]) -> float | None:
 
 
 def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
-    """A server with its load: these columns, with lengths rounded to a thousand."""
+    """A key for a server and its load: the values of these columns, and the lengths rounded to thousands of
+    tokens.
+    """
     columns = (getattr(run, name) for name in (*SERVER, *names))
     lengths = np.round((run.output_tokens, run.input_tokens), -3)
     return *columns, *lengths
 
 
 def _growth(some: Sequence[Compared]) -> float | None:
-    """Mean error of TPOT, relative to that with the fewest clients on the same server with the same draft and
-    lengths.
+    """The mean change of the error of TPOT with the number of clients. Each error is relative to that with
+    the fewest clients on the same server with the same draft and lengths.
     """
     names = ("target", "engine_version", "draft", "steps")
     by_clients = sorted(some, key=lambda c: c.run.concurrency)
@@ -143,7 +148,9 @@ def _growth(some: Sequence[Compared]) -> float | None:
 
 
 def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> VerdictCount:
-    """Counts the speedups of TPOT over the run without a draft."""
+    """Counts the correct verdicts on speedups, which are the TPOT of the run without a draft over the TPOT
+    with one.
+    """
     base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
     right = []
     for c in some:

@@ -1,8 +1,8 @@
-"""``python -m perfmodel.validate.studies.traffic_fit``: the costs of a request, fitted to ``traffic.csv``.
+"""``python -m perfmodel.validate.studies.traffic_fit`` fits the costs of a request to ``traffic.csv``.
 
-The fit is in `request_fit`. Writes ``hardware/fitted/requests.yaml`` and, for the accuracy gate, the
-constants of every fold, ``results/requests.json``. With ``--engines`` only those engines are fitted, and both
-files keep the constants of the others.
+The fit itself is in `request_fit`. The command writes ``hardware/fitted/requests.yaml``. For the accuracy
+gate, it also writes the constants of every fold, ``results/requests.json``. With ``--engines``, only those
+engines are fitted, and both files keep the constants of the others.
 """
 
 import argparse
@@ -42,15 +42,15 @@ LEAST_RUNS = 20
 def kept(
     before: Mapping[str, EngineRequests], after: dict[str, EngineRequests], engines: Sequence[str]
 ) -> dict[str, EngineRequests]:
-    """`after` for these engines, on all architectures, and `before` for the others and ``common``. Without
-    engines, `after`.
+    """The constants of `after` for these engines, and those of `before` for other engines and for ``common``.
+    If no engines are named, all constants are those of `after`.
     """
     of_engines = {name: costs for name, costs in after.items() if name.partition(".")[0] in engines}
     return {**before, **of_engines} if engines else after
 
 
 def refitted_files(engines: Sequence[str] = (), replay: Replay = compare) -> dict[Path, str]:
-    """Fits these engines, or all without any: the text of both files, by path."""
+    """Fits these engines, or all if none is named. Returns path -> text of both files."""
     everything = [run for study in STUDIES for run in runs(study)]
     used = [run for run in everything if _is_fitted(run)]
     lines = [straight_lines_of(run, replay) for run in used]
@@ -78,7 +78,7 @@ def refitted_files(engines: Sequence[str] = (), replay: Replay = compare) -> dic
 
 
 def _ttft_lines(compared: Sequence[Compared]) -> list[str]:
-    """The errors of TTFT to state, of all engines together and of each."""
+    """The lines with the errors of TTFT to state, of all engines together and of each engine."""
     lines = []
     for name in ("all", *ENGINES):
         error = ttft_error(compared, name.replace("all", ""))
@@ -88,7 +88,9 @@ def _ttft_lines(compared: Sequence[Compared]) -> list[str]:
 
 
 def _is_fitted(run: ServedRun) -> bool:
-    """Whether constants are fitted to a run: long prompts, or short outputs on one engine process."""
+    """Whether constants are fitted to a run. Its prompts must be long, or its outputs must be short and come
+    from one engine process.
+    """
     if run.study == LONG_PROMPTS:
         return True
     if run.study == COOKBOOK or run.data_parallel_attention:
@@ -97,8 +99,9 @@ def _is_fitted(run: ServedRun) -> bool:
 
 
 def _left_out(lines: Sequence[StraightLines], engines: Sequence[str]) -> dict[str, dict[str, EngineRequests]]:
-    """Held-out group -> constants of the other runs, with engines that are not fitted as recorded. A new
-    group was in no fit so far.
+    """Held-out group -> the constants that were fitted to the other runs. Engines that are not fitted keep
+    their recorded constants. A group that is not recorded yet keeps the present constants, because no fit has
+    used its runs.
     """
     known = request_constants()
     recorded = folds()
@@ -115,7 +118,9 @@ def _left_out(lines: Sequence[StraightLines], engines: Sequence[str]) -> dict[st
 def _tpot_errors(
     used: Sequence[ServedRun], costs: Mapping[ServedRun, EngineRequests], replay: Replay
 ) -> dict[str, list[float]]:
-    """``tpot`` and each engine -> log errors of TPOT with measured passes, each study left out."""
+    """``tpot`` (for all engines) and each engine -> the log errors of TPOT with measured pass times. Each
+    study is predicted by a fit without it.
+    """
     off = {}
     for run in used:
         if gaps(run, np.ones(1)) is not None:
@@ -128,7 +133,7 @@ def _tpot_errors(
 
 
 def _header(engines: Sequence[str]) -> list[str]:
-    """The first lines of ``requests.yaml``: how it was made, from what, and when."""
+    """The first lines of ``requests.yaml``: the command, the data and the date."""
     command = [COMMAND]
     if engines:
         command += ["--engines", *engines]
@@ -142,7 +147,7 @@ def _header(engines: Sequence[str]) -> list[str]:
 
 
 def _error_lines(errors: Mapping[str, Sequence[float]]) -> list[str]:
-    """The errors of TPOT to state, of engines with `LEAST_RUNS` runs or more."""
+    """The lines with the errors of TPOT to state, of engines with at least `LEAST_RUNS` runs."""
     lines = []
     for name, off in errors.items():
         if len(off) >= LEAST_RUNS:
@@ -161,7 +166,7 @@ def _plain(left_out: Mapping[str, Mapping[str, EngineRequests]]) -> dict[str, di
 
 
 def _flow(costs: EngineRequests) -> str:
-    """The costs as a mapping of YAML in one line."""
+    """The costs as a YAML mapping in one line."""
     pairs = [f"{name}: {json.dumps(value)}" for name, value in costs.as_mapping().items()]
     return "{" + ", ".join(pairs) + "}"
 

@@ -1,18 +1,23 @@
-"""Widths of intervals: errors of sources that were left out, by class of question.
+"""The widths of intervals. They follow from the errors on sources that were left out, by class of questions.
 
-A width of steps is the size that 90 % of the errors of a class do not exceed. The interval of a speedup
-leaves 5 % of them on each side, because a new kind of draft is predicted too fast more often than too slow.
-Errors of one source are alike, so a source counts as often as it has independent rows. So are those of a
-series, rows that differ only in batch and context, also where several series of a source cancel each other.
-A class of devices has a width of its own, in which errors on other devices count a fifth; errors of the other
-classes count a tenth of that (`held_out`). So a class with few sources borrows from them. Errors of speedups
-are relative to the share of an iteration that is extra time (`extra_share`).
+The width for steps is the size that 90 % of the errors of a class do not exceed. The interval of a speedup
+leaves 5 % of the errors on each side, because a new kind of draft is predicted too fast more often than too
+slow.
 
-Data: errors of public runs and of the tables to which engines are fitted, by constants that have not seen
-their source. A class of speedups is ``known`` if another source has the engine's kind of draft, and ``new``
-if none has; the tables' rows also count as new, by constants that have not seen their kind of draft. The
-class of another engine's constants has the errors of `other_engines` alone. Folds: a width without each
-source judges its rows (`covered`).
+The errors of one source are similar, so a source counts only as often as it has independent rows. The errors
+of a series (rows that differ only in batch and context) are also similar, even if several series of a source
+cancel each other.
+
+Each class of devices has its own width. Errors on other devices have a fifth of the weight, and errors of
+other classes of questions a tenth of that (`held_out`). A class with few sources thus uses the errors of
+other classes. Errors of speedups are divided by the share of an iteration that is extra time (`extra_share`).
+
+- Data: the errors of public runs and of the tables to which engines are fitted. The constants were fitted
+  without the source of the row.
+- Classes: a speedup is ``known`` if another source has the engine's kind of draft, and ``new`` if none has.
+  The rows of the tables also count as ``new``, with constants that were fitted without their kind of draft.
+  The class for constants of another engine has only the errors of `other_engines`.
+- Folds: the rows of each source are judged with a width that was fitted without the source (`covered`).
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -44,13 +49,15 @@ OTHER_DEVICES = 0.2
 
 @dataclass(frozen=True, slots=True)
 class LeftOutError:
-    """The logarithm of predicted over measured by constants that have not seen the row's source.
+    """The log error of a row with constants that were fitted without the row's source.
 
-    - per: the share to which it is relative.
-    - counts: whether widths are fitted to it; without, it is left out by judgement and counts for the
-      coverage only.
-    - device: its class (`device_class`).
-    - series: key of the rows of the source that differ only in batch and context; None: the row is alone.
+    - off: the log error.
+    - per: the share to which the error is relative.
+    - counts: whether widths are fitted to the row. If not, the row is left out by judgement and counts only
+      in the coverage.
+    - device: the class of the device (`device_class`).
+    - series: the key of the rows of the source that differ only in batch and context; None if there are no
+      other such rows.
     """
 
     source: str
@@ -62,8 +69,9 @@ class LeftOutError:
 
     @classmethod
     def of_run(cls, run: PublicRun, figure: str, off: float) -> "LeftOutError":
-        """The error of a public run's step, or of the ratio behind its speedup, from that of its ``step`` or
-        ``speedup``.
+        """The error of a public run's step, or of the ratio from which its speedup follows.
+
+        - off: the log error of the figure ``step`` or ``speedup``.
         """
         device = device_class(load_gpu(run.hardware))
         if figure == "step":
@@ -83,12 +91,12 @@ class LeftOutError:
         device: str = "",
         series: Hashable = None,
     ) -> "LeftOutError":
-        """The error of a ratio of an iteration to a step, relative to the predicted extra time."""
+        """The error of the ratio of an iteration to a step, relative to the predicted extra time."""
         return cls(source, off, float(extra_share(measured * np.exp(off))), counts, device, series)
 
     @property
     def relative(self) -> float:
-        """The error over its share."""
+        """The error divided by its share."""
         return self.off / self.per
 
 
@@ -101,18 +109,18 @@ class Ends:
 
     @property
     def half(self) -> float:
-        """Half of its width."""
+        """Half of the interval's width."""
         return (self.below + self.above) / 2.0
 
     @property
     def middle(self) -> float:
-        """Its middle. For errors of ratios it is also the middle of the logarithms of measured over predicted
-        speedups, which files state.
+        """The middle of the interval. For errors of ratios, it is also the middle of the logarithms of
+        measured over predicted speedups, which the files state.
         """
         return (self.above - self.below) / 2.0
 
     def hold(self, error: float) -> bool:
-        """Whether the interval has this error."""
+        """Whether the interval contains this error."""
         return -self.below <= error <= self.above
 
 
@@ -142,7 +150,7 @@ class MeasuredDraft:
 
 
 def measured_drafts(runs: Iterable[PublicRun], ratios: HeldOutReplay) -> list[MeasuredDraft]:
-    """The drafts of public runs that count and of the tables' rows, each once."""
+    """The drafts of these public runs and of the tables' rows, without repetitions."""
     measured = []
     for run in runs:
         device = device_class(load_gpu(run.hardware))
@@ -154,7 +162,7 @@ def measured_drafts(runs: Iterable[PublicRun], ratios: HeldOutReplay) -> list[Me
 
 
 def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[MeasuredDraft]) -> SpeedupClass:
-    """The class of a speedup without its source."""
+    """The class of a speedup, judged without the speedup's own source."""
     of_kind = [m for m in measured if m.engine == engine and m.draft == draft]
     if all(alike(m.source, source) for m in of_kind):
         return "new"
@@ -164,7 +172,9 @@ def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[Me
 def of_tables(
     ratios: HeldOutReplay, measured: Sequence[MeasuredDraft]
 ) -> dict[SpeedupClass, list[LeftOutError]]:
-    """Errors of the tables' rows by class: without their study, and without their kind of draft."""
+    """The errors of the tables' rows by class, with constants that were fitted without the row's study, and
+    without the row's kind of draft for the class ``new``.
+    """
     by_class: dict[SpeedupClass, list[LeftOutError]] = {name: [] for name in own_classes(SpeedupClass)}
     without_study = ratios.ratios["model"].off.tolist()
     without_kind = ratios.ratios["draft"].off.tolist()
@@ -184,15 +194,19 @@ def of_tables(
 
 
 def within(by_class: ByClass, name: str, device: str = "", without: str = "") -> float:
-    """Half-width of the intervals of a class on a class of devices, or on all of them, from all rows that
-    count, or from those of other sources than `without`.
+    """The half-width of the intervals of a class, from all rows that count.
+
+    - device: the class of devices; empty for all.
+    - without: a source whose rows are not used.
     """
     errors, weights = _weighted(by_class, name, device, without)
     return quantile(np.abs(errors), weights)
 
 
 def ends(by_class: ByClass, name: str, device: str = "", without: str = "") -> Ends:
-    """As `within`, with as many errors below an interval as above it: it need not have 0 in its middle."""
+    """The interval of a class, with as many errors below as above it. Its middle need not be 0. The arguments
+    are those of `within`.
+    """
     errors, weights = _weighted(by_class, name, device, without)
     below = quantile(-errors, weights, ONE_SIDE)
     above = quantile(errors, weights, ONE_SIDE)
@@ -200,14 +214,16 @@ def ends(by_class: ByClass, name: str, device: str = "", without: str = "") -> E
 
 
 class WeightedErrors(NamedTuple):
-    """Errors of all classes over their shares, and the weight of each for one class on a class of devices."""
+    """The errors of all classes, each divided by its share, and their weights for one class on one class of
+    devices.
+    """
 
     errors: Array
     weights: Array
 
 
 def _weighted(by_class: ByClass, name: str, device: str, without: str) -> WeightedErrors:
-    """The errors of other sources than `without`."""
+    """The errors of all sources except `without`, with their weights for one class."""
     relative = []
     cells = []
     sources: list[Hashable] = []
@@ -236,8 +252,8 @@ def _weighted(by_class: ByClass, name: str, device: str, without: str) -> Weight
 def _independent(
     off: Array, cells: Sequence[str], sources: Sequence[Hashable], series: Sequence[Hashable]
 ) -> Array:
-    """The weights with which each source counts as often as it has independent rows: by what the errors of a
-    source have in common, or by what those of its series have, whichever leaves fewer.
+    """The weights with which each source counts as often as it has independent rows. This number follows from
+    the common error of a source or from the common errors of its series, whichever gives fewer rows.
     """
     of_sources = HeldOutErrors(off, cells, sources).weights("", borrowed=1.0)
     of_series = HeldOutErrors(off, cells, series).weights("", borrowed=1.0)
@@ -274,12 +290,13 @@ def fitted_speedups(by_class: ByClass, name: str) -> SourceError:
 
 
 def covered(by_class: ByClass, name: str, of_speedups: bool = False) -> dict[str, Any]:
-    """Coverage of a class by widths without the source of each row: of rows, of rows where each source counts
-    as one, and of all rows, with those that are left out by judgement.
+    """The coverage of a class, with widths that were fitted without the source of each row. It is stated for
+    rows, for sources (each source counts as one row), and for all rows with those that are left out by
+    judgement.
 
-    ratio: of the mean half-width to the mean error.
+    The value ``ratio`` is the mean half-width over the mean error.
 
-    - of_speedups: intervals are those of `ends`.
+    - of_speedups: whether the intervals are those of `ends`; otherwise they are those of `within`.
     """
     errors = by_class[name]
     places = dict.fromkeys((e.device, e.source) for e in errors)

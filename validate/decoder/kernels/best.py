@@ -89,7 +89,6 @@ def _best(  # type: ignore[no-untyped-def]
     - score: [sequences x HEADS, ROWS, units] and lse: [sequences x HEADS, tiles, ROWS], of `_token_scores`;
       lengths: [sequences], cached tokens. The three are read if VOTES.
     - index: [sequences x HEADS, COUNT] int32, the numbers of the units.
-
     - TILE: votes that are read at a time.
     - PAD: a power of two, at least ROWS.
     """

@@ -32,8 +32,7 @@ def _copy_tokens(  # type: ignore[no-untyped-def]
 
     - from: [layers, BATCH, HEADS, places, D], with strides.
     - into: [layers, BATCH, HEADS, slots, D], with strides.
-    - places, slots: [BATCH, tokens].
-
+    - places, slots: the place and the slot of each token, [BATCH, tokens].
     - BLOCK: at least D.
     """
     row = tl.program_id(0).to(tl.int64)

@@ -28,7 +28,7 @@ def _expert_rows(  # type: ignore[no-untyped-def]
     - x: [rows, K], contiguous.
     - weight: [experts, M, K], contiguous.
     - expert: [rows], the expert of each row.
-    - out: [rows, M].
+    - out: the products, [rows, M].
     """
     row = tl.program_id(0).to(tl.int64)
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -14,9 +14,8 @@ def _add_norm(  # type: ignore[no-untyped-def]
     total, times weight.
 
     - x, residual, total, out: [rows, HIDDEN], contiguous.
-    - weight: [HIDDEN].
-
-    - BLOCK: at least HIDDEN.
+    - weight: the weight of each dimension, [HIDDEN].
+    - BLOCK: a power of two, at least HIDDEN.
     """
     row = tl.program_id(0).to(tl.int64) * HIDDEN
     d = tl.arange(0, BLOCK)

@@ -30,7 +30,6 @@ def _page_scores(  # type: ignore[no-untyped-def]
       both with the strides page_b, page_h and page_s.
     - lengths: [sequences], cached tokens; a page has PAGE of them.
     - score: [sequences x HEADS, pages].
-
     - PAD: at least ROWS.
     """
     pair = tl.program_id(0).to(tl.int64)

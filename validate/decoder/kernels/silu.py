@@ -15,7 +15,7 @@ def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # 
     the output.
 
     - gate_up: [rows, 2 x INNER], contiguous: gate, then up.
-    - out: [rows, INNER].
+    - out: the results, [rows, INNER].
     """
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

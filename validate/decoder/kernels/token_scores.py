@@ -33,7 +33,6 @@ def _token_scores(  # type: ignore[no-untyped-def]
     - lengths: [sequences], cached tokens. Later ones have the score `UNSEEN`.
     - score: [sequences x HEADS, ROWS, tokens].
     - lse: [sequences x HEADS, tiles, ROWS].
-
     - scale: the factor on the scores.
     - PAD: at least ROWS.
     """

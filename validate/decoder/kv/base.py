@@ -63,7 +63,7 @@ class View(ABC):
     def commit(self, start: Tensor, count: Tensor) -> None:
         """Called after the source committed tokens.
 
-        - count [batch]: their number, 0 to max_accepted + 1.
+        - count [batch]: the number of committed tokens, 0 to max_accepted + 1.
         - start [batch]: the position of the first.
         """
 

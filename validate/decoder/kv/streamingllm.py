@@ -102,7 +102,7 @@ class RollingView(StreamingView):
     def read(self, tokens: Tensor, lengths: Tensor, run: Callable[[Tensor], object]) -> None:
         """Runs prompts through the view, one chunk at a time. tokens [batch, longest], lengths [batch].
 
-        - run: the pass of a chunk.
+        - run: the function that runs the pass of one chunk.
 
         A chunk sees itself and the earlier tokens that the view keeps. The time is O(longest x budget), and
         the memory is that of one chunk.

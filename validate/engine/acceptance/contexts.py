@@ -100,7 +100,7 @@ def quantile(bounds: Sequence[tuple[float, float]], share: float) -> float:
     """A quantile of a cumulative histogram.
 
     - bounds: pairs of an upper bound and the count up to it, in rising order.
-    - share: 0 to 1.
+    - share: the share of the counts below the quantile, 0 to 1.
 
     It is interpolated linearly within a bucket, as in Prometheus' ``histogram_quantile``. It is at most the
     last finite bound.

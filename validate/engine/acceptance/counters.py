@@ -29,7 +29,7 @@ POSITIONS = (
 class Counted(NamedTuple):
     """The rates for one row of an acceptance file.
 
-    - contexts: where they were counted; None if this is not stated.
+    - contexts: the contexts at which the rates were counted; None if this is not stated.
     """
 
     rates: dict[str, Any]
@@ -54,8 +54,8 @@ def states_positions(text: str) -> bool:
 class AcceptanceSubject:
     """The models and the draft that the figures of a file are about. The file itself does not name them.
 
-    - context: the context at which they were counted, one number or the ends of a range; empty if the file
-      states it.
+    - context: the context at which the figures were counted, one number or the ends of a range; empty if the
+      file states it.
     - gamma: the draft length.
     - lengths: the draft lengths above 0 in use, if there are several.
     """

@@ -21,7 +21,7 @@ from perfmodel.validate.records import check_record
 class BenchFormat(NamedTuple):
     """A format of JSON objects that benchmarks write.
 
-    - keys: an object has all keys of one of these sets.
+    - keys: sets of keys; an object of this format has all keys of at least one set.
     - read: returns the timed steps in an object.
     - engine: the engine that writes the format; empty if several engines do.
     """

@@ -105,8 +105,8 @@ def _mean_or_median(where: str, run: dict[str, Any], name: str) -> float | None:
 def unfailed(where: str, run: dict[str, Any], key: str) -> None:
     """Raises InputError for a run with failed requests, because the other requests shared a smaller batch.
 
-    - key: the key of their number. If this is missing or 0, the entries of the list ``errors`` that are not
-      empty are counted.
+    - key: the key of the number of failed requests. If this is missing or 0, the entries of the list
+      ``errors`` that are not empty are counted.
     """
     failed = optional(where, run, key) or sum(map(bool, objects(where, run, "errors")))
     if failed:
@@ -123,7 +123,7 @@ def step(
 ) -> Timing:
     """The timing of a step in which the sequences are in the middle of their answers.
 
-    - more: further fields of `Timing`.
+    - more: the other fields of `Timing`.
     """
     return Timing.checked(
         where=where,

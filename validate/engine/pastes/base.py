@@ -18,7 +18,7 @@ class PromptTiming:
     """The time of the prompt of one request.
 
     - tokens: prompt tokens that were read.
-    - cached: tokens that were in the cache before them.
+    - cached: the tokens that were in the cache before these.
     """
 
     tokens: float
@@ -29,7 +29,7 @@ class PromptTiming:
 class TextForm(ABC):
     """A format of printed text.
 
-    - title: its name for messages.
+    - title: the name of the format in messages.
     - engine: the engine that prints it; empty if several engines or clients do.
     """
 
@@ -45,7 +45,7 @@ class TextForm(ABC):
         """The timed steps in a text. Raises InputError; if a fact is missing, its message says how to state
         it.
 
-        - facts: what the user said about it.
+        - facts: the facts that the user stated about the text.
         """
 
     def note(self, text: str, facts: GivenFacts) -> str:

@@ -23,8 +23,8 @@ _OF_ALL = re.compile(r"\b(?:total|aggregate[d]?|overall|throughput|system|combin
 class _Rate:
     """A column of rates.
 
-    - of_each: whether a rate is that of one request.
-    - drafts: whether a draft made it. None if the head does not say.
+    - of_each: whether a rate is that of one request, not of all together.
+    - drafts: whether the rate was measured with a draft; None if the head does not say.
     """
 
     name: str

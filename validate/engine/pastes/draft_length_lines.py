@@ -33,7 +33,7 @@ _PROMPTS = re.compile(r"\b(?:prompt|prefill|pp)\b", re.I)
 class _Line(NamedTuple):
     """A speed with its draft length, 0 without a draft.
 
-    - words: what stands behind the length; empty if it is not given as a number.
+    - words: the text after the length; empty if the length is not given as a number.
     """
 
     length: int

@@ -50,7 +50,7 @@ class GuideLLMTable(TextForm):
 def _step(where: str, name: str, row: Mapping[str, str], facts: GivenFacts) -> Timing:
     """The step of one benchmark.
 
-    - row: its cells in all tables by their heads.
+    - row: the cells of the benchmark in all tables, by column head.
     """
 
     def figure(name: str) -> float | None:

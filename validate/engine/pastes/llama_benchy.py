@@ -26,8 +26,8 @@ _TEST = re.compile(
 class _Test:
     """One row.
 
-    - tokens: of the prompt or the answer; 1 if the row does not say.
-    - depth: tokens before the prompt.
+    - tokens: the tokens of the prompt or the answer; 1 if the row does not say.
+    - depth: the cached tokens before the prompt.
     - rate: tokens per second of one request.
     """
 

@@ -21,7 +21,7 @@ _RUN = re.compile(rf"(?:Prefill\. {_SPEED.format('prompt_')}.*?)?Decode\.\s+medi
 class _Run:
     """One batch.
 
-    - prompt_tokens: of one sequence; None if no time of prompts is printed.
+    - prompt_tokens: the prompt tokens of one sequence; None if the tool prints no time of prompts.
     """
 
     batch: int

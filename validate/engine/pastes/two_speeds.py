@@ -44,8 +44,9 @@ _CONTRAST = re.compile(
 class _Speed(NamedTuple):
     """One speed of a text.
 
-    - seconds: per token of one sequence, by a time; None by a rate of all.
-    - drafts: whether a draft made it; None if the words about it say neither.
+    - seconds: seconds per token of one sequence, if the text states a time; None if it states the rate of
+      all.
+    - drafts: whether the speed was measured with a draft; None if the text says neither.
     """
 
     value: float

@@ -27,7 +27,7 @@ would contain no repetitions.
 class BenchRequest:
     """The runs of a plan.
 
-    - model, draft: their ids for the engine.
+    - model, draft: the ids of the models for the engine.
     - question: the flags of the question for perfmodel.
     - records: the folder of records.
     - pretends: whether the engine can simulate an acceptance rate (vLLM's CPU backend cannot).
@@ -50,7 +50,7 @@ class BenchRequest:
 class BenchServer(ABC):
     """One engine.
 
-    - word: its name for ``--engine``, if it differs from the module's name.
+    - word: the value of ``--engine`` for it, if this differs from the module's name.
     - client_rounds: prompts per place in the batch that the engine's own client sends; 0 if perfmodel's
       client sends them.
     - files: patterns of the files with the results; RECORDS stands for those of perfmodel's client.

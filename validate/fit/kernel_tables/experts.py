@@ -57,7 +57,7 @@ class PromptConstants(RooflineConstants):
 class ExpertFit:
     """The fits of one weight format.
 
-    - prompts: for passes over prompts; None if a server contradicts the table (`CONTRADICTED`).
+    - prompts: the fit for passes over prompts; None if a server contradicts the table (`CONTRADICTED`).
     """
 
     decoding: TableFit[RooflineConstants]

@@ -64,7 +64,7 @@ def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | Non
 
 
 def _header(record: Record, gpu: GPUSpec, name: str, by_kind: Mapping[str, Fitted]) -> dict[str, Any]:
-    """What a calibration states beside its constants.
+    """The fields of a calibration other than its constants.
 
     - by_kind: the fits of kernels, with their errors.
     """

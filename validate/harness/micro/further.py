@@ -43,7 +43,7 @@ class Timed:
     """Timed kernels of one kind.
 
     - op: one operation whose counts are arrays ``[kernel]``.
-    - seconds: of each kernel.
+    - seconds: the time of each kernel.
     - parameters: the constants to fit.
     - weight: the weight of each kernel's error.
     - backend: the attention kernel; None for the decoder's own choice.

@@ -25,8 +25,8 @@ BARE = ("linears", "attention")
 class Job:
     """One kernel at one size.
 
-    - kind: its name.
-    - at: its sizes.
+    - kind: the name of the kernel.
+    - at: the sizes of the kernel.
     """
 
     kind: str

@@ -1,1 +1,1 @@
-"""The tables of the accuracy pages: for each the header and the rows, from the accuracy record."""
+"""The tables of the accuracy pages. Each table is a header and rows, made from the accuracy record."""

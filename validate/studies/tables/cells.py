@@ -1,4 +1,4 @@
-"""Cells of the tables of errors: figures of the accuracy record as text."""
+"""The cells of tables of errors: figures of the accuracy record as text."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,21 +16,21 @@ INTERVAL_HEAD = (IN_INTERVAL, "half-width % (median)")
 def percent(value: float, digits: int = 1, sign: str = "") -> str:
     """A share in per cent.
 
-    - sign: ``+`` writes the sign of positive ones too.
+    - sign: ``+`` also writes the sign of positive values.
     """
     return f"{100 * value:{sign}.{digits}f}"
 
 
 def figures(errors: Record | None, *names: str, digits: int = 1) -> list[str]:
-    """Figures by name, all except counts in per cent; signed where the sign matters. Missing ones are
-    dashes.
+    """The named figures as text, in per cent except counts. The bias and the worst error have a sign. A
+    missing figure is a dash.
     """
     stated = errors or {}
     return [_figure(name, stated.get(name), digits) for name in names]
 
 
 def _figure(name: str, value: float | None, digits: int) -> str:
-    """A count as it is, and a share in per cent."""
+    """A figure as text: a count unchanged, a share in per cent."""
     if value is None:
         return "-"
     if isinstance(value, int):
@@ -41,29 +41,31 @@ def _figure(name: str, value: float | None, digits: int) -> str:
 
 
 def right_of_all(side: Record) -> str:
-    """Correct verdicts out of all."""
+    """The number of correct verdicts out of all verdicts."""
     return f"{side['right']} of {side['rows']}"
 
 
 def right_if_it_pays(side: Record) -> str:
-    """Correct verdicts out of the speedups that were measured above 1."""
+    """The number of correct verdicts out of the speedups that were measured above 1."""
     return f"{side['pays_and_right']} of {side['pays']}"
 
 
 def right_if_not(side: Record) -> str:
-    """Correct verdicts out of the speedups that were measured below 1; a dash if there are none."""
+    """The number of correct verdicts out of the speedups that were measured below 1; a dash if there are
+    none.
+    """
     below = side["rows"] - side["pays"]
     return f"{side['right'] - side['pays_and_right']} of {below}" if below else "-"
 
 
 def wrong_of_sure(side: Record) -> str:
-    """Wrong verdicts out of the certain ones."""
+    """The number of wrong verdicts out of those whose whole interval is on one side of 1."""
     return f"{side['sure_and_wrong']} of {side['sure']}"
 
 
 def coverage_cells(errors: Record) -> list[str]:
-    """Coverage of the stated interval on held-out rows, and its width. A single group has no other group for
-    an estimate.
+    """The coverage and the width of the stated interval on held-out rows. They are dashes for a single group,
+    because its interval would need other groups.
     """
     if "inside" not in errors:
         return ["-", "-"]

@@ -1,4 +1,4 @@
-"""Tables of decisions: how often a verdict was right, and what a predicted draft length loses."""
+"""Tables of decisions: how often a verdict was correct, and how much speed a predicted draft length loses."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ def verdicts(record: Record) -> Rows:
 
 
 def verdicts_by_fold(record: Record) -> Rows:
-    """Correct verdicts by what was left out of the fit, for each engine. The last row is a rule without a
-    model.
+    """The number of correct verdicts of each engine, by the rows that were left out of the fit. The last row
+    is a rule that needs no model.
     """
     sides = record["engines"]["sides"]
     yield ["left out of the fit", *ENGINES.values(), "certain but wrong"]
@@ -39,8 +39,8 @@ def verdicts_by_fold(record: Record) -> Rows:
 
 
 def lengths(record: Record) -> Rows:
-    """What the predicted best draft length loses. MagicDec's paper prints only the best length, so its loss
-    is a predicted one.
+    """The speed that the predicted best draft length loses against the measured best one. MagicDec's paper
+    prints only the best length, so its loss is a prediction.
     """
     near = f"of them within {percent(NEAR, 0)} %"
     yield ["sweeps of", "left out", "sweeps", near, "mean loss %", "worst loss %", "worst sweep"]
@@ -63,7 +63,7 @@ def lengths(record: Record) -> Rows:
 
 
 def _worst(choice: dict[str, Any]) -> str:
-    """The sweep with the largest loss: its server, the chosen and the best length."""
+    """The sweep with the largest loss in words: its server, the chosen length and the best length."""
     server = f"{choice['model']} on {load_gpu(choice['hardware']).title} ({choice['source']})"
     chosen = f"{_length(choice['gamma'])}: {choice['speedup']:.2f}x"
     best = f"best, {_length(choice['best_gamma'])}: {choice['best_speedup']:.2f}x"

@@ -1,4 +1,4 @@
-"""Tables of serving engines: steps and ratios of the rows to which their constants are fitted."""
+"""Tables of serving engines: the errors of steps and ratios in the rows to which the constants are fitted."""
 
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
@@ -14,7 +14,7 @@ from perfmodel.validate.studies.tables.cells import (
 
 
 def engines(record: Record) -> Rows:
-    """Step times by engine and by held-out group."""
+    """The errors of step times by engine and by held-out group."""
     names = ["groups", "rows", "mean error %", "of groups %", "bias %", "worst %"]
     yield ["T_T, held out", *names, *INTERVAL_HEAD]
     for relation, fold in STEP_FOLDS.items():
@@ -26,7 +26,9 @@ def engines(record: Record) -> Rows:
 
 
 def engine_cells(record: Record) -> Rows:
-    """Step times by engine, device and model. Each degree is predicted without its rows."""
+    """The errors of step times by engine, device and model. Each tensor-parallel degree is predicted without
+    its own rows.
+    """
     yield ["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"]
     for name, errors in sorted(record["engines"]["cells"].items()):
         engine, model, device = name.split(" ")
@@ -35,7 +37,9 @@ def engine_cells(record: Record) -> Rows:
 
 
 def engine_ratios(record: Record) -> Rows:
-    """The ratio of an iteration to a baseline step, and the correct side of 1 of the speedup."""
+    """The errors of the ratio of an iteration to a baseline step, and the number of correct verdicts on the
+    speedup.
+    """
     yield [
         *("iteration/step, held out", "rows", "mean error %", "bias %", "worst %"),
         *(*INTERVAL_HEAD, "correct verdict", "certain but wrong"),

@@ -1,4 +1,4 @@
-"""The table of KV tokens: what the account of memory predicts, and what engines logged."""
+"""The table of KV tokens: predictions compared with the numbers that engines logged."""
 
 from perfmodel.validate.studies.memory import FAR as FAR_TOKENS, NEAR as NEAR_TOKENS
 from perfmodel.validate.studies.parameters import ENGINES
@@ -9,7 +9,9 @@ MEMORY_MODES = {"shipped": "as shipped", "held_out": "its source left out"}
 
 
 def memory(record: Record) -> Rows:
-    """KV tokens by engine, as shipped and with fitted numbers from other sources."""
+    """The errors of KV tokens by engine, with the shipped constants and with constants that were fitted to
+    other sources.
+    """
     near = f"share of logs within {percent(NEAR_TOKENS, 0)} %, %"
     far = f"share of logs within {percent(FAR_TOKENS, 0)} %, %"
     yield [

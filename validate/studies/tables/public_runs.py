@@ -1,4 +1,4 @@
-"""Tables of public runs: errors of sources left out, coverage of intervals, and choices."""
+"""Tables of public runs: errors on sources that were left out, coverage of intervals, and choices."""
 
 from typing import Any
 
@@ -25,7 +25,9 @@ CLASS_HEADINGS = {
 
 
 def sources(record: Record, by_draft: bool = False) -> Rows:
-    """The headline: held-out sources, by engine and by the data of other sources."""
+    """The main table: errors on held-out sources, by engine and by whether other sources measured the device
+    or model.
+    """
     yield [
         *("whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"),
         *(f"{IN_INTERVAL} %", "in it, as shipped %", "half-width % (median)", "worst source %"),
@@ -41,12 +43,14 @@ def sources(record: Record, by_draft: bool = False) -> Rows:
 
 
 def _is_shown(figure: str, part: str) -> bool:
-    """Whether a part of the rows of a figure has a line of its own."""
+    """Whether a group of the rows of a figure has its own line in the table."""
     return figure == "step" or not part.startswith(OF_STEPS)
 
 
 def coverage(record: Record) -> Rows:
-    """Intervals by class: each source is judged by a width that was fitted without it."""
+    """The coverage of intervals by class. The interval of each source has a width that was fitted without the
+    source.
+    """
     yield [
         *("class", "rows", "sources", "mean error %", "half-width %", "half-width over error"),
         *(f"{IN_INTERVAL} %", "of sources %"),
@@ -61,7 +65,7 @@ def coverage(record: Record) -> Rows:
 
 
 def choices(record: Record) -> Rows:
-    """What was chosen with the sources in sight."""
+    """The choices that were made by hand when the errors of some sources were known."""
     yield ["choice", "value"]
     chosen = record["sources"]["choices"]
     yield ["sources whose errors were known", ", ".join(chosen["sources"])]
@@ -70,7 +74,7 @@ def choices(record: Record) -> Rows:
 
 
 def _in_words(value: Any) -> str:
-    """A choice as one cell."""
+    """A choice as the text of one cell."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {_in_words(each)}" for key, each in value.items())
     if isinstance(value, list):

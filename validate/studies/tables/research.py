@@ -1,4 +1,6 @@
-"""Tables of research stacks: rows of the fitted calibrations, each predicted without its fold."""
+"""Tables of research stacks: the errors of the rows of fitted calibrations, each predicted without its
+fold.
+"""
 
 from perfmodel.specs import COVERAGE
 from perfmodel.validate.accuracy.cells import LABELS
@@ -24,7 +26,7 @@ def summary(record: Record) -> Rows:
 
 
 def _replay_rows(replay: Record) -> Rows:
-    """Errors and verdicts of published rows, each with its fold left out of the fit."""
+    """The errors and verdicts of published rows, each predicted by a fit without its fold."""
     overall = replay["overall"]
     yield ["figures of fitted stacks (T_T, T_D, T_V, speedup)", str(overall["rows"])]
     yield ["mean error, each fold left out of the fit", f"**{percent(overall['mape'], 2)} %**"]
@@ -38,14 +40,14 @@ def _replay_rows(replay: Record) -> Rows:
 
 
 def _bound_rows(bounds: Record) -> Rows:
-    """Measured times against their physical lower bounds."""
+    """Measured times compared with their physical lower bounds."""
     yield ["times compared with their lower bound (above the last-level cache)", str(bounds["checked"])]
     closest = f"bound at {percent(bounds['closest'])} % of the time"
     yield ["times below the bound; closest", f"{len(bounds['violations'])}; {closest}"]
 
 
 def _gamma_rows(gamma: Record) -> Rows:
-    """The predicted best draft length against the measured one."""
+    """The predicted best draft length compared with the measured one."""
     choices = [f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values()]
     yield ["best γ, predicted (measured)", ", ".join(choices)]
     error = percent(gamma["speedup_mape"])
@@ -82,7 +84,7 @@ def held_out(record: Record) -> Rows:
 
 
 def _mape(errors: Record | None) -> str:
-    """The mean error as a cell."""
+    """The mean error as the text of a cell."""
     return figures(errors, "mape")[0]
 
 
@@ -100,5 +102,5 @@ def folds(record: Record) -> Rows:
 
 
 def _mape_and_worst(errors: Record | None) -> str:
-    """The mean and the worst error as one cell."""
+    """The mean and the worst error as the text of one cell."""
     return "-" if errors is None else " / ".join(figures(errors, "mape", "worst"))

@@ -1,4 +1,4 @@
-"""Tables of served runs: their times under load, by study and by held-out group."""
+"""Tables of served runs: the errors of times under load, by study and by held-out group."""
 
 from perfmodel.validate.studies.tables.cells import IN_INTERVAL, Record, Rows, figures, percent
 from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
@@ -10,13 +10,15 @@ SERVED_HEAD = (
 
 
 def traffic(record: Record) -> Rows:
-    """The table of the short page: by study and by engine, with its draft length held out."""
+    """The table of the short page: errors by study and by engine. Each run is predicted without the runs of
+    its study at the same draft length.
+    """
     yield ["a served run, its draft length left out", *SERVED_HEAD]
     yield from _served(record["traffic"]["length"])
 
 
 def served_runs(record: Record) -> Rows:
-    """All served runs, by study and by held-out group."""
+    """The errors of all served runs, by study and by held-out group."""
     yield ["served runs", *SERVED_HEAD]
     for by, fold in record["traffic"].items():
         yield from _served(fold, f"; {by} left out")
