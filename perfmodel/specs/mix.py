@@ -1,4 +1,4 @@
-"""A mix of request classes from a file: the share, lengths and SLO of each."""
+"""Reads a mix of request classes from a file. Each class has a share, lengths and an SLO."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ Std = Annotated[float, Meta(ge=0, le=2**30)]
 
 
 class Slo(Frozen):
-    """Limits in milliseconds."""
+    """The latency limits (SLO) of a request class, in milliseconds."""
 
     ttft: Milliseconds | None = None
     tpot: Milliseconds | None = None
@@ -24,8 +24,8 @@ class Slo(Frozen):
 class RequestClass(Frozen):
     """One class of requests.
 
-    - share: weight among all requests.
-    - alpha: acceptance; None means the acceptance of the question.
+    - share: weight of the class among all requests.
+    - alpha: acceptance of the class. None means the acceptance of the question.
     """
 
     share: Annotated[float, Meta(gt=0, lt=1e9)]
@@ -38,11 +38,11 @@ class RequestClass(Frozen):
 
 
 class Mix(Frozen):
-    """The classes by name."""
+    """The contents of a mix file: the request classes by name."""
 
     classes: Annotated[dict[str, RequestClass], Meta(min_length=1, max_length=1000)]
 
 
 def read_mix(path: str) -> dict[str, RequestClass]:
-    """The classes of a YAML or JSON file. Raises InputError."""
+    """Reads the request classes of a YAML or JSON file. Raises InputError if the file is wrong."""
     return files.parse(Mix, files.read_mapping(Path(path)), path).classes

@@ -1,7 +1,8 @@
-"""Published measurements of baseline steps and of speculation, in one table, as points in seconds.
+"""Published measurements of baseline steps and of speculation. They come from one table and are converted to
+seconds.
 
-tests/specs/test_published.py checks the bundled table: within a row, times add up to the published speed, and
-the speedup is the ratio of the published times.
+tests/specs/test_published.py checks the bundled table. In each row, the times must add up to the published
+speed, and the speedup must be the ratio of the published times.
 """
 
 from dataclasses import dataclass, fields
@@ -19,7 +20,9 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFields:
-    """The fields that a published row and a point share. None: the source does not state the value."""
+    """The fields that a published row and a point share. A field is None if the source does not state its
+    value.
+    """
 
     source: str
     hardware: str
@@ -39,13 +42,16 @@ class RunFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPoint(RunFields):
-    """One published measurement, in seconds. A field is None if the source does not give it.
+    """One published measurement, with times in seconds. A field is None if the source does not state it.
 
-    `draft_s` is one draft step, `target_s` one baseline step of the target. `context` is the cached tokens
-    per sequence, and `asked_context` the context of a measurement plan if it differs: sequences grow while
-    they decode, and more with a longer draft. `tree` is (nodes, levels) if the draft is a tree, both
-    including the root, and `widths` has the number of nodes of each level, if known. `gamma` is then None
-    and `draft_s` the mean of its passes. `attention_backend` is None for the stack's own choice.
+    - draft_s, target_s: time of one draft step, and of one baseline step of the target.
+    - context: number of cached tokens per sequence.
+    - asked_context: context in the measurement plan, if it differs from `context`. Sequences grow while they
+      decode, and they grow more with a longer draft.
+    - tree: number of nodes and number of levels if the draft is a tree, both with the root. `gamma` is then
+      None, and `draft_s` is the mean over the draft's passes.
+    - widths: number of nodes at each level of the tree, if it is known.
+    - attention_backend: name of the attention backend. None means that the stack chose it.
     """
 
     set_name: str
@@ -66,21 +72,21 @@ class MeasuredPoint(RunFields):
 
     @property
     def drafts(self) -> float | None:
-        """Number of times that an iteration spends `draft_s`: draft steps, or a tree's levels without the
-        last.
+        """Number of draft steps per iteration, each of which takes `draft_s`. For a tree, it is the number of
+        levels minus 1.
         """
         return self.tree[1] - 1 if self.tree else self.gamma
 
     @property
     def query(self) -> float:
-        """Tokens per sequence of a verification."""
+        """Number of tokens per sequence that a verification processes."""
         if self.tree:
             return self.tree[0]
         return (self.gamma or 0) + 1.0
 
     @property
     def drafted(self) -> str:
-        """The draft as text for a cell of a table: gamma, or the number of nodes at each level of a tree."""
+        """The draft as text for a table: gamma, or the number of nodes at each level of a tree."""
         if self.widths:
             return "-".join(map(str, self.widths))
         return f"{self.gamma}"
@@ -92,7 +98,7 @@ class MeasuredPoint(RunFields):
 
     @property
     def iteration_s(self) -> float | None:
-        """Time of a whole speculative iteration, end to end."""
+        """Time in seconds of a whole speculative iteration, end to end. None if it is unknown."""
         return (
             self.tokens_per_iteration * self.sd_tpot_s
             if self.tokens_per_iteration and self.sd_tpot_s
@@ -102,15 +108,15 @@ class MeasuredPoint(RunFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRow(RunFields):
-    """A row of the table as published: milliseconds, and None for a blank cell.
+    """One row of the table as published. Times are in milliseconds, and a blank cell is None.
 
     - target_ms: time of one baseline step.
-    - drafts_ms: time of all drafts of an iteration.
+    - drafts_ms: time of all draft steps of an iteration.
     - sd_tpot_ms: time per token with speculation.
-    - tree_nodes, tree_levels: both include the root.
-    - context_tokens: context in the middle of a generation.
-    - gamma: draft length; in the set ``gamma_optimal``, the measured best one.
-    - tokens_per_s: throughput that gpt-fast publishes instead of the time of a step.
+    - tree_nodes, tree_levels: number of nodes and levels of a tree, both with the root.
+    - context_tokens: number of cached tokens per sequence in the middle of the generation.
+    - gamma: draft length. In the set ``gamma_optimal``, it is the best measured length.
+    - tokens_per_s: throughput, which gpt-fast publishes instead of the time of a step.
     """
 
     id: str
@@ -127,13 +133,17 @@ class PublishedRow(RunFields):
 
     @property
     def overhead_ms(self) -> float | None:
-        """Iteration time outside the drafts and the verification."""
+        """Time of an iteration outside its draft steps and its verification, in milliseconds. None if it is
+        unknown.
+        """
         if self.tokens_per_iteration is None or self.sd_tpot_ms is None or self.verify_ms is None:
             return None
         return self.tokens_per_iteration * self.sd_tpot_ms - (self.drafts_ms or 0.0) - self.verify_ms
 
     def point(self) -> MeasuredPoint:
-        """The row in seconds. If only the speedup is published, the time per token follows from it."""
+        """Converts the row to seconds. If only the speedup is published, the time per token follows from
+        it.
+        """
         tree = (self.tree_nodes, self.tree_levels) if self.tree_nodes and self.tree_levels else None
         drafts = tree[1] - 1 if tree else self.gamma
         speculating_ms = self.sd_tpot_ms
@@ -165,13 +175,17 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 @cache
 def read_published(name: str, row_type: type[Row], **having: str) -> tuple[Row, ...]:
-    """The rows of a bundled table ``results/published/<name>.csv``; arguments as of `reading.read_rows`."""
+    """The rows of the bundled table ``results/published/<name>.csv``. For the arguments, see
+    `reading.read_rows`.
+    """
     return read_rows(data_folder("results") / "published" / f"{name}.csv", row_type, **having)
 
 
 @cache
 def published_points(*set_names: str) -> tuple[MeasuredPoint, ...]:
-    """The points of the named sets, or of all of them. Raises InputError for a set that is not in `SETS`."""
+    """The published measurements of the named sets, or of all sets if none is named. Raises InputError for a
+    set that is not in `SETS`.
+    """
     for name in set_names:
         if name not in SETS:
             raise unknown_name("--set", "published set", name, SETS)

@@ -1,7 +1,8 @@
-"""Speculation: acceptance, chains and trees of drafts, memory, and the uncertainty of a speedup.
+"""Speculative decoding: acceptance, chains and trees of drafted tokens, memory, and the uncertainty of a
+speedup.
 
-Most answers need only the names that are imported here. Trees and confidence are in modules that load on
-use.
+This package imports the names that most answers need. The modules on trees and on confidence are loaded only
+when they are used.
 """
 
 from perfmodel.speculation.acceptance import (

@@ -1,9 +1,9 @@
-"""Tokens per iteration of speculation (Omega), from every form in which acceptance is reported.
+"""Computes tokens per iteration (Omega) from all forms in which acceptance is reported.
 
-A draft of gamma tokens is accepted up to its first refused token, and verification adds one token. `alpha`
-is the probability that a token is accepted, given that all earlier tokens of the iteration were. a_j is
-this probability at position j, and survival s_j is the product a_1 ... a_j, with s_0 = 1. Arrays are
-float64 and broadcast over [batch, context, gamma]; positions are the last axis. docs/model.md, section 3;
+A draft of gamma tokens is accepted up to its first refused token, and verification adds one token. `alpha` is
+the probability that a token is accepted, given that all earlier tokens of the iteration were accepted. a_j is
+this probability at position j. The survival s_j is the product a_1 ... a_j, with s_0 = 1. Arrays are float64
+and broadcast over [batch, context, gamma]. Positions are the last axis. See docs/model.md, section 3, and
 Leviathan et al. 2023, arXiv 2211.17192.
 """
 
@@ -31,7 +31,8 @@ _ENOUGH = 1e-15
 
 
 def tokens_per_iteration(gamma: Floats, alpha: Floats) -> Floats:
-    """Omega = (1 - alpha^(gamma+1)) / (1 - alpha), and gamma + 1 at alpha = 1; relative error below 1e-14.
+    """Tokens per iteration: Omega = (1 - alpha^(gamma+1)) / (1 - alpha), and gamma + 1 at alpha = 1. The
+    relative error is below 1e-14.
 
     `gamma` and `alpha` broadcast. Raises InputError for alpha outside [0, 1] or gamma below 0.
     """
@@ -44,11 +45,11 @@ def tokens_per_iteration(gamma: Floats, alpha: Floats) -> Floats:
 
 
 def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
-    """The constant alpha with Omega(gamma, alpha) = omega. The arguments broadcast; gamma is a whole
-    number from 1.
+    """The constant acceptance alpha with Omega(gamma, alpha) = omega. The arguments broadcast. gamma is a
+    whole number from 1.
 
-    Newton's method from alpha = 1: Omega is convex and rising, so the steps approach the root from above.
-    Raises InputError for omega outside [1, gamma + 1].
+    It is found by Newton's method from alpha = 1. Omega is convex and rising in alpha, so the steps approach
+    the solution from above. Raises InputError for omega outside [1, gamma + 1].
     """
     omega, gamma = np.broadcast_arrays(np.asarray(omega, np.float64), np.asarray(gamma, np.float64))
     _whole("gamma", gamma, 1)
@@ -66,10 +67,10 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
 
 
 def conditional_from_survival(survival: npt.ArrayLike) -> Array:
-    """Conditional acceptance a_1 ... a_gamma from survival s_0 ... s_gamma; 0 at positions that are never
-    reached.
+    """Conditional acceptance a_1 ... a_gamma from survival s_0 ... s_gamma. It is 0 at positions that are
+    never reached.
 
-    Raises InputError unless s_0 = 1 and survival never rises and is within [0, 1].
+    Raises InputError unless s_0 = 1, and survival never rises and is within [0, 1].
     """
     s = np.asarray(survival, np.float64)
     _require("survival", s, 0, 1)
@@ -80,22 +81,22 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
 
 
 class Acceptance(Immutable):
-    """The acceptance of a draft's tokens for every gamma up to `max_gamma`. Build it with one of the
+    """The acceptance of drafted tokens for every gamma up to `max_gamma`. Create it with one of the
     `from_...` functions.
 
-    `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions (None: unknown, and a
-    longer draft is refused).
+    `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions. If `tail` is None,
+    their acceptance is unknown, and longer drafts are refused.
 
-    - measured_to: the last position to which `tail` applies unchanged. The acceptance of each later position
-      is `decay` times that of the position before, and a draft longer than `measured_to` + `BEYOND_MEASURED`
-      is refused. None: `tail` applies to all later positions.
-    - measured_at: the measured draft lengths; the acceptance at other lengths is modelled. Empty if each
+    - measured_to: the last position to which `tail` applies unchanged. Each later position has `decay` times
+      the acceptance of the position before. A draft longer than `measured_to` + `BEYOND_MEASURED` is refused.
+      None means that `tail` applies to all later positions.
+    - measured_at: the measured draft lengths. The acceptance at other lengths is modelled. Empty if every
       position was measured.
-    - spread: standard deviation of ln(tokens per iteration) at the longest measured length, between texts, or
-      between the measured contexts and another context.
+    - spread: standard deviation of ln(tokens per iteration) at the longest measured length. It is the spread
+      between texts, or the uncertainty at a context that was not measured.
     - bins: see `AcceptanceRow`.
-    - measured_context: the longest context in tokens at which it was measured; None if it is unknown or holds
-      at every context.
+    - measured_context: the longest context in tokens at which the acceptance was measured. None if this is
+      unknown, or if the acceptance applies at every context.
     """
 
     source: str
@@ -110,9 +111,7 @@ class Acceptance(Immutable):
 
     @classmethod
     def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":
-        """The same conditional acceptance at every position. Raises InputError for an alpha outside [0,
-        1].
-        """
+        """An acceptance that is the same at every position. Raises InputError for an alpha outside [0, 1]."""
         _require("alpha", alpha, 0, 1)
         return cls(source, tail=float(alpha))
 
@@ -120,10 +119,11 @@ class Acceptance(Immutable):
     def from_tokens_per_iteration(
         cls, omega: float, gamma: float, source: str = "given tokens", decay: float | None = None
     ) -> "Acceptance":
-        """The constant alpha that gives `omega` tokens per iteration at `gamma`.
+        """An acceptance with the constant alpha that gives `omega` tokens per iteration at draft length
+        `gamma`.
 
-        - decay: ratio of the acceptance of each position beyond `gamma` to that of the position before; None:
-          alpha is the same at every position.
+        - decay: acceptance of each position beyond `gamma`, divided by the acceptance of the position before.
+          None means that alpha is the same at every position.
         """
         alpha = float(alpha_from_tokens_per_iteration(omega, gamma))
         whole = cls(source, tail=alpha, measured_at=(float(gamma),))
@@ -131,7 +131,7 @@ class Acceptance(Immutable):
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
-        """Conditional acceptance a_1 ... a_gamma. Longer drafts are refused."""
+        """An acceptance with the given conditional acceptance a_1 ... a_gamma. Longer drafts are refused."""
         _require("positions", np.asarray(positions, np.float64), 0, 1)
         if not 1 <= len(positions) <= MAX_POSITIONS:
             raise refuse("positions", None, f"1 to {MAX_POSITIONS} rates", len(positions))
@@ -147,16 +147,16 @@ class Acceptance(Immutable):
         spread: float = 0.0,
         decay: float = 1.0,
     ) -> "Acceptance":
-        """The acceptance that gives these tokens per iteration (`omega`) at these draft lengths, which must
-        rise.
+        """An acceptance that gives the tokens per iteration `omega` at the draft lengths `drafted`, which
+        must rise.
 
-        - survival: P(at least j drafted tokens are accepted) for j from 1; it is used instead if it reaches
-          the longest length.
+        - survival: the probability that at least j drafted tokens are accepted, for j from 1. It is used
+          instead of `omega` if it reaches the longest length.
 
-        Published curves are noisy, so the gain of each further token is smoothed such that it never grows
-        with the length (pool adjacent violators). Between two lengths the conditional acceptance is
-        constant. It is known up to the longest length. If that is below `LEAST_KNOWN`, it is known up to
-        `LEAST_KNOWN`, and the acceptance of each further position is `decay` times that of the position
+        Published curves are noisy. The gain of each further token is therefore smoothed so that it never
+        grows with the length (pool adjacent violators). Between two lengths, the conditional acceptance is
+        constant. It is known up to the longest length. If the longest length is below `LEAST_KNOWN`, further
+        positions up to `LEAST_KNOWN` are added, each with `decay` times the acceptance of the position
         before. Raises InputError for tokens per iteration outside [1, gamma + 1].
         """
         lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
@@ -178,11 +178,11 @@ class Acceptance(Immutable):
 
     @classmethod
     def from_ngram(cls, hit: float, run_length: float, source: str = "given n-grams") -> "Acceptance":
-        """An n-gram draft that finds a match with probability `hit`. On average the first `run_length`
-        (1 or more) tokens of a match are right.
+        """The acceptance of an n-gram draft that finds a match with probability `hit`. On average, the first
+        `run_length` tokens (1 or more) of a match are right.
 
-        The number of right tokens is geometric with that mean, before it is cut at gamma: a_1 = hit, and
-        every later a_j = 1 - 1/run_length.
+        The number of right tokens is assumed to be geometrically distributed with this mean, before it is cut
+        at gamma. Therefore a_1 = hit, and every later a_j = 1 - 1/run_length.
         """
         _require("hit probability", hit, 0, 1)
         _require("run length", run_length, 1, np.finfo(float).max)
@@ -190,8 +190,8 @@ class Acceptance(Immutable):
 
     @classmethod
     def from_row(cls, row: AcceptanceRow) -> "Acceptance":
-        """The acceptance of a measured row (`specs.acceptance.acceptance_rows.find_acceptance`), with its
-        source.
+        """The acceptance of a measured row, with its source (see
+        `specs.acceptance.acceptance_rows.find_acceptance`).
         """
         if row.positions is not None:
             of_row = cls.from_positions(row.positions, row.source).replace(bins=row.bins)
@@ -202,8 +202,8 @@ class Acceptance(Immutable):
         return of_row.replace(spread=row.spread, measured_context=row.measured_context)
 
     def extended(self, gamma: int, decay: float) -> "Acceptance":
-        """The same acceptance for drafts of up to `gamma` tokens. The acceptance of each position beyond
-        the known ones is `decay` times that of the position before.
+        """A copy for drafts of up to `gamma` tokens. Each position beyond the known ones has `decay` times
+        the acceptance of the position before.
         """
         known = len(self.prefix)
         if self.tail is not None or not known or gamma <= known:
@@ -213,9 +213,9 @@ class Acceptance(Immutable):
         return self.replace(prefix=(*self.prefix, *later), source=self.source + more)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:
-        """Distance from the nearest measured draft length m: |ln((gamma + 1) / (m + 1))|.
+        """Distance of each gamma from the nearest measured draft length m: |ln((gamma + 1) / (m + 1))|.
 
-        It is 0 at gamma 0, and everywhere if each position was measured.
+        It is 0 at gamma 0. It is 0 at every gamma if every position was measured.
         """
         drafted = np.asarray(gamma, np.float64)
         if not self.measured_at:
@@ -238,20 +238,20 @@ class Acceptance(Immutable):
 
     @property
     def alpha(self) -> float | None:
-        """The conditional acceptance, if it is one constant."""
+        """The conditional acceptance if it is the same at every position, otherwise None."""
         return None if self.prefix else self.tail
 
     @property
     def max_gamma(self) -> int | None:
-        """The longest draft with known acceptance; None: unlimited."""
+        """The longest draft whose acceptance is known. None means that there is no limit."""
         if self.tail is None:
             return len(self.prefix)
         return None if self.measured_to is None else self.measured_to + BEYOND_MEASURED
 
     def survival(self, gamma_max: int) -> Array:
-        """s_0 ... s_gamma_max; ``cumsum()`` of it is Omega by gamma.
+        """The survival s_0 ... s_gamma_max. Its ``cumsum()`` gives Omega for each gamma.
 
-        Raises InputError for gamma_max above `max_gamma`.
+        Raises InputError if gamma_max is above `max_gamma`.
         """
         if not 0 <= gamma_max <= MAX_POSITIONS:
             raise refuse("--gamma", None, f"from 0 to {MAX_POSITIONS}", gamma_max)
@@ -271,16 +271,19 @@ class Acceptance(Immutable):
         return np.asarray(np.cumprod(accepted))
 
     def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Array:
-        """Omega at each gamma (whole numbers, any shape), including the bonus token.
+        """Tokens per iteration (Omega) at each gamma, including the bonus token. gamma is an array of whole
+        numbers of any shape.
 
-        Raises InputError for gamma above `max_gamma`.
+        Raises InputError if a gamma is above `max_gamma`.
         """
         g = np.asarray(gamma)
         _whole("gamma", g, 0)
         return np.asarray(self.survival(int(g.max(initial=0))).cumsum()[g.astype(np.int64)])
 
     def effective_alpha(self, gamma: int) -> float:
-        """The constant alpha with the same tokens per iteration at this gamma, which must be 1 or more."""
+        """The constant alpha that gives the same tokens per iteration at this gamma, which must be 1 or
+        more.
+        """
         if self.alpha is not None:
             return self.alpha
         return float(alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma)))

@@ -1,4 +1,6 @@
-"""Memory: whether a workload fits, and the largest batch that fits, with and without speculation."""
+"""Computes whether a workload fits in memory, and the largest batch that fits, with and without
+speculation.
+"""
 
 from bisect import bisect_left
 from dataclasses import dataclass, fields
@@ -18,16 +20,16 @@ Number = TypeVar("Number", bound=Floats)
 
 @dataclass(frozen=True, slots=True)
 class Memory(Generic[Number]):
-    """Memory of the device that holds the most, in bytes.
+    """The memory use of the device that holds the most, in bytes. The fields are arrays, or plain numbers for
+    a single point.
 
-    - max_batch, ar_max_batch: largest number of sequences that fits with the draft and without it; 0 if not
-      one fits.
-    - available_bytes: memory for weights and caches; the engine keeps the rest for activations, CUDA graphs
-      and other uses.
-    - pool_bytes: the part that the weights leave for caches and seats.
+    - max_batch, ar_max_batch: largest number of sequences that fit with the draft, and without it. 0 if not
+      one sequence fits.
+    - available_bytes: memory for weights and caches. The engine needs the rest for activations, CUDA graphs
+      and other purposes.
+    - pool_bytes: the part of available_bytes that the weights leave for caches and seats.
     - sequence_bytes: bytes of the pool that one sequence needs.
-    - sequences: number of sequences that the pool of this device holds, not rounded. The fields are arrays,
-      or plain numbers for a single point.
+    - sequences: number of sequences that fit in the pool of this device, not rounded.
     """
 
     weight_bytes: Number
@@ -43,7 +45,7 @@ class Memory(Generic[Number]):
     ar_max_batch: Any
 
     def single(self) -> "Memory[float]":
-        """The same as plain numbers, for a single point."""
+        """The same memory use as plain numbers, for a single point."""
         sizes = {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bytes")}
         return Memory(
             **sizes,
@@ -54,7 +56,7 @@ class Memory(Generic[Number]):
         )
 
     def shortage(self, batch: float) -> tuple[str, ...]:
-        """One sentence if this batch does not fit; otherwise empty. For a single point."""
+        """One sentence if this batch does not fit, otherwise empty. It works only for a single point."""
         text = (
             f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest "
             "that does is "
@@ -67,12 +69,13 @@ class Memory(Generic[Number]):
 def memory_of(
     scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float | None = None
 ) -> Memory[Floats]:
-    """Compares the memory that a batch needs with the memory that the engine has for it. A batch needs
-    weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV).
+    """Compares the memory that a batch needs with the memory that the engine has for it.
 
-    - fraction: the engine's share of the device; None means its default.
+    A batch needs weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV).
 
-    Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs no memory.
+    - fraction: the engine's share of the device memory. None means its default.
+
+    The result broadcasts over ``[batch, context, gamma]``. At gamma = 0, the draft needs no memory.
     """
     target = scenario.target_shard
     drafter = scenario.draft_shard
@@ -115,7 +118,7 @@ def memory_of(
 
 @once
 def fraction_of(scenario: Scenario, gamma: int, fraction: float | None) -> float:
-    """`fraction`, or the engine's default share of device memory if it is None."""
+    """The share of device memory that the engine uses: `fraction`, or the engine's default if it is None."""
     if fraction is not None:
         return fraction
     drafts = draft_size(scenario.draft) if gamma else "none"
@@ -124,7 +127,7 @@ def fraction_of(scenario: Scenario, gamma: int, fraction: float | None) -> float
 
 @once
 def available_bytes(scenario: Scenario, fraction: float | None, drafts: Drafts) -> float:
-    """Memory of one device for weights and caches, by the engine's account."""
+    """The memory of one device for weights and caches in bytes, by the engine's memory account."""
     gpu = scenario.machine.gpu
     return scenario.account.available_bytes(gpu, scenario.target_shard, fraction, drafts)
 
@@ -145,14 +148,14 @@ def draft_weight_bytes(scenario: Scenario) -> float:
 
 
 def draft_size(draft: Draft) -> Drafts:
-    """The kind of a draft, as far as engines' accounts distinguish kinds."""
+    """The kind of a draft, as the memory accounts of engines distinguish it."""
     if draft.named_model:
         return "model"
     return "head" if draft.passes(1.0) else "lookup"
 
 
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
-    """KV bytes per sequence on one device that the draft keeps in addition to the target's cache."""
+    """KV bytes per sequence that the draft stores on one device in addition to the target's cache."""
     per_layer = draft.kv.stored_bytes if draft.views_target_cache else draft.kv.own_bytes
     return sum(
         (a.layers * per_layer(drafter.paged(a.span(context)), a.layout) for a in drafter.attentions),
@@ -168,16 +171,18 @@ def _whole(sequences: Floats) -> Floats:
 class KVCapacity:
     """The size of the KV cache, as a server logs it when it starts.
 
-    - kv_tokens: number of tokens that all caches hold if every sequence has max_model_len tokens (vLLM: "GPU
-      KV cache size", SGLang: "max_total_num_tokens").
-    - max_concurrency: number of sequences of that length that fit.
-    - fitting_len: length of the longest sequence that fits, if not one of max_model_len tokens does;
-      otherwise None. vLLM does not start with a larger --max-model-len.
-    - pool_bytes: memory of the caches on one device ("Available KV cache memory").
-    - baseline_kv_tokens: kv_tokens without the draft. The draft takes memory for its weights
-      (draft_weight_bytes) and for the engine's graphs and buffers (draft_reserved_bytes). Its cache and
-      states add a share to the memory of each sequence (draft_cache_share).
-    - groups: data-parallel attention groups, each of which logs its part.
+    - kv_tokens: number of tokens that fit in all caches together if every sequence has max_model_len tokens.
+      vLLM logs it as "GPU KV cache size", SGLang as "max_total_num_tokens".
+    - max_concurrency: number of sequences of this length that fit.
+    - fitting_len: length of the longest sequence that fits, if a sequence of max_model_len tokens does not
+      fit. Otherwise None. vLLM does not start with a larger --max-model-len.
+    - pool_bytes: memory of the caches on one device, which vLLM logs as "Available KV cache memory".
+    - baseline_kv_tokens: kv_tokens without the draft.
+    - draft_weight_bytes: memory of the draft's weights.
+    - draft_reserved_bytes: memory of the graphs and buffers that the engine needs for the draft.
+    - draft_cache_share: memory of the draft's cache and states per sequence, divided by the memory per
+      sequence without a draft.
+    - groups: number of data-parallel attention groups. Each group logs its part.
     """
 
     kv_tokens: int
@@ -193,7 +198,7 @@ class KVCapacity:
 
     @property
     def draft_share(self) -> float:
-        """Share of the baseline's `kv_tokens` that the draft takes away."""
+        """The share of the baseline's `kv_tokens` that is lost with the draft."""
         return 1.0 - self.kv_tokens / self.baseline_kv_tokens if self.baseline_kv_tokens else 0.0
 
 
@@ -201,9 +206,9 @@ class KVCapacity:
 def kv_cache_of(
     scenario: Scenario, gamma: int, fraction: float | None = None, running: float | None = None
 ) -> KVCapacity:
-    """The caches of a server that drafts `gamma` tokens.
+    """The size of the KV cache of a server that drafts `gamma` tokens.
 
-    - running: number of its seats; None means the engine's default.
+    - running: number of seats of the server. None means the engine's default.
     """
     part = scenario.target_shard
     account = scenario.account

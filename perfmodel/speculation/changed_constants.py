@@ -1,4 +1,4 @@
-"""Changes constants in the calibration of a question."""
+"""Changes the calibration of a question, or constants in it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
-    """The same question with another calibration. Shards are computed again only if they differ."""
+    """A copy of the scenario with another calibration. Shards are computed again only if they differ."""
     before = scenario.machine.calibration
     machine = replace(scenario.machine, calibration=calibration)
     if any(getattr(calibration, name) != getattr(before, name) for name in OF_SHARDS):
@@ -21,14 +21,14 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
 
 
 def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
-    """The calibration with other values of some constants. A value may be an array with one number per
-    point. The caller must keep the values within their bounds.
+    """A copy of the calibration with other values of some constants. A value may be an array with one number
+    per point. The caller must keep the values within their bounds.
     """
     return c.replace(**{name: constant_of(c, name).replace(value=v) for name, v in values.items()})
 
 
 def constant_of(c: Calibration, name: str) -> Constant:
-    """The constant of this name."""
+    """The constant of a calibration with this name."""
     constant = getattr(c, name)
     assert isinstance(constant, Constant)
     return constant

@@ -1,14 +1,14 @@
-"""Verification by confidence: only the drafted tokens that are likely enough to be accepted are verified.
+"""Verification by confidence: only those drafted tokens are verified that are likely enough to be accepted.
 
 The engine ranks the drafted tokens of all requests by the probability that they and all tokens before them
-are accepted. It verifies the most likely ones (vLLM 0.32,
-v1/worker/gpu/spec_decode/adaptive_verification.py; vllm#47808). w_c is the share of drafts with confidence
-c, and s_cj their survival at position j. Verifying a set of pairs (c, j) gains 1 + sum w_c s_cj tokens per
-sequence and costs a pass over 1 + sum w_c tokens.
+are accepted. It verifies the most likely ones (vLLM 0.32, v1/worker/gpu/spec_decode/adaptive_verification.py;
+vllm#47808). w_c is the share of drafts with confidence c, and s_cj is their survival at position j. If a set
+of pairs (c, j) is verified, a sequence gets 1 + sum w_c s_cj tokens per iteration. The pass then has 1 + sum
+w_c tokens per sequence.
 
 llama.cpp instead stops a draft before the first token whose probability is below ``--spec-draft-p-min``
-(common/speculative.cpp of 0c1e57098). All slots draft in one pass, which runs as long as one of them drafts.
-The pass that finds the unlikely token also takes time.
+(common/speculative.cpp of 0c1e57098). All slots draft together in one pass, and passes run as long as one
+slot drafts. The pass that finds the unlikely token also takes time.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from perfmodel.speculation.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class ByConfidence:
-    """The best cut (the least likely token that is verified at each batch) and the best constant draft
-    length. Each batch has an equal share of the baseline's time.
+    """The best cut and the best constant draft length. The *cut* is the lowest probability with which a token
+    is verified at each batch. Every batch has an equal share of the baseline's time.
 
-    - speedup, fixed_speedup: speedups of the cut and of the constant length.
-    - verified: mean number of the `drafted` tokens that are verified at the largest batch.
-    - fixed: the best constant length.
+    - speedup, fixed_speedup: speedup with the cut, and speedup with the constant length.
+    - verified: mean number of drafted tokens per sequence that are verified at the largest batch.
+    - fixed: the best constant draft length.
     """
 
     speedup: float
@@ -40,11 +40,12 @@ class ByConfidence:
 
 
 class Stop(NamedTuple):
-    """A rule by which drafts end early. Rules are ordered by their gain.
+    """A rule by which drafts end early. Rules are sorted by their gain.
 
-    - gain: speedup over always drafting the best constant length.
+    - gain: speedup over a server that always drafts the best constant length.
     - longest: largest number of drafted tokens.
-    - least_probability: a token less likely than this ends the draft (p-min); 0 never ends it.
+    - least_probability: a draft ends before a token with a lower probability than this (p-min). 0 means that
+      drafts never end early.
     """
 
     gain: float
@@ -66,14 +67,13 @@ def best_stop(
     fraction: float | None = None,
 ) -> Stop:
     """The fastest combination of longest draft and least probability that fits in memory. Its gain is the
-    speedup over a server that always drafts `constant` tokens.
+    speedup over a server that always drafts `constant` tokens. The acceptance of `scenario` must have bins.
 
-    - fraction: the engine's share of device memory; None means its default. The acceptance of `scenario` must
-      have bins.
+    - fraction: the engine's share of device memory. None means its default.
 
-    Times relative to the baseline are averaged over the contexts and over the batch sizes; each batch size
-    has the weight log(1 + 1/batch), as in a table of draft lengths. Assumed: the conditional acceptance of a
-    bin equals the probability that the draft reports for its tokens.
+    Times relative to the baseline are averaged over the contexts and over the batch sizes. Each batch size
+    has the weight log(1 + 1/batch), as in a table of draft lengths. The probability that the draft reports
+    for a token is assumed to equal the conditional acceptance of the token's bin.
     """
     weight, rates = _bins(scenario)
     least = np.unique([0.0, *rates.flat])
@@ -99,10 +99,11 @@ def best_stop(
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:
-    """Computes the best cut.
+    """Computes the best cut and the best constant draft length. The acceptance of `scenario` must have bins.
 
-    - batches: batch sizes, over ``[n]``. The acceptance of `scenario` must have bins. Every iteration drafts
-      all tokens, and the cut only limits which of them are verified.
+    Every iteration drafts all tokens. The cut limits only which of them are verified.
+
+    - batches: batch sizes, over ``[n]``.
     """
     weight, rates = _bins(scenario)
     drafted = rates.shape[1]

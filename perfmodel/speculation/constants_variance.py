@@ -1,7 +1,7 @@
-"""The variance of a speedup's logarithm that comes from the errors of fitted constants and, if devices
-communicate over PCIe, from differences between machines.
+"""The variance of ln(speedup) that is due to the errors of fitted constants. If devices communicate over
+PCIe, differences between machines also contribute.
 
-The covariance of the fit is propagated through the model by finite differences.
+The covariance of the fit is propagated through the model with finite differences.
 """
 
 import numpy as np
@@ -21,12 +21,12 @@ EXPERT_CONSTANTS = ("expert_popularity", "routing_independence")
 
 
 def variance_of(scenario: Scenario, passes: Passes) -> Array:
-    """Variance of log speedup from the covariance of the fitted constants and from differences between
-    machines with PCIe.
+    """The variance of ln(speedup) that is due to the fitted constants, and to differences between machines
+    with PCIe.
 
-    The result is over ``[gamma, batch, context]``; it is 0 without fitted constants and without PCIe.
-    Constants are not counted here if the error comes from left-out sources, because that error already
-    includes theirs.
+    The result is over ``[gamma, batch, context]``. It is 0 without fitted constants and without PCIe.
+    Constants do not contribute if the error of the speedup was measured on left-out sources, because that
+    error already includes theirs.
     """
     c = scenario.machine.calibration
     fit = c.fit if speedup_class(scenario) is None else None

@@ -1,6 +1,7 @@
-"""A question without its workload: models, devices, draft and acceptance, and the ops of its passes.
+"""A question without its workload: models, devices, draft and acceptance. This module counts the operations
+of its passes.
 
-Ops broadcast over ``[batch, context]``.
+The counts broadcast over ``[batch, context]``.
 """
 
 from dataclasses import dataclass, field, replace
@@ -30,10 +31,10 @@ SHARDS = ("target_shard", "draft_shard", "summed_target", "summed_draft")
 
 
 class DraftPasses(NamedTuple):
-    """The draft's passes.
+    """The passes of a draft.
 
-    - query: tokens per sequence in one pass.
-    - share: number of passes per drafted token; None if the draft runs no passes.
+    - query: number of tokens per sequence in one pass.
+    - share: number of passes per drafted token. None if the draft runs no passes.
     """
 
     query: Floats
@@ -42,24 +43,25 @@ class DraftPasses(NamedTuple):
 
 @dataclass(frozen=True)
 class CountedScenario:
-    """Everything about a question except its workload.
+    """All parts of a question except its workload (batch, context and gamma).
 
-    - machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances
-      by its own number of accepted tokens.
-    - kv_page: tokens per page of both caches.
-    - core_ops: count only linear and attention ops.
-    - topk_reuse: share of an indexer's tokens that it chooses again for the next query token, so a
-      verification reads them once.
-    - state_rollback: whether a verification over recurrent layers keeps the state after every token, or
-      replays the accepted tokens from the previous state.
-    - context_std: standard deviation of the context over the sequences of a batch, in tokens.
-    - expert_parallel: number of groups of the target's devices; each group has whole experts.
-    - data_parallel: number of groups that each compute the whole attention of their own sequences.
-    - layout: nodes, pipeline stages and expert placement beyond one node; a draft has no stages and no
+    - machine: the device, its calibration, and the tensor-parallel degree of the target.
+    - kv_page: number of tokens per page of the target's and the draft's cache.
+    - core_ops: whether only linear and attention operations are counted.
+    - topk_reuse: share of an indexer's tokens that it chooses again for the next query token. A verification
+      reads these tokens only once.
+    - state_rollback: how recurrent layers handle refused tokens. ``keep``: a verification stores the state
+      after every token. ``replay``: the accepted tokens are computed again from the previous state.
+    - context_std: standard deviation of the context between the sequences of a batch, in tokens.
+    - expert_parallel: number of expert-parallel groups of the target's devices. Each group has whole experts.
+    - data_parallel: number of data-parallel groups. Each group computes the whole attention of its own
+      sequences.
+    - layout: nodes, pipeline stages and expert placement beyond one node. A draft has no stages and no
       redundant experts.
-    - power_limit_w: power limit of each device; None means the limit at which the device was measured.
-    - account: how the engine divides the memory of a device.
-    - acceptance: None if the answer does not depend on it.
+    - power_limit_w: power limit of each device in watts. None means the limit at which the device was
+      measured.
+    - account: the memory account of the engine.
+    - acceptance: acceptance of the draft. None if the answer does not depend on it.
     """
 
     target: ModelSpec
@@ -92,12 +94,16 @@ class CountedScenario:
 
     @cached_property
     def summed_target(self) -> costs.Shard:
-        """`target_shard` with similar ops combined: fewer ops, with the same total time."""
+        """`target_shard` with similar operations combined. It has fewer operations with the same total
+        time.
+        """
         return self.target_shard if self.core_ops else self.target_shard.summed()
 
     @cached_property
     def summed_draft(self) -> costs.Shard:
-        """`draft_shard` with similar ops combined: fewer ops, with the same total time."""
+        """`draft_shard` with similar operations combined. It has fewer operations with the same total
+        time.
+        """
         return self.draft_shard if self.core_ops else self.draft_shard.summed()
 
     @cached_property
@@ -147,10 +153,10 @@ class CountedScenario:
     def target_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of a target pass.
+        """The operations of one target pass.
 
-        - query: tokens per sequence; 1 for decoding, gamma + 1 for verification.
-        - shard: replaces `target_shard`.
+        - query: number of tokens per sequence. It is 1 for decoding and gamma + 1 for verification.
+        - shard: the share of the target to use instead of `target_shard`.
         """
         independence = self.machine.calibration.routing_independence.value
         shape = costs.PassShape(
@@ -169,9 +175,9 @@ class CountedScenario:
     def draft_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of one draft pass, including the selection of cached tokens.
+        """The operations of one draft pass, including the selection of cached tokens.
 
-        - query: tokens per sequence; above 1 for a level of a tree and for a parallel draft.
+        - query: number of tokens per sequence. It is above 1 for a level of a tree and for a parallel draft.
         """
         if self.layout.stages > 1:  # the last stage drafts for one part of the batch at a time
             batch = batch / self.layout.stages
@@ -180,51 +186,53 @@ class CountedScenario:
         return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
 
     def longer_tokens(self, batch: Floats) -> Floats:
-        """Expected number of tokens by which the longest context of a batch exceeds the mean, if contexts
-        are uniformly distributed.
+        """Expected difference in tokens between the longest context of a batch and the mean context, if
+        contexts are uniformly distributed.
         """
         if isinstance(self.context_std, float | int) and not self.context_std:
             return 0.0
         return half_width(self.context_std) * (batch - 1.0) / (batch + 1.0)
 
     def kept_states(self, query: Floats) -> Floats:
-        """Recurrent states per sequence after a pass over `query` tokens."""
+        """Number of recurrent states per sequence that are stored after a pass over `query` tokens."""
         return query if self.state_rollback == "keep" else 1.0
 
     @property
     def weight_bytes(self) -> float:
-        """Weight bytes of the target on one device, without experts and layers in host memory."""
+        """Bytes of the target's weights on one device, without experts and layers in host memory."""
         shard = self.target_shard
         machine = self.machine
         kept = shard.stored_weight_bytes - machine.host_experts * shard.expert_bytes
         return kept * (1.0 - machine.host_layers)
 
     def longest(self, most: int) -> int:
-        """The longest draft up to `most` that the draft kind allows and that has a known acceptance."""
+        """The longest draft length up to `most` that the draft kind allows and whose acceptance is known."""
         known_to = None if self.acceptance is None else self.acceptance.max_gamma
         ends = (most, known_to, self.draft.max_gamma)
         return min(end for end in ends if end is not None)
 
     @property
     def acceptance_source(self) -> str:
-        """Where the acceptance comes from, or that the baseline needs none."""
+        """The source of the acceptance as text. For a baseline, the text says that none is needed."""
         return NONE_NEEDED if self.acceptance is None else self.acceptance.source
 
     @property
     def known_acceptance(self) -> Acceptance:
-        """The acceptance, for answers that depend on it. Raises ValueError if the scenario has none."""
+        """The acceptance, for answers that depend on it. Raises ValueError if the scenario has no
+        acceptance.
+        """
         if self.acceptance is None:
             raise ValueError("the scenario has no acceptance")
         return self.acceptance
 
     def tokens_per_iteration(self, gammas: ArrayLike) -> Array:
-        """Expected tokens of a sequence per iteration; 1 without an acceptance."""
+        """Expected number of tokens per sequence and iteration. It is 1 without an acceptance."""
         if self.acceptance is None:
             return np.ones(np.shape(gammas))
         return self.acceptance.tokens_per_iteration(gammas)
 
     def drafting(self, gammas: Ints) -> DraftPasses:
-        """The draft's passes at each gamma."""
+        """The passes of the draft at each gamma."""
         drafted = np.asarray(gammas, float)
         tokens = np.maximum(drafted, 1.0)
         passes = self.draft.passes(drafted)
@@ -236,13 +244,11 @@ class CountedScenario:
         return DraftPasses(1.0, None)
 
     def with_context_std(self, deviation: Floats) -> Self:
-        """The same question with another standard deviation of the contexts within a batch. The shards are
-        reused.
-        """
+        """A copy with another standard deviation of the contexts within a batch. The shards are reused."""
         return self.on_same_shards(context_std=deviation)
 
     def on_same_shards(self, **changes: Any) -> Self:
-        """A copy with other values of fields that change no shard. The shards are not made again."""
+        """A copy with other values of fields that do not affect the shards. The shards are reused."""
         changed = replace(self, **changes)
         made = vars(changed)
         for name in SHARDS:

@@ -1,5 +1,5 @@
-"""Which measurements apply to a question: the class from which it takes its errors, and whether a case of
-its kind was measured.
+"""Finds the measurements that apply to a question: the class of its errors, and whether a case of its kind
+was measured.
 """
 
 from typing import cast
@@ -11,7 +11,9 @@ from perfmodel.speculation.scenario import Scenario
 
 
 def step_class(scenario: Scenario) -> StepClass | None:
-    """The class of errors of a baseline step; None for a calibration that states its own error."""
+    """The class of errors that applies to a baseline step. None for a calibration that states its own
+    error.
+    """
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
         return None
@@ -25,9 +27,9 @@ def step_class(scenario: Scenario) -> StepClass | None:
 
 @once
 def speedup_class(scenario: Scenario) -> SpeedupClass | None:
-    """The class of errors of a speedup; None for a calibration that states its own error. The class is
-    "new" if the engine's speedup was never measured with this kind of draft, or if the kernels are those
-    of another maker's device.
+    """The class of errors that applies to a speedup. None for a calibration that states its own error. The
+    class is "new" if the engine's speedup was never measured with this kind of draft, or if the kernels were
+    measured on another vendor's device.
     """
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
@@ -41,10 +43,11 @@ def speedup_class(scenario: Scenario) -> SpeedupClass | None:
 
 
 def is_measured(scenario: Scenario) -> bool:
-    """Whether a speedup was measured with this kind of draft, in this engine, on this class of device.
+    """Whether a speedup was measured with this kind of draft, with this engine and on this class of device.
 
-    A calibration that is not judged by public runs must state an error of speedups for this device. A case
-    with layers or experts in host memory, or with the constants of another engine, counts as not measured.
+    If the errors of the calibration do not come from public runs, the calibration must state an error of
+    speedups for this device. A case with layers or experts in host memory, or with the constants of another
+    engine, counts as not measured.
     """
     if scenario.machine.host_experts or scenario.machine.host_layers:
         return False
@@ -64,8 +67,8 @@ def is_beyond_measured_context(scenario: Scenario, context: float) -> bool:
 
 
 def is_judged_by_sources(c: Calibration) -> bool:
-    """Whether the errors of a calibration come from public runs. This is so for the bundled calibration of
-    an engine without measurements of the user's own engine.
+    """Whether the errors of a calibration come from public runs. This is the case for bundled calibrations of
+    engines, unless they contain measurements of the user's own engine.
     """
     return c.measured is None and (bool(c.errors) or c.stack in source_errors().steps)
 

@@ -1,4 +1,6 @@
-"""Intervals around predicted speedups and times, from the errors of their logarithms (`uncertainty`)."""
+"""Computes intervals around predicted speedups and times, from the errors of their logarithms
+(`uncertainty`).
+"""
 
 import math
 
@@ -19,7 +21,9 @@ Interval = tuple[float, float]
 def speedup_interval(
     scenario: Scenario, batch: float, context: float, gamma: int, speedup: float
 ) -> Interval | None:
-    """Interval around a predicted speedup; None if the calibration has no observed error (ideal)."""
+    """The interval around a predicted speedup. None if the calibration has no observed error, as for an ideal
+    calibration.
+    """
     passes = Passes(scenario, batch, context, np.array([gamma]))
     error = ratio_log_error(scenario, passes, float(passes.ratios()[0]))
     return interval_of_speedup(scenario, gamma, float(passes.gained[0]), speedup, error)
@@ -28,9 +32,9 @@ def speedup_interval(
 def interval_of_timed(
     scenario: Scenario, batch: float, context: float, gamma: int, gained: float, speedup: float
 ) -> Interval | None:
-    """`speedup_interval` of a point whose speedup is already computed.
+    """The interval around the speedup of a point whose speedup was computed before (see `speedup_interval`).
 
-    - gained: its tokens per iteration.
+    - gained: tokens per iteration at this point.
     """
     passes = Passes(scenario, batch, context, np.array([gamma]))
     error = ratio_log_error(scenario, passes, gained / speedup)
@@ -40,10 +44,11 @@ def interval_of_timed(
 def interval_of_speedup(
     scenario: Scenario, gamma: int, most: float, speedup: float, ratio_error: float | None
 ) -> Interval | None:
-    """`speedup_interval` of one point from its `ratio_log_error`; exactly 1 at gamma 0.
+    """The interval around the speedup of one point, from its `ratio_log_error`. Both ends are exactly 1 at
+    gamma 0.
 
-    - most: the tokens per iteration. The interval ends there, because no engine verifies in less time than a
-      baseline step.
+    - most: the tokens per iteration. The interval does not go beyond this number, because no engine verifies
+      in less time than a baseline step.
     """
     if not gamma:
         return 1.0, 1.0
@@ -55,11 +60,11 @@ def interval_of_speedup(
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 0.0) -> tuple[Array, Array]:
-    """Ends of the intervals of speedups, from the error of their logarithm. No end exceeds `most`, the tokens
-    per iteration.
+    """The ends of the intervals around speedups, from the error of their logarithm. Each interval contains
+    the speedup. Its upper end is at most `most` (the tokens per iteration) unless the speedup itself is above
+    it. Without an error, both ends equal the speedup.
 
-    - middle: see `log_middle`. The interval always contains the speedup; without an error, both ends equal
-      it.
+    - middle: see `log_middle`.
     """
     shift = np.where(np.equal(error, 0.0), 0.0, middle * extra_share(np.divide(most, speedup)))
     around = speedup * np.exp(shift)
@@ -69,9 +74,9 @@ def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 
 
 
 def log_middle(scenario: Scenario) -> float:
-    """Logarithm of the ratio of an interval's middle to the speedup, per unit of `extra_share`. It is
-    below 0 for a class whose iterations are predicted too short more often than too long. It is 0 for
-    devices of several nodes, whose errors come from other measurements.
+    """ln(middle of an interval / speedup), per unit of `extra_share`. It is below 0 for a class whose
+    iterations are more often predicted too short than too long. It is 0 for several nodes, whose errors come
+    from other measurements.
     """
     class_name = speedup_class(scenario)
     if class_name is None or scenario.machine.fabric is not None:
@@ -80,6 +85,6 @@ def log_middle(scenario: Scenario) -> float:
 
 
 def interval_of(predicted: float, *log_errors: float) -> Interval:
-    """Interval around a prediction whose logarithm has these independent errors."""
+    """The interval around a prediction whose logarithm has the given independent errors."""
     factor = math.exp(Z * math.hypot(*log_errors))
     return predicted / factor, predicted * factor

@@ -1,4 +1,4 @@
-"""A chain of gamma drafted tokens and one verification: the cost and the gain of an iteration.
+"""The cost and the gain of an iteration with a chain of gamma drafted tokens and one verification.
 
 iteration = gamma (T_D + T_select) + T_V(gamma) + overhead; speedup = tokens_per_iteration * T_T / iteration.
 
@@ -25,15 +25,15 @@ from perfmodel.speculation.scenario import Scenario
 
 
 class OpSeconds(NamedTuple):
-    """Seconds of each op in the target's passes and in the draft's passes."""
+    """Seconds of each operation in the target's passes and in the draft's passes."""
 
     target: list[Floats]
     draft: list[Floats]
 
 
 class IterationTimes(NamedTuple):
-    """Seconds of the parts of an iteration: a target pass, drafting one token, a verification, and the
-    overhead.
+    """Seconds of a baseline step and of the parts of an iteration: drafting one token, the verification, and
+    the overhead.
     """
 
     target_s: Array
@@ -43,14 +43,14 @@ class IterationTimes(NamedTuple):
 
 
 class LimitedIteration(NamedTuple):
-    """A baseline step and an iteration under a power limit."""
+    """The times and energies of a baseline step and of an iteration under a power limit."""
 
     step: LimitedPasses
     iteration: LimitedPasses
 
 
 def check_draft_length(draft: Draft, gamma: int) -> None:
-    """Raises InputError if the draft cannot make so many tokens."""
+    """Raises InputError if the draft cannot draft `gamma` tokens."""
     if draft.max_gamma is not None and gamma > draft.max_gamma:
         raise refuse("--gamma", None, f"at most {draft.max_gamma} with {draft.name}", gamma)
 
@@ -64,13 +64,13 @@ class _AlongContext(Immutable):
 
 
 class Passes:
-    """The passes of iterations at several points. Their ops are counted at most once, and can be timed
-    under several calibrations.
+    """The passes of iterations at several points. Their operations are counted at most once, and can be timed
+    with several calibrations.
 
     batch and context broadcast together. gammas are the leading axis of every array, so the innermost loops
-    run over contexts; a trailing axis of 17 gammas makes them three times as slow.
+    run over contexts. With a trailing axis of 17 gammas, the loops would take three times as long.
 
-    - query: tokens per sequence of the target's passes; the first pass is the baseline's.
+    - query: number of tokens per sequence in the target's passes. The first pass is a baseline step.
     """
 
     def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> None:
@@ -95,33 +95,33 @@ class Passes:
 
     @property
     def draft_query(self) -> Floats:
-        """Tokens per sequence of a draft pass."""
+        """Number of tokens per sequence in a draft pass."""
         return self._drafting.query
 
     @property
     def share(self) -> Floats | None:
-        """Draft passes per drafted token; None if the draft runs no passes."""
+        """Number of draft passes per drafted token. None if the draft runs no passes."""
         return self._drafting.share
 
     @cached_property
     def target_ops(self) -> list[Op]:
-        """The ops of the target's passes."""
+        """The operations of the target's passes."""
         counted = self._counted
         return counted.target_ops(self.batch, self.context, self.query, counted.summed_target)
 
     @cached_property
     def draft_ops(self) -> list[Op]:
-        """The ops of the draft's passes, if there are any."""
+        """The operations of the draft's passes. Empty if the draft runs no passes."""
         if self.share is None:
             return []
         counted = self._counted
         return counted.draft_ops(self.batch, self.context, self.draft_query, counted.summed_draft)
 
     def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
-        """Calibrated seconds of each op of the target's passes and of the draft's.
+        """Calibrated seconds of each operation of the target's passes and of the draft's passes.
 
-        - known: the seconds of all ops before a constant changed.
-        - work: the kind of the ops that this constant affects; only these ops are timed again.
+        - known: the seconds of all operations before a constant changed.
+        - work: the kind of operations that this constant affects. Only these operations are timed again.
         """
 
         changed = "upkeep" if work == "pass" else work
@@ -141,12 +141,12 @@ class Passes:
         )
 
     def times(self, scenario: Scenario, seconds: OpSeconds | None = None) -> IterationTimes:
-        """Seconds of the parts of an iteration. The times of passes have a leading axis of gammas, with
-        length 1 or left out if all gammas have the same time.
+        """Seconds of a baseline step and of the parts of an iteration. The times of passes have a leading
+        axis of gammas. If all gammas have the same time, this axis has length 1 or is left out.
 
-        - scenario: the scenario whose ops were counted, possibly with another calibration that changes no
-          count.
-        - seconds: the result of `op_seconds`, if known.
+        - scenario: the scenario whose operations were counted. It may have another calibration, which must
+          not change the counts.
+        - seconds: the result of `op_seconds`, if it is known.
         """
         unlimited = self._unlimited(scenario, seconds)
         if scenario.power_limit_w is None:
@@ -191,8 +191,9 @@ class Passes:
         )
 
     def energy(self, scenario: Scenario) -> dict[str, Any]:
-        """Joules per token of all devices together, with speculation and for the baseline, and the mean
-        power of a device in watts. For a single point; empty if no power was measured for the device.
+        """The energy in joules per token of all devices together, with speculation and for the baseline, and
+        the mean power of a device in watts. It works only for a single point. Empty if the power of the
+        device was not measured.
         """
         if scenario.machine.gpu.power_draw is None:
             return {}
@@ -218,7 +219,9 @@ class Passes:
         return IterationTimes(passes_s[:1], draft_s, passes_s[self._baseline :], overhead_s)
 
     def at(self, context: Array) -> "Passes":
-        """The same passes at other contexts. Work that does not depend on the context is not repeated."""
+        """The same passes at other contexts. Computations that do not depend on the context are not
+        repeated.
+        """
         moved = Passes(self._counted, self.batch, context, self.gammas)
         moved._along = self._along_context
         vars(moved).update(gained=self.gained, _drafting=self._drafting)
@@ -278,7 +281,7 @@ class Passes:
         return np.asarray(scenario.draft_machine.predicted_s(self.draft_ops, tokens, of_ops) * self.share)
 
     def sequence_rates(self, scenario: Scenario) -> Array:
-        """Tokens per second of one sequence over ``[gamma, batch, context]``; at gamma 0, that of the
+        """Tokens per second of one sequence, over ``[gamma, batch, context]``. At gamma 0, it is that of the
         baseline.
         """
         times = self.times(scenario)
@@ -287,7 +290,7 @@ class Passes:
         return rates
 
     def speedups(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Array:
-        """Speedups over ``[gamma, batch, context]``.
+        """Speedups over the baseline, over ``[gamma, batch, context]``.
 
         - seconds: see `times`.
         """
@@ -297,7 +300,7 @@ class Passes:
         return over_baseline
 
     def ratios(self) -> Array:
-        """Time of an iteration divided by that of a baseline step, over ``[gamma, batch, context]``."""
+        """Time of an iteration divided by the time of a baseline step, over ``[gamma, batch, context]``."""
         speedups = self.speedups(self._counted)
         return np.asarray(self.gained.reshape(-1, *(1,) * (speedups.ndim - 1)) / speedups)
 
@@ -310,5 +313,5 @@ class Passes:
 
 
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> Array:
-    """Speedup over ``[batch, context]`` with a trailing axis for the given gammas."""
+    """Speedups over the baseline, over ``[batch, context]`` with a trailing axis of gammas."""
     return np.moveaxis(Passes(scenario, batch, context, gammas).speedups(scenario), 0, -1)

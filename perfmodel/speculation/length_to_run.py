@@ -1,4 +1,4 @@
-"""The draft length to run, if the acceptance was measured only at shorter contexts."""
+"""Chooses the draft length to run if the acceptance was measured only at shorter contexts."""
 
 import numpy as np
 
@@ -7,22 +7,23 @@ from perfmodel.speculation.evidence import is_beyond_measured_context
 from perfmodel.speculation.scenario import Scenario
 
 NEAR = 0.015
-"""A shorter draft is chosen if it is slower by at most this share. It loses less if a head accepts less
-than it did for short prompts (an assumption).
+"""A shorter draft is chosen if it is slower by at most this share. It loses less if fewer tokens are accepted
+than with short prompts. The value is assumed.
 """
 
 
 def length_to_run(scenario: Scenario, context: float, times_s: Array) -> Ints:
-    """The index of the draft length to run, along the first axis: the fastest. If the acceptance was
-    measured only at shorter contexts, it is the shortest length that is slower than the fastest by at most
-    the share `NEAR`.
+    """The index of the draft length to run, along the first axis. Usually it is the fastest length. If the
+    acceptance was measured only at shorter contexts, it is the shortest length that is slower than the
+    fastest by at most the share `NEAR`.
 
-    - times_s: times for the draft lengths in rising order; infinite for a length that is not allowed.
+    - times_s: times for the draft lengths in rising order. The time of a length that is not allowed is
+      infinite.
     """
     near = times_s <= (1.0 + most_given_up(scenario, context)) * np.min(times_s, 0)
     return np.asarray(np.argmax(near, 0))
 
 
 def most_given_up(scenario: Scenario, context: float) -> float:
-    """The largest share by which the length to run may be slower than the fastest length."""
+    """The largest share by which the chosen length may be slower than the fastest length."""
     return NEAR if is_beyond_measured_context(scenario, context) else 0.0

@@ -1,11 +1,11 @@
-"""Three context lengths that are easily confused, for any model.
+"""Computes three context lengths that are easily confused, for any model.
 
 * `memory_bound_context`: from here on a decoding step loads for longer than it computes.
 * `break_even_context`: from here on speculation is faster than the baseline, at one batch.
 * `inflection_context` (S_inflection): from here on the speedup does not fall as the batch grows.
 
-Lengths are real numbers of tokens (round up for a whole one). None means that there is none up to
-`SEARCH_TO`. docs/model.md derives closed forms for self-speculation on the ideal roofline.
+Lengths are real numbers of tokens; round them up. None means that there is no such length up to `SEARCH_TO`.
+docs/model.md derives closed forms for self-speculation on the ideal roofline.
 """
 
 import math
@@ -36,7 +36,7 @@ DEFAULT_BATCH_RANGE = (32.0, 256.0)
 
 @dataclass(frozen=True, slots=True)
 class ContextLengths:
-    """The three lengths in tokens; None where a length does not exist."""
+    """The three context lengths in tokens. A length is None if it does not exist."""
 
     memory_bound_context: float | None
     break_even_context: float | None
@@ -46,7 +46,7 @@ class ContextLengths:
 def context_lengths(
     scenario: Scenario, batch: float, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE
 ) -> ContextLengths:
-    """All three lengths for one batch, gamma and batch range."""
+    """All three context lengths, for one batch, one gamma and one range of batches."""
     loading = memory_bound_context(scenario, batch)
     if gamma == 0:
         return ContextLengths(loading, 1.0, 1.0)
@@ -55,20 +55,22 @@ def context_lengths(
 
 
 def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
-    """Context from which a pass loads KV and weights for at least as long as it computes; 1 if it always
-    does.
+    """The context from which a pass loads KV and weights for at least as long as it computes. It is 1 if this
+    is always the case.
 
-    None if a pass computes for longer than it loads at long contexts. This happens with MLA, which needs
-    242 FLOPs per byte of its cache, on a device that computes fewer FLOPs per byte of bandwidth. Linear
-    ops and attention count, but the input embedding does not. The times are those at the calibration's
-    efficiencies, without fixed costs.
+    None if a pass computes for longer than it loads at long contexts. This happens with MLA, which needs 242
+    FLOPs per byte of its cache, on a device with fewer FLOP/s per byte/s of bandwidth. Linear operations and
+    attention count, but the input embedding does not. The times have the calibration's efficiencies and no
+    fixed costs.
     """
     surplus_s = scenario.formulas.surplus.along("context", batch, query)
     return last_where(lambda context: np.broadcast_to(surplus_s(context) > 0.0, context.shape))
 
 
 def break_even_context(scenario: Scenario, batch: float, gamma: int) -> float | None:
-    """Smallest context at which speculation with `gamma` drafted tokens is as fast as the baseline."""
+    """The smallest context at which speculation with `gamma` drafted tokens is at least as fast as the
+    baseline.
+    """
     passes = Passes(scenario, np.array([batch]), 1.0, np.array([gamma]))
     return first_where(lambda context: passes.at(context).speedups(scenario)[0] >= 1.0)
 
@@ -80,14 +82,14 @@ def inflection_context(
     batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE,
     tolerance: float = 0.0,
 ) -> float | None:
-    """Smallest context from which the speedup at `gamma` does not fall as the batch grows over
+    """The smallest context from which the speedup at `gamma` does not fall as the batch grows over
     `batch_range`.
 
-    Each batch that is tried is a quarter octave (1.19 times) above the last.
+    Each batch that is tried is a quarter octave (a factor of 1.19) above the previous one. The partly filled
+    last wave of the attention kernel is ignored, because its saw-tooth over the batch would hide the trend.
+    The acceptance does not matter, because it multiplies the speedups at all batches by the same factor.
 
-    - tolerance: relative fall between two batches that is ignored. The partly filled last wave of the
-      attention kernel is ignored, because its saw-tooth over the batch would hide the trend. The acceptance
-      does not matter, because it multiplies the speedups at all batches by the same factor.
+    - tolerance: relative fall of the speedup between two batches that is ignored.
     """
     smooth = without_waves(scenario).with_acceptance(None)
     passes = Passes(smooth, batches_between(*batch_range)[:, None], 1.0, np.array([gamma]))
@@ -96,7 +98,7 @@ def inflection_context(
 
 @cache
 def batches_between(low: float, high: float) -> Array:
-    """The batches of the search for an inflection, in quarter octaves."""
+    """The batches that the search for an inflection tries, in quarter octaves."""
     steps = math.ceil(math.log2(high / low) * BATCHES_PER_OCTAVE)
     batches = np.geomspace(low, high, max(steps, 1) + 1).round(9)  # a step at 65 is not one at 64
     batches.flags.writeable = False
@@ -104,12 +106,14 @@ def batches_between(low: float, high: float) -> Array:
 
 
 def falls(surface: Array, tolerance: float = 0.0) -> Mask:
-    """For each context, whether the speedup falls anywhere along the batches, the first axis."""
+    """For each context, whether the speedup falls anywhere along the batches. The batches are the first
+    axis.
+    """
     return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - _ROUNDING), axis=0)
 
 
 def without_waves(scenario: Scenario) -> Scenario:
-    """The same question if the last wave of the attention kernel were always full."""
+    """A copy of the scenario in which the last wave of the attention kernel is always full."""
     calibration = scenario.machine.calibration
     if not calibration.attention_blocks_per_multiprocessor.value:
         return scenario
@@ -118,11 +122,11 @@ def without_waves(scenario: Scenario) -> Scenario:
 
 
 class ContextSearch:
-    """Searches 1 ... SEARCH_TO for the first context with a property, on a log grid that is refined around
-    the change.
+    """A search of 1 ... SEARCH_TO for the first context with a property. It uses a logarithmic grid, which it
+    refines around the change.
 
-    - found: that context, None if there is none.
-    - settled: whether a finer grid would find the same.
+    - found: this context. None if there is none.
+    - settled: whether a finer grid would find the same context.
     """
 
     def __init__(self) -> None:
@@ -133,7 +137,7 @@ class ContextSearch:
 
     @property
     def grid(self) -> Array:
-        """The contexts at which this round evaluates the property. They are computed on first use."""
+        """The contexts at which the current round evaluates the property. They are computed on first use."""
         if self._grid is None:
             low, high = self._ends
             self._grid = low * (high / low) ** STEPS
@@ -141,8 +145,8 @@ class ContextSearch:
         return self._grid
 
     def narrow(self, holds: Mask) -> None:
-        """Takes the values of the property on the grid. Refines the grid around the first true value, unless
-        the search is settled.
+        """Receives the values of the property on the grid. Refines the grid around the first true value,
+        unless the search is settled.
         """
         if self.settled:
             return
@@ -156,12 +160,12 @@ class ContextSearch:
 
 
 def no_more(holds: Mask) -> Mask:
-    """True where a property is false from here to the end of the grid."""
+    """For each place on the grid, whether the property is false from there to the end of the grid."""
     return ~np.logical_or.accumulate(holds[::-1])[::-1]
 
 
 def first_where(property_of: Callable[[Array], Mask]) -> float | None:
-    """The first context at which a property is true, or None if there is none up to SEARCH_TO."""
+    """The first context at which a property is true. None if there is no such context up to SEARCH_TO."""
     search = ContextSearch()
     for _ in range(REFINEMENTS):
         search.narrow(property_of(search.grid))
@@ -171,5 +175,5 @@ def first_where(property_of: Callable[[Array], Mask]) -> float | None:
 
 
 def last_where(property_of: Callable[[Array], Mask]) -> float | None:
-    """Context from which a property is false up to SEARCH_TO, or None if it is true at the end."""
+    """The context from which a property is false up to SEARCH_TO. None if it is true at the end."""
     return first_where(lambda context: no_more(property_of(context)))

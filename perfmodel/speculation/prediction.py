@@ -1,4 +1,4 @@
-"""The prediction for a workload of any size: times, gain and best draft length at every point."""
+"""Predicts a workload of any size: times, tokens per iteration and best draft length at every point."""
 
 import math
 from collections.abc import Iterator
@@ -32,10 +32,11 @@ FIGURES = (
 class Prediction:
     """A prediction over ``[batch, context, gamma]``. All times are calibrated seconds.
 
-    draft_s is the draft time per drafted token: one draft step with its selection, or a share of a
-    parallel draft's pass. verify_s is the pass over gamma + 1 tokens. `gamma_optimal` is the draft length
-    with the largest speedup, from 0 (do not speculate) to the end of the search; on a tie, the shorter
-    one.
+    - draft_s: draft time per drafted token. It is one draft step with its selection of cached tokens, or a
+      share of a parallel draft's pass.
+    - verify_s: time of the pass over gamma + 1 tokens.
+    - gamma_optimal: the draft length with the largest speedup, from 0 (do not speculate) to the end of the
+      search. On a tie, it is the shorter length.
     """
 
     batch: Array
@@ -50,7 +51,7 @@ class Prediction:
 
     @cached_property
     def iteration_s(self) -> Array:
-        """Seconds of one iteration: its draft steps, verification and overhead."""
+        """Seconds of one iteration: its draft steps, its verification and its overhead."""
         return np.asarray(self.gamma * self.draft_s + self.verify_s + self.overhead_s)
 
     @property
@@ -60,12 +61,12 @@ class Prediction:
 
     @property
     def tpot_s(self) -> Array:
-        """Time per output token of one sequence with speculation."""
+        """Seconds per output token of one sequence with speculation."""
         return self.iteration_s / self.tokens_per_iteration
 
     @property
     def ar_tpot_s(self) -> Array:
-        """Time per output token of the baseline."""
+        """Seconds per output token of the baseline."""
         return self.target_s
 
     @property
@@ -80,25 +81,25 @@ class Prediction:
 
     @property
     def draft_to_target(self) -> Array:
-        """Cost ratio c = (T_D + T_select) / T_T."""
+        """The cost ratio c = (T_D + T_select) / T_T: drafting one token, relative to a baseline step."""
         return self.draft_s / self.target_s
 
     @property
     def verify_to_target(self) -> Array:
-        """Cost ratio v = T_V / T_T."""
+        """The cost ratio v = T_V / T_T: the verification, relative to a baseline step."""
         return self.verify_s / self.target_s
 
 
 def predict(
     scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX_GAMMA, at_best: bool = False
 ) -> Prediction:
-    """Predicts a workload of any size. Memory in addition to the result does not grow with its size.
+    """Predicts a workload of any size. Apart from the result, the memory use does not grow with its size.
 
-    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data.
+    gamma_optimal is searched from 0 to `max_gamma`, or to the longest draft with a known acceptance.
 
-    - at_best: predicts for gamma_optimal instead of the workload's gamma.
+    - at_best: whether to predict for gamma_optimal instead of the workload's gamma.
 
-    Raises InputError if the workload's gamma is beyond the acceptance data, or if a result is not finite.
+    Raises InputError if the acceptance is unknown at the workload's gamma, or if a result is not finite.
     """
     batch = workload.batch
     context = workload.context

@@ -1,4 +1,4 @@
-"""The times of a scenario's passes as formulas that compile themselves (`costs.formulas`)."""
+"""The times of a scenario's passes, as formulas that compile themselves (`costs.formulas`)."""
 
 from perfmodel.costs.compiled import Program
 from perfmodel.costs.formulas import Formula
@@ -6,7 +6,7 @@ from perfmodel.immutable import Immutable
 
 
 class PassPrograms(Immutable, eq=False):
-    """The compiled `PassFormulas`."""
+    """The compiled programs of three of the `PassFormulas`."""
 
     target: Program
     draft: Program
@@ -14,13 +14,19 @@ class PassPrograms(Immutable, eq=False):
 
 
 class PassFormulas(Immutable, eq=False):
-    """Formulas of the seconds of passes, without a power limit. None depends on the acceptance.
+    """The formulas of the seconds of passes, without a power limit. They do not depend on the acceptance.
 
-    Functions of (batch, context, query): `target` and `draft` return the seconds of a pass, the former
-    also by the deviation of the context. `target_step` and `draft_step` return all `PassTime.figures` of a
-    pass. `surplus` returns the seconds by which a target pass computes for longer than it loads. Functions
-    of (batch, context): the seconds of an iteration outside its passes (`overhead`), and before the first
-    token (`setup`).
+    These are functions of (batch, context, query):
+
+    - target, draft: seconds of a pass. `target` has the standard deviation of the context as a fourth
+      argument.
+    - target_step, draft_step: all `PassTime.figures` of a pass.
+    - surplus: seconds by which a target pass computes for longer than it loads.
+
+    These are functions of (batch, context):
+
+    - overhead: seconds of an iteration outside its passes.
+    - setup: seconds of the draft before the first token.
     """
 
     target: Formula
@@ -32,5 +38,5 @@ class PassFormulas(Immutable, eq=False):
     setup: Formula
 
     def compiled(self) -> PassPrograms:
-        """The formulas for targets, drafts and overhead, compiled now."""
+        """Compiles the formulas `target`, `draft` and `overhead` now."""
         return PassPrograms(self.target.program, self.draft.program, self.overhead.program)

@@ -1,4 +1,6 @@
-"""Values of a scenario that do not depend on its acceptance, each computed once."""
+"""Stores results of functions of a scenario that do not depend on its acceptance, so that each is computed
+only once.
+"""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,8 +11,8 @@ T = TypeVar("T")
 
 
 def once(function: Callable[P, T]) -> Callable[P, T]:
-    """Keeps the results of a function of a scenario and a few other values, so that equal arguments are
-    computed once. The function must not depend on the acceptance.
+    """Decorates a function of a scenario and a few other values. Its results are stored, so equal arguments
+    are computed only once. The function must not depend on the acceptance.
     """
 
     @wraps(function)

@@ -1,7 +1,7 @@
-"""A question without its workload, with the times of its passes.
+"""A question without its workload (batch, context and gamma), with the times of its passes.
 
-All times broadcast over ``[batch, context]``; some functions add a trailing axis of gammas, which their
-docstrings mention.
+All times broadcast over ``[batch, context]``. Some functions add a trailing axis of gammas; their docstrings
+mention it.
 """
 
 from functools import cached_property
@@ -19,26 +19,26 @@ from perfmodel.speculation.programs import PassFormulas
 
 
 class Scenario(CountedScenario):
-    """A question without its workload; times are in seconds, calibrated."""
+    """A question without its workload (batch, context and gamma). All its times are calibrated seconds."""
 
     @cached_property
     def known(self) -> dict[Any, Any]:
-        """Results that `once` keeps; scenarios that differ only in acceptance share them."""
+        """The results that `once` stores. Scenarios that differ only in acceptance share them."""
         return {}
 
     @cached_property
     def formulas(self) -> PassFormulas:
-        """Formulas of the seconds of passes without a power limit."""
+        """The formulas of the seconds of passes, without a power limit."""
         return formulas_of(self)
 
     def with_acceptance(self, acceptance: Acceptance | None) -> "Scenario":
-        """The same question with another acceptance, on the same shards and with the same formulas."""
+        """A copy with another acceptance, with the same shards and formulas."""
         changed = self.on_same_shards(acceptance=acceptance)
         vars(changed).update(formulas=self.formulas, known=self.known)
         return changed
 
     def target_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime[Floats]:
-        """All times of a target pass."""
+        """All times of one target pass."""
         return self.machine.time(self.target_ops(batch, context, query), batch * query)
 
     def draft_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime[Floats]:
@@ -46,15 +46,15 @@ class Scenario(CountedScenario):
         return self.draft_machine.time(self.draft_ops(batch, context, query), batch * query)
 
     def target_step_at(self, batch: float, context: float, query: float) -> PassTime[float]:
-        """All times of a target pass at one point."""
+        """All times of one target pass at one point, as plain numbers."""
         return PassTime.of_figures(self.formulas.target_step.numbers(batch, context, query))
 
     def draft_step_at(self, batch: float, context: float, query: float) -> PassTime[float]:
-        """All times of one draft pass at one point."""
+        """All times of one draft pass at one point, as plain numbers."""
         return PassTime.of_figures(self.formulas.draft_step.numbers(batch, context, query))
 
     def target_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
-        """Calibrated time of a target pass."""
+        """Calibrated seconds of one target pass."""
         seconds = self.formulas.target.at(batch, context, query, self.context_std)
         if self.power_limit_w is None:
             return seconds
@@ -62,13 +62,13 @@ class Scenario(CountedScenario):
         return self.machine.gpu.limited(self.power_limit_w, seconds, *work(ops)).seconds
 
     def draft_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
-        """Calibrated time of one draft pass, selection included."""
+        """Calibrated seconds of one draft pass, including the selection of cached tokens."""
         return self.formulas.draft.at(batch, context, query)
 
     def draft_token_s(self, batch: Floats, context: Floats, gammas: Ints) -> Array:
-        """Calibrated draft time per drafted token. All three arguments broadcast.
+        """Calibrated seconds of drafting per drafted token. All three arguments broadcast.
 
-        The result has no gamma axis if a token takes one pass at every gamma, or none.
+        The result has no axis of gammas if a token needs one pass at every gamma, or no pass.
         """
         passes = self.drafting(gammas)
         if passes.share is None:
@@ -76,13 +76,13 @@ class Scenario(CountedScenario):
         return np.asarray(self.draft_pass_s(batch, context, passes.query) * passes.share)
 
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
-        """Time of an iteration outside its passes, including the once-per-iteration work of KV method and
-        draft.
+        """Seconds of an iteration outside its passes, including work that the KV method and the draft do once
+        per iteration.
         """
         return self.formulas.overhead.at(batch, context)
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
-        """Additional time before the first token with speculation: prefill of the draft, scoring and
-        gathering.
+        """Additional seconds before the first token with speculation: the draft's prefill, and the scoring
+        and gathering of its KV method.
         """
         return self.formulas.setup.at(batch, context)

@@ -1,11 +1,11 @@
-"""Shapes of trees of drafted tokens: the best for a size and a number of levels, by Sequoia's dynamic
-programme.
+"""Finds the best tree of drafted tokens for a size and a number of levels, by the dynamic programme of
+Sequoia.
 
 A node's k-th child is accepted with probability p_k, given that the node was reached. The tokens per
-iteration are F(T) = sum over nodes of the product of p along the path. The root (the token that verification
-adds) counts 1. Sizes and levels count the root. A chain of gamma drafts is the tree with one child
-everywhere: size = levels = gamma + 1. Chen et al. 2024, arXiv 2402.12374, section 3.
-`perfmodel.speculation.tree_cost` has the cost of a tree.
+iteration are F(T), the sum over all nodes of the product of p along the path to the node. The root is the
+token that verification adds, and counts 1. Sizes and levels include the root. A chain of gamma drafted tokens
+is a tree in which every node has one child: size = levels = gamma + 1. Source: Chen et al. 2024, arXiv
+2402.12374, section 3. `perfmodel.speculation.tree_cost` computes the cost of a tree.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ MAX_CHILDREN = 256
 
 @dataclass(frozen=True, slots=True)
 class TreeAcceptance:
-    """P(k-th child is accepted | its parent was reached) by k, the same at every level (positional
-    acceptance).
+    """The probability that the k-th child of a node is accepted if the node was reached, for each k. It is
+    the same at every level (positional acceptance).
     """
 
     rates: tuple[float, ...]
@@ -33,8 +33,8 @@ class TreeAcceptance:
 
     @classmethod
     def of(cls, rates: ArrayLike, source: str = "given rates") -> "TreeAcceptance":
-        """Builds an acceptance from its rates by rank. Raises InputError unless they are 0 or more and sum
-        to at most 1.
+        """Creates an acceptance from the rates of the first, second, ... child. Raises InputError unless the
+        rates are 0 or more and sum to at most 1.
         """
         try:
             given = np.asarray(rates, np.float64)
@@ -49,10 +49,11 @@ class TreeAcceptance:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One tree. `parents` lists the nodes level by level, the root first (parent -1), siblings in order of
-    rank.
+    """One tree. `parents` has the parent of each node, level by level. The root comes first (its parent is
+    -1), and siblings are in order of rank.
 
-    `widths` are the nodes of each level. `tokens_per_iteration` is F(T). Nodes without gain are left out.
+    `widths` has the number of nodes of each level. `tokens_per_iteration` is F(T). Nodes that gain nothing
+    are left out.
     """
 
     parents: tuple[int, ...]
@@ -61,21 +62,21 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """Nodes, the root included: the query tokens of a verification pass."""
+        """Number of nodes including the root. It is the number of query tokens of a verification pass."""
         return len(self.parents)
 
     @property
     def levels(self) -> int:
-        """Number of levels, including the root's: one more than the number of draft passes."""
+        """Number of levels including that of the root. It is one more than the number of draft passes."""
         return len(self.widths)
 
 
 class Growth:
-    """The best trees of every size up to `size` and number of levels up to `levels`.
+    """The best trees for every size up to `size` and every number of levels up to `levels`.
 
-    `tokens[d - 1, n - 1]` is G(n, d), the tokens per iteration of the best tree with at most n nodes and d
-    levels. `widths[d - 1, n - 1]` has the number of nodes on each of its levels. Raises InputError for a
-    size outside 1 ... 1024 or levels outside 1 ... 64.
+    `tokens[d - 1, n - 1]` is G(n, d): the tokens per iteration of the best tree with at most n nodes and d
+    levels. `widths[d - 1, n - 1]` has the number of nodes on each level of this tree. Raises InputError if
+    the size is outside 1 ... 1024, or the number of levels outside 1 ... 64.
     """
 
     def __init__(self, acceptance: TreeAcceptance, size: int, levels: int) -> None:
@@ -97,8 +98,8 @@ class Growth:
             self._level(row, rates)
 
     def best(self, size: int, levels: int) -> Tree:
-        """The best tree of at most `size` nodes on at most `levels` levels, which must be within this
-        growth.
+        """The best tree with at most `size` nodes on at most `levels` levels. Both must be at most those of
+        this object.
         """
         if not (1 <= size <= self.size and 1 <= levels <= self.levels):
             raise refuse(
@@ -164,7 +165,7 @@ def _best_split(a: Array, b: Array) -> tuple[Array, Ints]:
 
 
 def expected_tokens(parents: Sequence[int], acceptance: TreeAcceptance) -> float:
-    """F(T) of any tree, computed node by node from the definition."""
+    """The tokens per iteration F(T) of any tree, computed node by node from the definition."""
     reach = [1.0]
     children = [0] * len(parents)
     for parent in parents[1:]:

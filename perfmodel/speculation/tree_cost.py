@@ -1,13 +1,13 @@
-"""The cost of a tree of drafted tokens, and the best tree for a batch and a context.
+"""Computes the cost of a tree of drafted tokens, and the best tree for a batch and a context.
 
     speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(width) + overhead)
 
-A draft pass runs one level of the tree and proposes the next level. There are d - 1 passes, as wide as
-levels 1 ... d - 1. A draft that fills a block in one pass proposes all levels at once, and the tree is cut
-from its candidates. Verification is counted as a chain of n query tokens, because kernels compute the
-whole block even where a tree's mask hides pairs. n = 1 is the baseline, whose speedup is exactly 1. The
-first-order rule (the largest tree that keeps verification memory-bound) is computed too. Chen et al. 2024,
-arXiv 2402.12374, section 4.1.
+A draft pass runs one level of the tree and proposes the next level. A tree of d levels needs d - 1 passes,
+which are as wide as levels 1 ... d - 1. A draft that fills a block in one pass proposes all levels at once,
+and the tree is selected from its candidates. Verification is counted as a chain of n query tokens, because
+kernels compute the whole block even where the mask of a tree hides pairs. n = 1 is the baseline, whose
+speedup is exactly 1. The first-order rule is also computed: it gives the largest tree whose verification is
+still memory-bound (Chen et al. 2024, arXiv 2402.12374, section 4.1).
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,11 @@ DEFAULT_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class TreeChoice:
-    """The best tree for a batch and a context, or only a root for the baseline. Times are in seconds.
+    """The best tree for a batch and a context. If the baseline is faster, the tree has only a root. Times are
+    in seconds.
 
-    - rule_size, rule_speedup: size and speedup of the tree that the first-order rule gives with the same
-      acceptance, at its best number of levels.
+    - rule_size, rule_speedup: size and speedup of the tree that the first-order rule gives. It has the same
+      acceptance and its best number of levels.
     """
 
     tree: Tree
@@ -47,7 +48,7 @@ growth = lru_cache(maxsize=8)(Growth)
 
 
 def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Time of one iteration with this tree over ``[batch, context]``; a tree of only a root is the
+    """Seconds of one iteration with this tree, over ``[batch, context]``. A tree with only a root is the
     baseline.
     """
     check_draftable(scenario, tree.levels)
@@ -75,11 +76,12 @@ def _level_s(scenario: Scenario, batch: Floats, context: Floats, width: Floats) 
 
 @dataclass(frozen=True, slots=True)
 class ServerShape:
-    """The tree of a server: draft steps, candidates per step and verified tokens (SGLang's
-    `--speculative-num-steps`, `--speculative-eagle-topk`, `--speculative-num-draft-tokens`).
+    """The shape of the trees of a server: the number of draft steps, of candidates per step and of verified
+    tokens. SGLang's flags are `--speculative-num-steps`, `--speculative-eagle-topk` and
+    `--speculative-num-draft-tokens`.
 
-    The first step runs one token, and each further step one token per candidate. The verified tokens are
-    the best ones of this tree, the root included.
+    The first step computes one token, and each further step one token per candidate. The best tokens of this
+    tree are verified, including the root.
     """
 
     steps: int
@@ -88,7 +90,7 @@ class ServerShape:
 
     @property
     def proposed(self) -> int:
-        """Tokens that the steps propose, the root included."""
+        """Number of tokens that all steps propose, including the root."""
         return 1 + self.candidates + (self.steps - 1) * self.candidates**2
 
     @property
@@ -97,29 +99,30 @@ class ServerShape:
         return (1, *(self.candidates,) * (self.steps - 1))
 
     def best_tree(self, acceptance: TreeAcceptance) -> Tree:
-        """The best tree that a server with this shape verifies."""
+        """The best tree that a server with this shape can verify."""
         limited = TreeAcceptance(acceptance.rates[: self.candidates], acceptance.source)
         levels = self.steps + 1
         return growth(limited, self.verified, levels).best(self.verified, levels)
 
 
 def tokens_of_shape(acceptance: TreeAcceptance, shape: ServerShape) -> float:
-    """Tokens per iteration of the best tree of a shape."""
+    """Tokens per iteration of the best tree with a server shape."""
     return shape.best_tree(acceptance).tokens_per_iteration
 
 
 def iteration_of_shape_s(scenario: Scenario, batch: Floats, context: Floats, shape: ServerShape) -> Floats:
-    """Time of one iteration of a server with trees of this shape, over ``[batch, context]``."""
+    """Seconds of one iteration of a server with trees of this shape, over ``[batch, context]``."""
     return _iteration_s(scenario, batch, context, shape.widths, shape.verified)
 
 
 def as_given(
     scenario: Scenario, acceptance: TreeAcceptance, batch: float, context: float, shape: ServerShape
 ) -> TreeChoice:
-    """The best tree of a given server shape, with its time and speedup. The first-order rule is not
+    """The best tree with a given server shape, with its time and speedup. The first-order rule is not
     computed.
 
-    Raises InputError as `check_draftable` does, and for more tokens than the steps propose.
+    Raises InputError as `check_draftable` does, and if the server verifies more tokens than the steps
+    propose.
     """
     if shape.verified > shape.proposed:
         allowed = f"at most {shape.proposed} tokens of {shape.steps} steps of {shape.candidates}"
@@ -133,14 +136,16 @@ def as_given(
 
 
 def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Speedup over the baseline at the same batch; broadcasts over ``[batch, context]``."""
+    """Speedup over the baseline at the same batch. It broadcasts over ``[batch, context]``."""
     gained = tree.tokens_per_iteration * scenario.target_pass_s(batch, context)
     return gained / iteration_s(scenario, batch, context, tree)
 
 
 class TreeSurface(NamedTuple):
-    """The best trees of all sizes and levels: speedup and seconds of an iteration over ``[batch, context,
-    levels, size]``, and seconds of a baseline step over ``[batch, context]``.
+    """Speedups and times of the best trees of all sizes and levels.
+
+    - speedup, iteration_s: speedup and seconds of an iteration, over ``[batch, context, levels, size]``.
+    - target_s: seconds of a baseline step, over ``[batch, context]``.
     """
 
     speedup: Array
@@ -149,7 +154,7 @@ class TreeSurface(NamedTuple):
 
 
 def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -> TreeSurface:
-    """The speedup and time of every tree of a table; a root alone is the baseline."""
+    """The speedup and the time of every tree in a table. A tree with only a root is the baseline."""
     b = np.asarray(batch, float)[..., None]
     c = np.asarray(context, float)[..., None]
     verify = np.asarray(scenario.target_pass_s(b, c, np.arange(1.0, table.size + 1)))
@@ -185,9 +190,10 @@ def choose(
     size: int = DEFAULT_SIZE,
     levels: int | None = None,
 ) -> TreeChoice:
-    """The tree with the largest speedup; on a tie the smaller one.
+    """The tree with the largest speedup. On a tie, it is the smaller tree.
 
-    - levels: the largest number of levels; by default `DEFAULT_LEVELS`, or fewer if the draft makes fewer.
+    - levels: the largest number of levels. By default, it is `DEFAULT_LEVELS`, or fewer if the draft allows
+      only fewer.
 
     Raises InputError as `check_draftable` and `Growth` do.
     """
@@ -207,7 +213,7 @@ def choose(
 
 
 def levels_within(scenario: Scenario, size: int, levels: int | None) -> int:
-    """The levels that `choose` searches. Raises InputError as `check_draftable` does."""
+    """The largest number of levels that `choose` tries. Raises InputError as `check_draftable` does."""
     if levels is None:
         longest = scenario.draft.max_gamma
         levels = DEFAULT_LEVELS if longest is None else min(DEFAULT_LEVELS, longest + 1)
@@ -217,8 +223,8 @@ def levels_within(scenario: Scenario, size: int, levels: int | None) -> int:
 
 
 def first_order_size(scenario: Scenario, batch: float, context: float, size: int) -> int:
-    """The largest tree up to `size` whose verification loads for longer than it computes, at calibrated
-    rates.
+    """The size of the largest tree, up to `size`, whose verification loads for at least as long as it
+    computes, at calibrated rates.
     """
     load, compute = scenario.machine.load_and_compute_s(
         scenario.target_ops(batch, context, np.arange(1.0, size + 1))
@@ -227,8 +233,8 @@ def first_order_size(scenario: Scenario, batch: float, context: float, size: int
 
 
 def check_draftable(scenario: Scenario, levels: int) -> None:
-    """Refuse (InputError) drafts that run neither once per level nor once for all levels, and drafts with too
-    few levels.
+    """Raises InputError for a draft that runs neither once per level nor once for all levels, and for a draft
+    that allows fewer levels.
     """
     draft = scenario.draft
     if levels > 1 and float(draft.passes(2.0)) != 2.0 and not draft.in_one_pass:

@@ -1,7 +1,7 @@
-"""Written and drawn forms of trees: the parents of their nodes, level by level.
+"""Reads and checks shapes of trees, which are given as the parents of their nodes, level by level.
 
-Nodes are numbered by level. The root is 0 (its parent is -1), and siblings are in order of rank, as in
-`Tree.parents`.
+Nodes are numbered level by level. The root has number 0 and the parent -1. Siblings are in order of rank, as
+in `Tree.parents`.
 """
 
 import re
@@ -13,7 +13,7 @@ from perfmodel.speculation.tree import MAX_LEVELS, MAX_SIZE, Growth, TreeAccepta
 
 
 def check_parents(parents: Sequence[int]) -> None:
-    """Refuses parents that are not a tree in level order, or a tree without a drafted token."""
+    """Raises InputError if the parents are not a tree in level order, or if the tree has no drafted token."""
     ordered = all(a <= b for a, b in pairwise(parents))
     good = ordered and all(0 <= parent < node for node, parent in enumerate(parents[1:], 1))
     if not (2 <= len(parents) <= MAX_SIZE and parents[0] == -1 and good):
@@ -24,7 +24,7 @@ def check_parents(parents: Sequence[int]) -> None:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """The level of each node below the root."""
+    """The level of each node; the root is at level 0."""
     depth = [0]
     for parent in parents[1:]:
         depth.append(depth[parent] + 1)
@@ -32,13 +32,15 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def widths(parents: Sequence[int]) -> tuple[int, ...]:
-    """Nodes of each level, the root's first."""
+    """The number of nodes at each level, beginning with the root."""
     depth = depths(parents)
     return tuple(depth.count(level) for level in range(depth[-1] + 1))
 
 
 def sequoia_nodes(text: str, flag: str = "--tree") -> int | None:
-    """N of ``sequoia:N``, None for other text. Raises InputError for an N outside 2 ... `MAX_SIZE`."""
+    """The number N in ``sequoia:N``. None for other text. Raises InputError if N is outside 2 ...
+    `MAX_SIZE`.
+    """
     kind, _, nodes = text.partition(":")
     if kind != "sequoia":
         return None
@@ -48,9 +50,10 @@ def sequoia_nodes(text: str, flag: str = "--tree") -> int | None:
 
 
 def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree") -> tuple[int, ...]:
-    """Parents of the best tree for `rates`, with at most this many nodes and levels, including the root's.
+    """The parents of the best tree for `rates`, with at most `nodes` nodes and `levels` levels. Both include
+    the root.
 
-    Raises InputError if no drafted token gains anything, and as `perfmodel.speculation.tree.Growth` does.
+    Raises InputError if no drafted token can be accepted, and as `perfmodel.speculation.tree.Growth` does.
     """
     levels = min(levels, nodes, MAX_LEVELS)
     parents = Growth(rates, nodes, levels).best(nodes, levels).parents
@@ -60,12 +63,12 @@ def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree"
 
 
 def branching(text: str, flag: str = "--tree", others: str = "") -> tuple[int, ...]:
-    """Parents of the tree in which all nodes of a level have equally many children: ``4x2x1`` has 4, then 2
-    each, then 1.
+    """The parents of a tree in which all nodes of a level have the same number of children. In ``4x2x1``, the
+    root has 4 children, each of these has 2, and each of those has 1.
 
-    - others: the other values that a flag allows, for messages.
+    - others: text about the other values that a flag allows, for error messages.
 
-    Raises InputError for other text, more than `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.
+    Raises InputError for other text, for more than `MAX_LEVELS` levels, and for more than `MAX_SIZE` nodes.
     """
     counts = [_count(part) for part in text.split("x")]
     sizes = list(accumulate(counts, lambda width, count: width * count, initial=1))

@@ -1,14 +1,15 @@
-"""Two levels of drafting (TriForce). A small model drafts for the *middle*, which is the target with a
-sparse cache. The target with the full cache then verifies the tokens that the middle accepted or added.
+"""Drafting on two levels (TriForce). A small model drafts for the *middle*, which is the target with a sparse
+cache. The target with the full cache then verifies the tokens that the middle accepted or added.
 
 An inner round drafts gamma_1 tokens with the small model and verifies them with the middle. Rounds run until
-m >= gamma_2 tokens are drafted, so gamma_2 <= m <= gamma_2 + gamma_1. Then the target verifies m + 1 tokens.
+at least gamma_2 tokens are drafted. The number m of drafted tokens is therefore between gamma_2 and gamma_2 +
+gamma_1. Then the target verifies m + 1 tokens.
 
     speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead)
     T_round = gamma_1 T_small + T_middle(gamma_1 + 1) + time of an iteration outside its passes
 
-E[rounds] and the distribution of m come from the renewal recursion. The simpler
-estimate ceil(gamma_2 / Omega(gamma_1, alpha_1)) of E[rounds] is biased. Sun et al. 2024, arXiv 2404.11912.
+E[rounds] and the distribution of m are computed with a renewal recursion. The simpler estimate ceil(gamma_2 /
+Omega(gamma_1, alpha_1)) of E[rounds] is biased. Source: Sun et al. 2024, arXiv 2404.11912.
 """
 
 from collections.abc import Sequence
@@ -32,10 +33,11 @@ DEFAULT_GAMMA_2 = 12
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Inner rounds until gamma_2 tokens are drafted.
+    """The inner rounds that are needed until at least gamma_2 tokens are drafted.
 
-    - expected: their mean number.
-    - drafted: P(m), ``[gamma_1 + 1]``, for m from gamma_2 to gamma_2 + gamma_1.
+    - expected: mean number of rounds.
+    - drafted: probability of each number m of drafted tokens from gamma_2 to gamma_2 + gamma_1, ``[gamma_1 +
+      1]``.
     """
 
     expected: float
@@ -43,9 +45,9 @@ class Rounds:
 
 
 def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
-    """The inner rounds, by a renewal recursion over the number of drafted tokens.
+    """Computes the inner rounds by a renewal recursion over the number of drafted tokens.
 
-    Raises InputError for lengths outside 1 ... `MAX_GAMMA`, or beyond the known acceptance.
+    Raises InputError if a length is outside 1 ... `MAX_GAMMA`, or if its acceptance is unknown.
     """
     for flag, length in (("--gamma-1", gamma_1), ("--gamma-2", gamma_2)):
         if not 1 <= length <= MAX_GAMMA:
@@ -67,9 +69,9 @@ def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
 
 @dataclass(frozen=True, slots=True)
 class TwoLevels:
-    """One mean iteration of both levels; times are calibrated seconds.
+    """The mean iteration of two-level drafting. Times are calibrated seconds.
 
-    rounds, drafted and tokens_per_iteration are means.
+    rounds, drafted and tokens_per_iteration are means over iterations.
 
     - draft_s: time of all inner rounds.
     - verify_s: mean time of the verification over the full cache.
@@ -87,7 +89,7 @@ class TwoLevels:
 
     @property
     def tpot_s(self) -> float:
-        """Time per token."""
+        """Seconds per output token of one sequence."""
         return (self.draft_s + self.verify_s + self.overhead_s) / self.tokens_per_iteration
 
     @property
@@ -99,14 +101,16 @@ class TwoLevels:
 def predict_two_levels(
     small: Scenario, middle: Scenario, batch: float, context: float, gamma_1: int, gamma_2: int
 ) -> TwoLevels:
-    """Predicts two levels at one point.
+    """Predicts two-level drafting at one point.
 
     - small: the small model as draft, with its acceptance by the middle.
-    - middle: the target's self-draft with a sparse cache, with its acceptance by the target. Both have the
-      same target and machine. The overhead includes one rebuild of the sparse cache per iteration.
+    - middle: the target's self-draft with a sparse cache, with its acceptance by the target.
 
-    Raises InputError if the middle is not a self-draft. Also raises InputError if a draft is longer than the
-    small model can make, or than an acceptance is known for.
+    `small` and `middle` must have the same target and machine. The overhead includes one rebuild of the
+    sparse cache per iteration.
+
+    Raises InputError if the middle is not a self-draft. It also raises if a draft is longer than the small
+    model allows, or if its acceptance is unknown.
     """
     if middle.draft.kind != "self":
         raise InputError("hierarchy: the middle must be the target itself with a sparse cache")
@@ -139,10 +143,11 @@ def best_two_levels(
     gammas_1: Sequence[int] | None,
     gammas_2: Sequence[int] | None,
 ) -> TwoLevels:
-    """The fastest pair of the given lengths; on a tie the shorter ones.
+    """Two-level drafting with the fastest pair of the given lengths. On a tie, it is the pair with the
+    shorter lengths.
 
-    None means 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the draft and the acceptances
-    allow. Raises InputError as `predict_two_levels` does.
+    None means the lengths 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the draft and the
+    acceptances allow. Raises InputError as `predict_two_levels` does.
     """
     ones = gammas_1 or range(1, small.longest(DEFAULT_GAMMA_1) + 1)
     twos = gammas_2 or range(1, DEFAULT_GAMMA_2 + 1)
@@ -159,7 +164,7 @@ def memory_of_both(
 ) -> Memory[float]:
     """The memory that the target and both drafts need (see `memory_of`).
 
-    - drafted: the largest number of tokens that one iteration drafts.
+    - drafted: largest number of tokens that one iteration drafts.
     """
     alone = memory_of(small, batch, context, drafted, fraction).single()
     target = small.target_shard

@@ -1,10 +1,11 @@
-"""The error of a predicted speedup or step, as the standard deviation of its logarithm.
+"""Computes the error of a predicted speedup or step, as the standard deviation of its logarithm.
 
-For serving engines and llama.cpp it is the error on public sources that were left out of the fit
-(`source_errors`). For other calibrations the variance of log speedup has two parts: that of the fitted
-constants (`constants_variance`), and the error of the calibration on rows that were left out of its fit
-(for another device's calibration, its error on other devices). A given acceptance counts as exact. If it
-was not measured at the draft length in question, the error of its conversion to that length is added.
+For serving engines and llama.cpp, it is the error on public sources that were left out of the fit
+(`source_errors`). For other calibrations, the variance of ln(speedup) has two parts. One part comes from the
+fitted constants (`constants_variance`). The other part is the error of the calibration on rows that were left
+out of its fit. For the calibration of another device, it is the error on other devices. A given acceptance
+counts as exact. If it was not measured at the draft length in question, the error of its conversion to this
+length is added.
 """
 
 import math
@@ -26,10 +27,10 @@ from perfmodel.speculation.widening import widening
 
 
 def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) -> Array | None:
-    """Standard deviation of log speedup over ``[batch, context]`` with a trailing axis of gammas, 0 at gamma
-    0.
+    """Standard deviation of ln(speedup), over ``[batch, context]`` with a trailing axis of gammas. It is 0 at
+    gamma 0.
 
-    None if the calibration has no observed error (ideal).
+    None if the calibration has no observed error, as for an ideal calibration.
     """
     passes = Passes(scenario, batch, context, gammas)
     deviation = stated_log_error(scenario, passes, lambda: np.moveaxis(passes.ratios(), 0, -1))
@@ -41,12 +42,13 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 
 
 def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Array]) -> Array | None:
-    """The error of the ratio of an iteration to a baseline step, as a standard deviation of its logarithm.
-    It is larger for a question outside the measured ranges.
+    """Standard deviation of ln(time of an iteration / time of a baseline step), as the calibration or the
+    public sources state it. It is larger for a question outside the measured ranges. None if no error was
+    observed.
 
-    - ratios: a function that computes these ratios; it is called only if the error depends on them. They and
-      the result are over ``[batch, context]`` with a trailing axis of gammas. The result is None if no error
-      was observed.
+    - ratios: a function that computes these ratios. It is called only if the error depends on them.
+
+    The ratios and the result are over ``[batch, context]`` with a trailing axis of gammas.
     """
     c = scenario.machine.calibration
     batch = passes.batch
@@ -69,8 +71,8 @@ def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Ar
 
 
 def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
-    """Standard deviation of ln(tokens per iteration); 0 without an acceptance. It comes from the distance
-    to the measured draft length and from differences between texts.
+    """Standard deviation of ln(tokens per iteration). It is due to the distance from the measured draft
+    length, and to differences between texts. It is 0 without an acceptance.
     """
     acceptance = scenario.acceptance
     if acceptance is None:
@@ -81,11 +83,10 @@ def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
 
 
 def ratio_log_error(scenario: Scenario, passes: Passes, ratio: float) -> float | None:
-    """Standard deviation of ln(time of an iteration / time of a baseline step), from the passes of one
-    point.
+    """Standard deviation of ln(time of an iteration / time of a baseline step) at one point, given its
+    passes. None if no error was observed. It is 0 at gamma 0, which is the baseline.
 
-    - ratio: the quotient of these times. The result is None if no error was observed, and 0 at gamma 0, which
-      is the baseline.
+    - ratio: the time of the iteration divided by the time of the step.
     """
     deviation = stated_log_error(scenario, passes, lambda: np.array([ratio]))
     if deviation is None or not passes.gammas[0]:
@@ -96,11 +97,10 @@ def ratio_log_error(scenario: Scenario, passes: Passes, ratio: float) -> float |
 def step_log_error(
     scenario: Scenario, step: PassTime[float] | None, batch: float, context: float
 ) -> Floats | None:
-    """Standard deviation of the logarithm of a baseline step's time; None if the calibration states no
-    error.
+    """Standard deviation of ln(time of a baseline step). None if the calibration states no error.
 
-    - step: the times of the step; without them, the errors of communication over the host and between nodes
-      are not added.
+    - step: the times of the step. If None, the errors of communication over the host and between nodes are
+      not added.
     """
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
@@ -124,8 +124,8 @@ def step_log_error(
 
 
 def has_kernels_of_unseen_maker(scenario: Scenario) -> bool:
-    """Whether a serving engine's kernels were fitted to another maker's device, and no public run used
-    this device.
+    """Whether the kernels of a serving engine were measured on another vendor's device, and no public run
+    used this device.
     """
     c = scenario.machine.calibration
     gpu = scenario.machine.gpu
@@ -134,11 +134,11 @@ def has_kernels_of_unseen_maker(scenario: Scenario) -> bool:
 
 
 def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: float) -> float:
-    """Standard deviation of the logarithm of an iteration's time, from the errors of a step and of the
-    ratio.
+    """Standard deviation of ln(time of an iteration), from the error of a baseline step and the error of the
+    ratio of iteration to step.
 
-    Measurements of a user's own engine time iterations directly. The error of a ratio is then that of two
-    measurements, and the error of an iteration is that of one. It is at least the error of a step.
+    If a user measured an own engine, iterations were timed directly. The error of the ratio then comes from
+    two measurements, but the error of an iteration comes from only one. It is at least the error of a step.
     """
     if scenario.machine.calibration.measured is not None and ratio_error:
         return max(step_error, ratio_error / math.sqrt(2.0))

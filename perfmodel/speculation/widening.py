@@ -1,4 +1,4 @@
-"""How much an error grows for a question outside the measurements of a user's own engine."""
+"""Computes how much an error grows for a question outside the measurements of a user's own engine."""
 
 import numpy as np
 
@@ -16,12 +16,13 @@ WITHIN_DOUBLINGS = 0.35
 
 
 def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | None = None) -> Floats:
-    """Factor by which the observed error of a user's own engine grows for a question outside its
+    """The factor by which the observed error of a user's own engine grows for a question outside its
     measurements.
 
-    Over ``[batch, context]``, and gammas if given. It is 1 within the measured ranges, and if the
-    calibration has no such ranges. It grows by `ERROR_PER_DOUBLING` for each doubling of batch, context or
-    verified tokens beyond the ranges. Another model and another draft each count as one doubling.
+    It is over ``[batch, context]``, with a trailing axis of gammas if they are given. It is 1 within the
+    measured ranges, and if the calibration has no such ranges. It grows by `ERROR_PER_DOUBLING` for each
+    doubling of batch, context or verified tokens beyond the ranges. Another model and another draft each
+    count as one doubling.
     """
     measured = scenario.machine.calibration.measured
     if measured is None:
@@ -40,7 +41,9 @@ def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | 
 
 
 def doublings(value: Floats, limits: tuple[float, float]) -> Floats:
-    """Doublings by which a value is above or below a range, minus `WITHIN_DOUBLINGS`; 0 within it."""
+    """Number of doublings by which a value is above or below a range, minus `WITHIN_DOUBLINGS`. It is 0
+    within the range, and never below 0.
+    """
     low, high = limits
     above = np.log2(np.divide(value, high))
     below = np.log2(np.divide(low, value))

@@ -1,4 +1,4 @@
-"""The axes of a question: sequences, context lengths and drafted tokens."""
+"""The workload of a question: numbers of sequences, context lengths and numbers of drafted tokens."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,8 +14,11 @@ MAX_GAMMA = 1024
 
 
 class Workload(Immutable):
-    """Batch (sequences), context (cached tokens per sequence) and gamma (drafted tokens), which broadcast
-    together.
+    """The workload of a question. The arrays broadcast together.
+
+    - batch: number of sequences.
+    - context: number of cached tokens per sequence.
+    - gamma: number of drafted tokens.
     """
 
     batch: Array
@@ -24,8 +27,8 @@ class Workload(Immutable):
 
     @classmethod
     def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
-        """Checks and converts the numbers. Raises InputError unless they are positive and finite (gamma:
-        whole, >= 0).
+        """Checks and converts the numbers of a workload. Raises InputError unless they are positive and
+        finite. gamma must be a whole number from 0.
         """
         axes = (
             _numbers(batch, "batch", 1, MAX_BATCH),

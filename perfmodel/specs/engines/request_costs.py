@@ -1,4 +1,4 @@
-"""Costs of a request on a serving engine outside the passes of its model, from
+"""The costs of a request on a serving engine that are not part of the model's passes. They are read from
 ``hardware/fitted/requests.yaml``.
 """
 
@@ -14,17 +14,18 @@ from perfmodel.specs.calibrations.fit_errors import Scatter
 
 
 class EngineRequests(Frozen):
-    """Request costs of one engine; by default none.
+    """The request costs of one engine. By default, there are none.
 
-    - request_s: time until a request is scheduled.
-    - prompt_token_s: time per prompt token.
-    - prompt_factor: time of the routed experts of a prompt, divided by that of their kernels measured alone.
-    - prompt_kernel_s: additional time per kernel of a pass that reads prompts, because kernels are launched
-      one by one and not as a graph.
-    - passes_ahead: number of passes that the device already has before the one that takes a new request (0
-      with a draft that has its own model).
-    - reserved_bytes: memory for activations and graphs that weights and caches cannot use.
-    - prompts_alone: whether prompts have passes of their own, as by default in SGLang.
+    - request_s: seconds until a request is scheduled.
+    - prompt_token_s: seconds per prompt token.
+    - prompt_factor: time of the routed experts in a prompt, divided by the time of their kernels in a
+      separate measurement.
+    - prompt_kernel_s: additional seconds per kernel of a pass that reads prompts. Such kernels are launched
+      one by one and not as a CUDA graph.
+    - passes_ahead: number of passes that are already queued on the device before the pass that reads a new
+      request. It is 0 with a draft that has its own model.
+    - reserved_bytes: memory for activations and CUDA graphs, which weights and caches cannot use.
+    - prompts_alone: whether prompts run in separate passes, as they do by default in SGLang.
     """
 
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
@@ -37,7 +38,7 @@ class EngineRequests(Frozen):
 
 
 class Spread(Frozen):
-    """Standard deviation of acceptance between the requests of a model, from published runs."""
+    """The standard deviation of acceptance between the requests to a model, from published runs."""
 
     value: Annotated[float, Meta(ge=0, le=0.5)]
     source: Text
@@ -46,10 +47,13 @@ class Spread(Frozen):
 class Requests(Frozen):
     """``hardware/fitted/requests.yaml``.
 
-    - common: costs of an engine without fitted runs; the fitted costs of all engines are shrunk towards it.
-    - engines: the costs by the engine's name, or by its name and the architecture of its devices.
-    - errors: errors of a mean TPOT, by engine and over all runs (`tpot`).
-    - ttft_errors: errors of a mean TTFT, by engine and for engines without fitted runs (`all`).
+    - common: costs of an engine without fitted runs. The fitted costs of all engines are shrunk towards
+      these.
+    - engines: the costs of each engine. A key is the engine's name, or its name and the architecture of the
+      devices.
+    - errors: errors of the mean TPOT, by engine. The key `tpot` has the error over all runs.
+    - ttft_errors: errors of the mean TTFT, by engine. The key `all` has the error for engines without fitted
+      runs.
     - acceptance_std: standard deviation of acceptance, by model.
     """
 
@@ -62,32 +66,32 @@ class Requests(Frozen):
     acceptance_std: dict[str, Spread]
 
     def place(self, engine: str, architecture: str) -> str:
-        """Key of an engine on devices of an architecture."""
+        """The key in `engines` that applies to an engine on an architecture."""
         own = f"{engine}.{architecture}"
         return own if own in self.engines else engine
 
     def has_rows(self, engine: str | None) -> bool:
-        """Whether served runs of an engine were fitted."""
+        """Whether serving runs of an engine were fitted."""
         return engine in {place.partition(".")[0] for place in self.engines}
 
     def of(self, engine: str | None, architecture: str) -> EngineRequests:
-        """The costs of a request on an engine and an architecture: the common costs if the engine has no
-        fitted runs, and no costs if `engine` is None.
+        """The costs of a request on an engine and an architecture. They are the common costs if the engine
+        has no fitted runs, and zero if `engine` is None.
         """
         if engine is None:
             return EngineRequests()
         return self.engines.get(self.place(engine, architecture), self.common)
 
     def error(self, engine: str | None) -> Scatter:
-        """The part of the error of a mean TPOT that comes from the request costs of an engine."""
+        """The error of the mean TPOT that is due to the request costs of an engine."""
         return self.errors.get(engine or "", self.errors["tpot"])
 
     def ttft_error(self, engine: str | None) -> Scatter:
-        """The whole error of a mean TTFT on an engine."""
+        """The total error of the mean TTFT on an engine."""
         return self.ttft_errors.get(engine or "", self.ttft_errors["all"])
 
 
 @cache
 def request_constants() -> Requests:
-    """The contents of the bundled file."""
+    """The contents of the bundled file ``hardware/fitted/requests.yaml``."""
     return files.load_bundled(Requests, "fitted", "requests")

@@ -1,8 +1,9 @@
-"""Which kernel multiplies quantised weights by the rows of a verification, depending on their number:
-``row_kernels`` in ``hardware/engines/<word>.yaml``.
+"""The kernels that multiply quantised weights by the rows of a verification. The number of rows determines
+the kernel. They are read from ``row_kernels`` in ``hardware/engines/<word>.yaml``.
 
-MLX has three. ``qmv`` reads the weights once for each row. ``qmv_wide`` reads them once for a few rows, so
-its time is that of the load until the rows' arithmetic takes longer. ``qmm`` computes a whole tile of rows.
+MLX has three such kernels. ``qmv`` reads the weights once for each row. ``qmv_wide`` reads them once for a
+few rows. Its time is the loading time, until the arithmetic of the rows takes longer. ``qmm`` computes a
+whole tile of rows.
 """
 
 from typing import Annotated
@@ -17,10 +18,10 @@ Factor = Annotated[float, Meta(gt=0, le=64)]
 
 
 class OwnKernel(Frozen):
-    """A kernel of a fork that replaces kernels of another engine (`over`) for `first` to `last` rows, on
-    these architectures, in tiles of `tile` rows.
+    """A kernel of an engine's fork. It replaces kernels of the engine `over` for `first` to `last` rows, in
+    tiles of `tile` rows, on the listed architectures.
 
-    - share: its arithmetic per second divided by that of ``qmm``.
+    - share: FLOP/s of the kernel, divided by the FLOP/s of ``qmm``.
     """
 
     over: str
@@ -32,21 +33,22 @@ class OwnKernel(Frozen):
     source: Text
 
     def takes(self, gpu: GPUSpec, rows: float) -> bool:
-        """Whether the kernel multiplies this many rows on a device."""
+        """Whether the kernel runs for this number of rows on a device."""
         return gpu.architecture in self.architectures and self.first <= rows <= self.last
 
 
 class RowKernels(Frozen):
     """The kernels of one engine for few rows.
 
-    - wide: architectures that have ``qmv_wide`` for weights in groups of integers.
-    - linear: words in the titles of devices on which ``qmv_wide`` saves no time.
-    - tile_from: architecture, or such a word, -> number of rows from which ``qmm`` runs.
-    - tile: rows of its tile.
-    - row: measured time of each further row of ``qmv``, relative to the first row.
-    - dense_tile: rows of the tile of 16-bit weights, where they have no kernel for few rows: in old releases
-      and on `linear` devices.
-    - alone: up to this number of rows, each token reads its own experts.
+    - wide: architectures on which ``qmv_wide`` exists for weights in groups of integers.
+    - linear: words in the titles of the devices on which ``qmv_wide`` saves no time.
+    - tile_from: smallest number of rows for which ``qmm`` runs. A key is an architecture, or a word in the
+      title of a device.
+    - tile: number of rows of a tile of ``qmm``.
+    - row: measured time of each further row of ``qmv``, divided by the time of the first row.
+    - dense_tile: number of rows of a tile of 16-bit weights, if they have no kernel for few rows. This is the
+      case in old releases and on `linear` devices.
+    - alone: largest number of rows for which each token reads its own experts.
     """
 
     wide: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ class RowKernels(Frozen):
     source: Text
 
     def is_wide(self, gpu: GPUSpec) -> bool:
-        """Whether a device has ``qmv_wide`` for affine weights and is faster with it."""
+        """Whether ``qmv_wide`` exists for affine weights on a device and saves time there."""
         return gpu.architecture in self.wide and not self.is_linear(gpu)
 
     def is_linear(self, gpu: GPUSpec) -> bool:
@@ -67,6 +69,6 @@ class RowKernels(Frozen):
         return any(word in gpu.title.split() for word in self.linear)
 
     def first_tiled(self, gpu: GPUSpec) -> int:
-        """Number of rows from which ``qmm`` runs."""
+        """The smallest number of rows for which ``qmm`` runs on a device."""
         words = (*gpu.title.split(), gpu.architecture)
         return next(self.tile_from[word] for word in words if word in self.tile_from)

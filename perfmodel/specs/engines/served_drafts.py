@@ -1,4 +1,4 @@
-"""How an engine drafts, as its file states it: kinds of draft, draft lengths by batch size, and defects."""
+"""The facts about drafts in an engine's file: kinds of draft, draft lengths by batch size, and defects."""
 
 from typing import Annotated
 
@@ -9,13 +9,15 @@ from perfmodel.specs.engines.engines import release
 
 
 class ServedDraft(Frozen):
-    """A kind of draft in one engine: its name there, and the releases that have it.
+    """A kind of draft in one engine, with its name there and the releases that have it.
 
-    - windows: KV methods of the draft in addition to the whole cache, from `windows_since` on.
-    - trees_since: the first release that verifies trees of it, except for the architectures `trees_without`.
+    - windows: KV methods that the draft may use instead of the whole cache, in releases from `windows_since`
+      on.
+    - trees_since: the first release that verifies trees of this draft. `trees_without` lists the
+      architectures for which it does not.
     - without: architectures (``model_type``) for which the engine has no such draft.
-    - vocabulary_difference: by how many entries the vocabulary of a draft model may differ from the target's;
-      None if any difference is allowed.
+    - vocabulary_difference: largest allowed difference between the vocabulary sizes of draft model and
+      target, in entries. None if any difference is allowed.
     """
 
     method: str
@@ -30,9 +32,9 @@ class ServedDraft(Frozen):
 
 
 class DynamicMode(Frozen):
-    """A draft length by batch size.
+    """A mode in which the draft length depends on the batch size.
 
-    - price: share of the single-stream speed that this mode costs.
+    - price: share of the single-stream speed that is lost with this mode.
     """
 
     price: Annotated[float, Meta(ge=0, lt=1)]
@@ -41,18 +43,19 @@ class DynamicMode(Frozen):
 
 
 class Defect(Frozen):
-    """A known problem with drafts in one engine.
+    """A known defect of drafts in one engine.
 
-    - thread: where it was reported.
-    - effect: what it does, in words.
+    - thread: the thread in which the defect was reported.
+    - effect: the effect of the defect, in words.
 
-    The fields state which drafts, devices (by the first word of their architecture), attention backend,
-    targets and contexts it affects. It affects versions from `since` to before `until`. With `assumed`, it
-    affects only questions that name no attention backend. With `uneven`, it affects only verifications whose
-    number of tokens per sequence is not a power of two. An omitted field sets no condition.
+    The other fields state the affected drafts, devices (by the first word of their architecture), attention
+    backend, targets and contexts. Versions from `since` up to `until` are affected, without `until`. With
+    `assumed`, only questions that name no attention backend are affected. With `uneven`, only verifications
+    whose number of tokens per sequence is not a power of two are affected. A field that is left out sets no
+    condition.
 
-    - slows: whether a draft may become slower than the baseline; no verdict then says that the draft
-      certainly pays.
+    - slows: whether the defect may make a draft slower than the baseline. If so, no verdict says that the
+      draft certainly pays.
     """
 
     thread: Text

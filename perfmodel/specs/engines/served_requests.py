@@ -1,4 +1,4 @@
-"""How an engine serves requests, as its file states it: seats, the order of passes, and its cache."""
+"""The facts about serving requests in an engine's file: seats, the order of passes, and the cache."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -11,9 +11,10 @@ from perfmodel.specs.engines.engines import release, since
 
 
 class LargeSeats(Frozen):
-    """The default number of concurrent requests on devices with much memory, from a version on.
+    """The default number of concurrent requests on devices with at least `from_bytes` of memory, from version
+    `since` on.
 
-    - but: word in the names of devices that never get this default.
+    - but: a word in the names of devices that never get this default.
     """
 
     seats: Positive
@@ -22,17 +23,17 @@ class LargeSeats(Frozen):
     but: Annotated[str, Meta(min_length=1)]
 
     def apply(self, version: str, gpu: GPUSpec) -> bool:
-        """Whether a version has this default on a device; an empty version is the newest."""
+        """Whether a version has this default on a device. An empty version means the newest."""
         is_large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes
         is_new = not version or release(version) >= release(self.since)
         return is_large and is_new and self.but not in gpu.name
 
 
 class Seats(Frozen):
-    """Default number of concurrent requests of an engine.
+    """The default number of concurrent requests of an engine.
 
-    - large: another default for some devices.
-    - drafting: the number for all groups of a server that drafts, if it differs.
+    - large: another default, for devices with much memory.
+    - drafting: the default of a server that drafts, over all its groups, if it differs.
     """
 
     usual: Positive
@@ -41,9 +42,9 @@ class Seats(Frozen):
     source: Text
 
     def of(self, version: str, gpu: GPUSpec) -> int:
-        """The number on one device without a draft.
+        """The default on one device without a draft.
 
-        - version: empty for the newest.
+        - version: version of the engine. Empty means the newest version.
         """
         if self.large is not None and self.large.apply(version, gpu):
             return self.large.seats
@@ -54,9 +55,8 @@ class PassOrder(StrEnum):
     """How prompts and decoding requests share the passes of a server.
 
     - mixed: a pass runs all decoding requests and as many prompt tokens as its budget leaves.
-    - alternating: prompts have passes of their own, each followed by one that decodes.
-    - prompts_first: prompts have passes of their own, and nothing decodes until all prompts that fit are
-      read.
+    - alternating: prompts run in separate passes. Each of them is followed by a decoding pass.
+    - prompts_first: prompts run in separate passes. Decoding waits until all prompts that fit are read.
     """
 
     MIXED = "mixed"
@@ -65,23 +65,23 @@ class PassOrder(StrEnum):
 
 
 class Scheduler(Frozen):
-    """An engine's order of passes.
+    """The order of passes in an engine.
 
-    - passes: first version with a default -> that default.
+    - passes: the default order, by the first version that has it.
     """
 
     passes: dict[str, PassOrder]
     source: Text
 
     def order(self, version: str) -> PassOrder:
-        """The default of a version. An empty version means the newest."""
+        """The default order of passes in a version. An empty version means the newest."""
         return since(self.passes, version)
 
 
 class DraftedSlots(Frozen):
-    """Tokens of cache that a running request holds for each drafted token.
+    """The number of cache tokens that a running request holds for each drafted token.
 
-    - tokens: first version with a number -> that number.
+    - tokens: this number, by the first version that has it.
     """
 
     tokens: dict[str, Annotated[int, Meta(ge=0)]]
@@ -93,9 +93,9 @@ class DraftedSlots(Frozen):
 
 
 class ReservedOutput(Frozen):
-    """Cache memory that an engine keeps free for tokens still to come when it admits a request.
+    """The cache memory that an engine keeps free for future tokens when it admits a request.
 
-    - share: share of the tokens that running requests still have to produce; the new request's own output
+    - share: share of the tokens that running requests still have to produce. The output of the new request
       counts in full.
     - most: the largest share, with the most conservative setting.
     """
@@ -105,20 +105,22 @@ class ReservedOutput(Frozen):
     source: Text
 
     def at(self, conservativeness: float) -> float:
-        """The share if the engine is set to this many times its default conservativeness; at most `most`."""
+        """The share if the engine's conservativeness is set to this multiple of its default. It is at most
+        `most`.
+        """
         return min(conservativeness * self.share, self.most)
 
 
 class PrefixBlocks(Frozen):
-    """Blocks of an engine's prefix cache.
+    """The blocks of an engine's prefix cache.
 
-    - block: tokens of one block.
+    - block: number of tokens of one block.
     - drops: whether the last block of each hit is computed again for a draft that starts from the target's
       hidden states (`Draft.starts_from_features`).
     - keeps: the option that prevents this.
-    - raised: whether a model with recurrent layers gets larger blocks, such that the page of an attention
-      layer holds one recurrent state.
-    - latent: smallest `block` of such a model if its attention layers are MLA.
+    - raised: whether a model with recurrent layers gets larger blocks, so that one recurrent state fits in
+      the page of an attention layer.
+    - latent: smallest number of tokens of a block for such a model, if its attention layers are MLA.
     """
 
     block: Annotated[int, Meta(ge=1)]
@@ -130,11 +132,11 @@ class PrefixBlocks(Frozen):
 
 
 class StatePool(Frozen):
-    """How the engine keeps the states of recurrent layers.
+    """The way in which an engine stores the states of recurrent layers.
 
-    - format_flag: the server's flag for their format.
-    - replay_flag: the flag with which a request keeps records instead of a state for each verified token;
-      empty if there is none.
+    - format_flag: the server's flag for the format of the states.
+    - replay_flag: the flag with which a request stores records instead of one state for each verified token.
+      Empty if there is no such flag.
     - replay_without: kinds of draft that do not run with this flag.
     - unread: whether the engine's rule for the states of drafted tokens is unknown, because its code was not
       read.

@@ -26,11 +26,11 @@ LAST = 1000
 
 
 class HostPasses(Frozen):
-    """Layers and experts that the host's processor runs.
+    """The speed of layers and experts that the host's processor runs.
 
-    - reach: share of the host's bandwidth that it reaches.
-    - token_share: time of each further token of a pass over layers, relative to the first token.
-    - most_tokens: from this number of tokens on, the weights are moved to the device.
+    - reach: share of the host's memory bandwidth that the processor reaches.
+    - token_share: time of each further token in a pass over layers, divided by the time of the first token.
+    - most_tokens: number of tokens from which the weights are copied to the device instead.
     """
 
     reach: Share
@@ -40,9 +40,9 @@ class HostPasses(Frozen):
 
 
 class Stack(Frozen):
-    """The fields of every file.
+    """The fields that every file of a stack has.
 
-    - order: position in lists; by default after all stacks that state one.
+    - order: position of the stack in lists. By default, it comes after all stacks that state a position.
     """
 
     title: Text
@@ -50,10 +50,11 @@ class Stack(Frozen):
 
 
 class ResearchStack(Stack):
-    """A research stack, which serves no requests.
+    """A research stack, which does not serve requests.
 
-    - calibrations: the word in the names of its calibrations, if it differs from the stack's.
-    - attention: its kernels; None if they are unknown.
+    - calibrations: the word in the names of the stack's calibrations, if it differs from the stack's own
+      word.
+    - attention: the attention backends of the stack. None if they are unknown.
     """
 
     research: Literal[True]
@@ -62,11 +63,13 @@ class ResearchStack(Stack):
 
 
 class ServingEngine(Stack):
-    """One engine: what it is, its drafts, requests, prompts, layouts, and its kernels and formats."""
+    """The facts about one serving engine: its versions, drafts, requests, prompts, layouts, kernels and
+    formats.
+    """
 
     # what it is
     constants_of: str | None = None
-    """The engine whose fitted constants it borrows, if none were fitted for it."""
+    """The engine whose fitted constants this engine borrows, if none were fitted for it."""
     programs: tuple[str, ...] = ()
     """Names of programs that run this engine."""
     newest: Text
@@ -75,7 +78,9 @@ class ServingEngine(Stack):
     makers: tuple[str, ...]
     """Makers of the devices that it supports."""
     calibrations: dict[str, str] = field(default_factory=dict)
-    """First version -> the word in the names of its calibrations, if kernels changed between versions."""
+    """The word in the names of the engine's calibrations, by first version, if kernels changed between
+    versions.
+    """
     conversion: Literal["gguf", "mlx"] | None = None
     """The kind of file to which it converts checkpoints; None if it serves them as they are."""
     one_person: bool = False
@@ -87,11 +92,11 @@ class ServingEngine(Stack):
     withhold_features: tuple[str, ...] = ()
     """Architectures (``model_type``) whose model gives a head no hidden states of its inner layers."""
     sparse: Text = "no flag is known for one"
-    """What to say about a draft with a view of the cache that the engine does not support."""
+    """Text about a draft with a KV method that the engine does not support."""
     dynamic: DynamicMode | None = None
     """Its draft length by batch size; None if it has none."""
     drafts_read_verified: bool = False
-    """Whether a draft reads the verified tokens in a pass of its own."""
+    """Whether a draft reads the verified tokens in a separate pass."""
     defects: tuple[Defect, ...] = ()
     """Known defects of the engine."""
 
@@ -170,22 +175,22 @@ class ServingEngine(Stack):
     """The first version with fast kernels for AWQ; empty if no version without them is known."""
 
     def tunes_experts(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
-        """Whether the engine chooses the kernels of experts itself, for a format, a model type and a
-        device. `expert_layer_s` does not apply to these.
+        """Whether the engine itself chooses the expert kernels for a format, a model type and a device. The
+        constant `expert_layer_s` does not apply to such experts.
         """
         return any(case.fits(form, architecture, gpu, version) for case in self.tuned_experts)
 
     def reads(self, repository: str, weights: str) -> bool:
-        """Whether it loads a listed checkpoint in a format."""
+        """Whether the engine loads a listed checkpoint with this weight format."""
         return repository.partition("/")[0] not in self.unread_owners and weights not in self.unread_formats
 
     def calibration_word(self, version: str) -> str:
-        """The word in the names of a version's calibrations; empty if it is the engine's own word."""
+        """The word in the names of the calibrations for a version. Empty if it is the engine's own word."""
         known = sorted(self.calibrations, key=release)
         reached = [first for first in known if not version or release(first) <= release(version)]
         return self.calibrations[reached[-1]] if reached else ""
 
     @property
     def numbers_builds(self) -> bool:
-        """Whether its versions are build numbers, such as ``b10451``."""
+        """Whether the engine's versions are build numbers, such as ``b10451``."""
         return BUILD.fullmatch(self.newest) is not None

@@ -1,10 +1,11 @@
 """Errors of predictions for sources that were left out of the fit, from ``hardware/sources.yaml``.
 
-An error is ln(predicted / measured) of a row, with constants that were fitted without the source of this
-row (`validate calibrate sources`). A user's question is always about a new source, too.
+The error of a row is ln(predicted / measured). The prediction uses constants that were fitted without the
+source of this row (`validate calibrate sources`). This matches a user's question, because the user's server
+was not part of the fit either.
 
-An iteration with drafts takes the time of a baseline step and some extra time. Only the extra time makes
-the ratio of iteration to step uncertain. The error of a speedup is therefore divided by the share of the
+A speculative iteration takes the time of a baseline step plus some extra time. Only the extra time makes the
+ratio of iteration to step uncertain. The error of a speedup is therefore divided by the share of the
 iteration that is extra time (`extra_share`).
 """
 
@@ -41,13 +42,13 @@ LEAST_EXTRA = 0.1
 
 
 class SourceError(Frozen):
-    """The error of the predictions of one class.
+    """The error of predictions of one class.
 
-    - log_within: half-width of the interval that contains 90 % of the errors of left-out sources; for
-      speedups, divided by `extra_share`.
+    - log_within: half-width of the interval that contains 90 % of the errors of left-out sources. For
+      speedups, errors are divided by `extra_share`.
     - log_middle: middle of that interval, as ln(measured / predicted).
-    - devices, middles: half-width and middle for each class of devices (`device_class`) that has rows; the
-      rows of that class have the largest weight.
+    - devices, middles: half-width and middle for each class of devices (`device_class`) that has rows. They
+      are computed with the largest weight on the rows of that class.
     """
 
     log_within: LogError
@@ -58,28 +59,32 @@ class SourceError(Frozen):
     middles: dict[str, LogShift] = field(default_factory=dict)
 
     def log_within_on(self, gpu: GPUSpec) -> float:
-        """The half-width for a device: that of its class, or of all devices if its class has no rows."""
+        """The half-width for a device. It is that of the device's class, or that of all devices if the class
+        has no rows.
+        """
         return self.devices.get(device_class(gpu), self.log_within)
 
     def log_middle_on(self, gpu: GPUSpec) -> float:
-        """The middle for a device: that of its class, or of all devices if its class has no rows."""
+        """The middle for a device. It is that of the device's class, or that of all devices if the class has
+        no rows.
+        """
         return self.middles.get(device_class(gpu), self.log_middle)
 
     def deviation_on(self, gpu: GPUSpec) -> float:
-        """Standard deviation of the normal distribution whose 90 % interval is as wide as that of the errors
-        on a device (`log_within_on`).
+        """Standard deviation of the normal distribution whose 90 % interval has the same width as the
+        interval of the errors on a device (`log_within_on`).
         """
         return self.log_within_on(gpu) / Z
 
 
 class SourceErrors(Frozen):
-    """The contents of the file.
+    """The contents of ``hardware/sources.yaml``.
 
-    - devices: the devices on which steps were measured.
-    - steps, speedups: errors by class (`StepClass`, `SpeedupClass`). The class of an engine with its own
-      errors has the word of the engine as its name.
-    - speculating: word of ``--engine`` -> kind of draft -> device classes (`device_class`) with measured
-      speedups.
+    - devices: the devices on which baseline steps were measured.
+    - steps, speedups: errors by class (`StepClass`, `SpeedupClass`). If an engine has its own errors, its
+      class has the engine's word as its name.
+    - speculating: the device classes (`device_class`) with measured speedups, by engine (its word in
+      ``--engine``) and by kind of draft.
     """
 
     fitted_on: tuple[str, ...]
@@ -90,18 +95,20 @@ class SourceErrors(Frozen):
     speculating: dict[str, dict[str, tuple[str, ...]]]
 
     def devices_with(self, engine: str, draft: str) -> tuple[str, ...]:
-        """Classes of devices on which this engine's speedup with this kind of draft was measured."""
+        """The classes of devices on which the speedup of this engine with this kind of draft was measured."""
         return self.speculating.get(engine, {}).get(draft, ())
 
 
 def extra_share(ratio: Floats) -> Floats:
-    """Share of an iteration that is extra time, from its ratio to a baseline step; at least `LEAST_EXTRA`."""
+    """The share of an iteration that is extra time, from the ratio of iteration time to step time. It is at
+    least `LEAST_EXTRA`.
+    """
     return np.maximum(1.0 - 1.0 / ratio, LEAST_EXTRA)
 
 
 def device_class(gpu: GPUSpec) -> str:
-    """Architecture and kind of memory, which determine the kernels that an engine chooses: ``hopper``,
-    ``blackwell GDDR``.
+    """The class of a device, such as ``hopper`` or ``blackwell GDDR``. It consists of architecture and kind
+    of memory, which determine the kernels that an engine chooses.
     """
     memory = next((kind for kind in OTHER_MEMORY if gpu.memory_type.startswith(kind)), "")
     return f"{architecture_of(gpu)} {memory}".strip()
@@ -109,5 +116,5 @@ def device_class(gpu: GPUSpec) -> str:
 
 @cache
 def source_errors() -> SourceErrors:
-    """The contents of the bundled file."""
+    """The contents of the bundled file ``hardware/sources.yaml``."""
     return files.load_bundled(SourceErrors, "", "sources")

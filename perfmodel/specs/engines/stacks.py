@@ -1,4 +1,6 @@
-"""The words of ``--engine`` and their files, ``hardware/engines/<word>.yaml``. A new engine is a new file."""
+"""The values (*words*) of ``--engine``. Each has a file ``hardware/engines/<word>.yaml``. To add an engine,
+add a file.
+"""
 
 import re
 from functools import cache
@@ -16,9 +18,9 @@ _HEAD = re.compile(r"^(?:title|order): .*", re.MULTILINE)
 
 @cache
 def stack_titles() -> dict[str, str]:
-    """Word of ``--engine`` -> title, sorted by `order`.
+    """The titles of all engines by their words in ``--engine``, sorted by `order`.
 
-    Only two lines of each file are parsed, because the help of the command line needs no more.
+    Only two lines of each file are parsed, because the help of the command line does not need more.
     """
     folder = files.data_directory(FOLDER)
     stacks = {}
@@ -31,7 +33,7 @@ def stack_titles() -> dict[str, str]:
 
 @cache
 def stack_files() -> dict[str, ServingEngine | ResearchStack]:
-    """Word of ``--engine`` -> its file, sorted by `order`."""
+    """The contents of all engine files by their words in ``--engine``, sorted by `order`."""
     stacks = {word: _read(word) for word in files.bundled_names(FOLDER)}
     return dict(sorted(stacks.items(), key=lambda item: item[1].order))
 
@@ -46,8 +48,8 @@ def _read(word: str) -> ServingEngine | ResearchStack:
 
 
 def untimed_prompts(word: str | None) -> str:
-    """What is known about the time of an engine's prompts, if no prompts were fitted; empty if some were,
-    or without an engine.
+    """The known facts about the time of an engine's prompts, if no prompts were fitted. Empty if prompts were
+    fitted, or if there is no engine.
     """
     engine = serving_engines().get(word or "")
     return "" if engine is None else engine.untimed_prompts
@@ -55,21 +57,23 @@ def untimed_prompts(word: str | None) -> str:
 
 @cache
 def programs() -> dict[str, str]:
-    """Name of each program that runs an engine -> the engine's word."""
+    """The word of the engine by the name of each program that runs it."""
     return {name: word for word, engine in serving_engines().items() for name in engine.programs}
 
 
 @cache
 def serving_engines() -> dict[str, ServingEngine]:
-    """Word of ``--engine`` -> what is known of this engine, sorted by `order`; without research stacks."""
+    """The facts about all serving engines by their words in ``--engine``, sorted by `order`. Research stacks
+    are left out.
+    """
     return {word: stack for word, stack in stack_files().items() if isinstance(stack, ServingEngine)}
 
 
 def lender_of(word: str) -> str | None:
-    """The engine whose fitted constants an engine uses: itself, or the one that its file names; None for a
-    research stack.
+    """The engine whose fitted constants an engine uses. It is the engine itself, or the engine that its file
+    names. None for a research stack.
 
-    Raises InputError for a serving engine that has no constants and borrows none.
+    Raises InputError for a serving engine that neither has nor borrows constants.
     """
     fitted = engines().engines
     if word in fitted:

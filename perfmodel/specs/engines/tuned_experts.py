@@ -1,8 +1,8 @@
-"""Which experts an engine runs with kernels that also route and sort their tokens: ``tuned_experts`` in
-``hardware/engines/<word>.yaml``.
+"""The experts that an engine runs with kernels that also route and sort their tokens. They are read from
+``tuned_experts`` in ``hardware/engines/<word>.yaml``.
 
-For other experts, `expert_layer_s` adds the time of the kernels around them, which the tables of experts do
-not contain.
+For other experts, the constant `expert_layer_s` adds the time of the surrounding kernels, which the tables of
+experts do not contain.
 """
 
 from perfmodel.specs.boundary.frozen import Text
@@ -12,11 +12,12 @@ from perfmodel.specs.engines.engines import architecture_of
 
 
 class TunedExperts(Span):
-    """Experts with such kernels by default in a range of versions; an omitted field sets no condition.
+    """A condition under which experts have such kernels by default, for a range of versions. A field that is
+    left out sets no condition.
 
     - formats: formats of the experts' weights.
-    - architectures: model types (``model_type``).
-    - device: class of the device (`architecture_of`).
+    - architectures: model types (``model_type``) to which the condition applies.
+    - device: class of the devices to which the condition applies (`architecture_of`).
     """
 
     formats: tuple[str, ...] = ()
@@ -25,7 +26,7 @@ class TunedExperts(Span):
     source: Text
 
     def fits(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
-        """Whether experts in this format, of this model type and on this device have such kernels."""
+        """Whether experts with this weight format, model type and device have such kernels."""
         return (
             self.holds(version)
             and (not self.formats or form in self.formats)

@@ -1,1 +1,1 @@
-"""Reads a ModelSpec from a ``.gguf`` file instead of a ``config.json``."""
+"""Reads a model (ModelSpec) from a ``.gguf`` file instead of a ``config.json``."""

@@ -1,6 +1,7 @@
-"""The header of a GGUF file: its keys, and the shape and format of each tensor. No weights are read.
+"""Reads the header of a GGUF file: its keys, and the shape and format of each tensor. No weights are read.
 
-Layout: docs/gguf.md of github.com/ggml-org/ggml, versions 2 and 3, little-endian.
+The layout is described in docs/gguf.md of github.com/ggml-org/ggml. Versions 2 and 3 with little-endian
+numbers are read.
 """
 
 import math
@@ -37,20 +38,22 @@ _FORMATS = {number: name for name, (number, _, _) in BLOCKS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor: its sizes, inputs first, and its format in the words of `--weights`."""
+    """One tensor: its sizes with the inputs first, and its format in the words of `--weights`."""
 
     shape: tuple[int, ...]
     form: str
 
     @property
     def values(self) -> int:
-        """Number of values."""
+        """Number of values of the tensor."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Keys with their values (None for a list longer than the number of layers), and tensors by name."""
+    """The keys of a file with their values, and its tensors by name. The value of a key is None if it is a
+    list of more than `MOST_KEPT` items.
+    """
 
     keys: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -95,9 +98,9 @@ class _Cursor:
         return one_line(self.data[start : start + size].decode("utf-8", "replace"))
 
     def value(self, type_number: int) -> Any:
-        """The value at the cursor.
+        """Reads the value at the cursor.
 
-        - type_number: that of GGUF's specification (ggml, docs/gguf.md).
+        - type_number: number of the type in GGUF's specification (ggml, docs/gguf.md).
         """
         if type_number == _STRING:
             return self.text()
@@ -108,7 +111,7 @@ class _Cursor:
         return self.number(_CODES[type_number])
 
     def array(self) -> list[Any] | None:
-        """The items of a list; None if it is longer than `MOST_KEPT`, as are vocabularies."""
+        """Reads the items of a list. Returns None if it is longer than `MOST_KEPT`, as vocabularies are."""
         type_number = self.number("I")
         count = self.count(MOST_ITEMS, "items of a list")
         if type_number == _ARRAY:
@@ -133,7 +136,7 @@ class _Cursor:
         self.skip(at - self.at)
 
     def tensor(self) -> Tensor:
-        """Shape and format of a tensor; its offset in the file is skipped."""
+        """Reads the shape and the format of a tensor. Its offset in the file is skipped."""
         dimensions = self.number("I")
         if not 1 <= dimensions <= 4:
             raise self.bad(f"tensors of 1 to 4 dimensions, given {dimensions}")
@@ -146,7 +149,9 @@ class _Cursor:
 
 
 def read_header(path: Path) -> Header:
-    """The header of a file, and of all parts of a split one. Raises InputError."""
+    """The header of a file. For a split file, it has the tensors of all parts. Raises InputError if a file is
+    malformed.
+    """
     first = _read(path)
     parts = first.keys.get("split.count", 1)
     named = re.fullmatch(r"(.*-)\d{5}(-of-\d{5}\.gguf)", path.name)

@@ -1,8 +1,8 @@
-"""The shape of a model from the header of its GGUF file. The tensors show what a layer has, in any
-architecture.
+"""Reads the shape of a model from the header of its GGUF file. In any architecture, the tensors show the
+parts of a layer.
 
-The number of values in the tensors must agree with the parameter count of the shape within two per cent;
-other files are refused.
+The number of values in the tensors must agree with the parameter count of the shape within 2 %. Other files
+are refused.
 """
 
 from functools import lru_cache
@@ -36,9 +36,9 @@ NAMES = ("general.base_model.0.repo_url", "general.base_model.0.name", "general.
 
 
 def from_gguf(path: Path) -> tuple[ModelSpec, list[str]]:
-    """The model in a file, or in all parts of a split one, and the name that the file states.
+    """The model in a file, or in all parts of a split file, with the names that the file states.
 
-    Raises InputError naming file and key.
+    Raises InputError, which names the file and the key.
     """
     check_regular(path)
     state = path.stat()
@@ -102,18 +102,18 @@ class _Reader:
 
     @property
     def counted(self) -> list[Tensor]:
-        """Parameters of all tensors, except those of multi-token prediction layers and tables of rotary
-        factors.
-        """
+        """All tensors of the model, except multi-token prediction layers and tables of rotary factors."""
         outer = [tensor for name, tensor in self.outer.items() if not name.startswith("rope_")]
         return outer + [t for layer in self.layers for name, t in layer.items() if "rope_" not in name]
 
     def number(self, key: str, default: int | None = None, high: int = 2**40) -> int:
-        """A whole number of this architecture; for a list with one number per layer, the largest."""
+        """The whole number under a key of this architecture. For a list with one number per layer, it is the
+        largest number.
+        """
         return max(self.each(key, default, high))
 
     def each(self, key: str, default: int | None = None, high: int = 2**40) -> list[int]:
-        """One whole number, or one for each layer."""
+        """The whole numbers under a key of this architecture: one number, or one for each layer."""
         value = self.keys.get(f"{self.architecture}.{key}", default)
         values: list[Any] = value if isinstance(value, list) and value else [value]
         if not all(isinstance(one, int) and 0 <= one <= high for one in values):
@@ -121,7 +121,9 @@ class _Reader:
         return [int(one) for one in values]
 
     def attention(self, every: Layer, attends: list[int], width: int) -> Fields:
-        """Biases, norms and gates of attention layers whose heads together have `width` values."""
+        """The fields for biases, norms and gates of attention layers. All heads together have `width`
+        values.
+        """
         query = every.get("attn_q")
         gate_in_query = query is not None and "attn_kv_a_mqa" not in every and query.shape[-1] == 2 * width
         has_gate = any("attn_gate" in self.layers[i] for i in attends)
@@ -135,7 +137,9 @@ class _Reader:
         }
 
     def mlp(self, every: Layer) -> Fields:
-        """The width of an MLP, its biases and its gate, which may be in one tensor with the first matrix."""
+        """The fields for the width, the biases and the gate of an MLP. The gate may be in one tensor with the
+        first matrix.
+        """
         down = every.get("ffn_down", every.get("ffn_down_exps", self.outer["token_embd"]))
         wide = down.shape[0]
         gates = {"ffn_gate", "ffn_gate_exps", "ffn_gate_up_exps"} & every.keys()
@@ -147,7 +151,7 @@ class _Reader:
         }
 
     def norms(self, every: Layer, hidden: int) -> Fields:
-        """The norms of a layer over the hidden state."""
+        """The fields for the norms of a layer over the hidden state."""
         counts = [
             sum(t.shape == (hidden,) and n.endswith("norm") for n, t in layer.items())
             for layer in self.layers
@@ -155,7 +159,7 @@ class _Reader:
         return {"norms_per_layer": max(counts) or 1, "norm_bias": "attn_norm.bias" in every}
 
     def names(self) -> Fields:
-        """The name of the model, and its source."""
+        """The fields for the name and the source of the model."""
         title = str(self.keys.get("general.name", self.path.stem))
         return {
             "name": one_line(self.path.stem) or "gguf",
@@ -165,7 +169,7 @@ class _Reader:
         }
 
     def fields(self) -> Fields:
-        """ModelSpec's fields."""
+        """All fields of ModelSpec that the file determines."""
         every: Layer = {name: tensor for layer in reversed(self.layers) for name, tensor in layer.items()}
         attends = [i for i, layer in enumerate(self.layers) if "attn_output" in layer]
         recurrent = [layer for layer in self.layers if {"ssm_out", "shortconv.out_proj"} & layer.keys()]
@@ -203,9 +207,9 @@ class _Reader:
         return shape
 
     def sliding_layers(self, sliding: list[int], heads: Fields) -> Fields:
-        """Fields of the layers with these numbers, which slide.
+        """The fields for the sliding-window layers with these numbers.
 
-        - heads: those of the other layers.
+        - heads: the heads of the other layers.
         """
         own = self.heads(sliding[0], True)
         return {
@@ -215,7 +219,7 @@ class _Reader:
         }
 
     def indexer(self) -> Fields:
-        """The indexer that chooses the tokens of sparse attention (DeepSeek-V3.2)."""
+        """The fields of the indexer that chooses the tokens of sparse attention (DeepSeek-V3.2)."""
         return {
             "num_heads": self.number("attention.indexer.head_count"),
             "head_dim": self.number("attention.indexer.key_length"),
@@ -224,7 +228,7 @@ class _Reader:
         }
 
     def sliding(self) -> list[bool]:
-        """Whether each layer attends only to a window."""
+        """For each layer, whether it attends only to a sliding window."""
         if not self.number("attention.sliding_window", 0):
             return [False] * self.depth
         pattern = self.each("attention.sliding_window_pattern", PERIODS.get(self.architecture, 1))
@@ -234,7 +238,7 @@ class _Reader:
         return [i % period < period - 1 for i in range(self.depth)]
 
     def heads(self, layer: int, slides: bool) -> Fields:
-        """The heads of one layer."""
+        """The fields for the heads of one layer."""
         count, pairs = (self.each(f"attention.head_count{end}") for end in ("", "_kv"))
         queries = count[layer] if len(count) > layer else count[0]
         own = self.layers[layer]
@@ -251,7 +255,9 @@ class _Reader:
         }
 
     def recurrent(self, layer: Layer, layers: int) -> Fields:
-        """The layers that keep a state. Raises InputError for an unknown kind."""
+        """The fields for the layers that keep a recurrent state. Raises InputError for an unknown kind of
+        layer.
+        """
         if "shortconv.out_proj" in layer:
             sizes = (1, 1, 1, layer["shortconv.out_proj"].shape[0], self.number("shortconv.l_cache"))
             kind = "conv"
@@ -276,7 +282,7 @@ class _Reader:
         }
 
     def experts(self, every: Layer, dense: int) -> Fields:
-        """Routed and shared experts."""
+        """The fields for routed and shared experts."""
         shared = every.get("ffn_down_shexp", every.get("ffn_down") if not dense else None)
         latent = every.get("ffn_latent_down")
         return {
@@ -292,8 +298,8 @@ class _Reader:
         }
 
     def latent(self, heads: int) -> Fields:
-        """DeepSeek's attention. Lengths are those of one head, or in older files those of the cached
-        latent.
+        """The fields for DeepSeek's attention (MLA). In the file, lengths are those of one head, or in older
+        files those of the cached latent.
         """
         whole = self.number("attention.key_length_mla", self.number("attention.key_length"))
         rotary = self.number("rope.dimension_count")

@@ -1,4 +1,4 @@
-"""`--weights` of a GGUF file: the formats of its tensors by GEMM."""
+"""The value of `--weights` for a GGUF file: the formats of its tensors by GEMM."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -33,11 +33,11 @@ GEMMS = {
 def weights_of(
     path: Path, outer: dict[str, Tensor], layers: Iterable[dict[str, Tensor]], behind: dict[str, Tensor]
 ) -> str:
-    """The shortest `--weights` that gives each GEMM its format in the file.
+    """The shortest value of `--weights` that gives each GEMM its format in the file.
 
-    - behind: tensors of the layers for multi-token prediction.
+    - behind: tensors of the multi-token prediction layers.
 
-    Raises InputError for a GEMM in a format that ggml does not have.
+    Raises InputError for a format that ggml does not have.
     """
     of = {tensor: gemm for gemm, tensors in GEMMS.items() for tensor in tensors.split()}
     held: dict[str, Counter[str]] = {}

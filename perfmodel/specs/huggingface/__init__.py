@@ -1,9 +1,9 @@
-"""A ModelSpec from any local Hugging Face ``config.json``, as transformers reads it.
+"""Reads a model (ModelSpec) from any local Hugging Face ``config.json``, in the same way as transformers.
 
-Families are rows of the tables in ``models/families``; ``models/names.csv`` has the names that files use.
-A key that decides a size must be in the file, unless transformers derives it from others. Keys that change
-no byte and no FLOP (routing groups, soft caps, ...) are not read. A key that may change bytes or FLOPs and
-that the family does not read is refused.
+Families are rows of the tables in ``models/families``. ``models/names.csv`` has the names of keys that files
+use. A key that determines a size must be in the file, unless transformers derives it from other keys. Keys
+that change no bytes and no FLOPs (routing groups, soft caps, ...) are not read. If a key may change bytes or
+FLOPs and the family does not read it, the file is refused.
 """
 
 import difflib
@@ -33,14 +33,14 @@ INNER = ("text_config", "llm_config", "language_config", "thinker_config")
 def from_config(
     data: dict[str, Any], where: str, beside: dict[str, Any] | None = None, family: Family | None = None
 ) -> ModelSpec:
-    """Reads one config.
+    """Reads one ``config.json``.
 
-    `where`: its path, which also names the model.
+    `where` is the path of the file, from which the name of the model follows.
 
-    - beside: contents of the ``hf_quant_config.json`` in the same folder.
-    - family: replaces `model_type` (for the layers of a drafting head).
+    - beside: contents of ``hf_quant_config.json`` in the same folder.
+    - family: the family to use instead of that of `model_type`. It is given for the layers of a draft head.
 
-    Raises InputError naming file and key.
+    Raises InputError, which names the file and the key.
     """
     keys = _language_model(data, where) if family is None else Keys(data, where)
     family = family or family_of(keys.data["model_type"])

@@ -1,14 +1,14 @@
-"""Which projections of a ``config.json`` add biases."""
+"""Reads from a ``config.json`` which projections add biases."""
 
 from perfmodel.specs.huggingface.families import Family
 from perfmodel.specs.huggingface.keys import Keys
 
 
 def biases_of(keys: Keys, family: Family) -> dict[str, bool]:
-    """Fields of ModelSpec: whether QKV, the output projection and the MLP add biases.
+    """Fields of ModelSpec that say whether QKV, the output projection and the MLP add biases.
 
-    Only the keys that the family's rules name have an effect. Raises InputError if a file asks for biases
-    that its architecture does not have (rule `unbiased`).
+    Only the keys that the family's rules name have an effect. Raises InputError if a file states biases that
+    its architecture does not have (rule `unbiased`).
     """
     if "use_bias" in family.rules:
         return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("use_bias", True))

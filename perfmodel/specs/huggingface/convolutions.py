@@ -1,4 +1,4 @@
-"""LFM2 and LFM3: layers with a short convolution, as fields of ModelSpec."""
+"""Reads layers with a short convolution (LFM2 and LFM3) into fields of ModelSpec."""
 
 import math
 
@@ -18,7 +18,7 @@ def _convolution(keys: Keys, layers: int) -> Fields:
 
 
 def short_convolutions(keys: Keys, layers: int) -> Fields:
-    """LFM2: most layers are a gated convolution of the hidden width."""
+    """Reads LFM2. Most of its layers are gated convolutions of the hidden width."""
     kinds = ("conv", "full_attention")
     full = set(keys.integers("full_attn_idxs"))
     types = layer_types(keys, layers, kinds, [kinds[i in full] for i in range(layers)])
@@ -41,7 +41,9 @@ def _mlp_width(keys: Keys) -> int:
 
 
 def lfm3(keys: Keys, layers: int) -> Fields:
-    """LFM3: short convolutions, full attention and sliding attention, with a gate for each head."""
+    """Reads LFM3. It has short convolutions, full attention and sliding-window attention, with a gate for
+    each head.
+    """
     types = layer_types(keys, layers, ("conv", "full_attention", "sliding_attention"), ())
     keys.ignore("use_sandwich_norm", "layer_types")
     convolutions = types.count("conv")

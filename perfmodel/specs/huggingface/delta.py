@@ -1,4 +1,4 @@
-"""Layers with delta rules and lightning attention, as fields of ModelSpec."""
+"""Reads layers with delta rules and lightning attention into fields of ModelSpec."""
 
 from perfmodel.specs.huggingface import sparse
 from perfmodel.specs.huggingface.keys import Fields, Keys
@@ -12,10 +12,11 @@ _KINDS = ("linear_attention", "full_attention")
 
 
 def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _KINDS) -> Fields:
-    """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others keep a
-    state.
+    """Reads Qwen3-Next and Qwen3.5. Every fourth layer has attention with a gated output. All other layers
+    keep a recurrent state.
 
-    - kinds: words for layers; the first one means a layer with a state, the second one attention.
+    - kinds: the words for kinds of layers. The first means a layer with a state, the second a layer with
+      attention.
     """
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
@@ -28,15 +29,15 @@ def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _KINDS) -> Fie
 
 
 def ungated_delta(keys: Keys, layers: int) -> Fields:
-    """Olmo-Hybrid: the output of its attention has no gate."""
+    """Reads Olmo-Hybrid. It is like Qwen3.5, but the output of its attention has no gate."""
     return gated_delta(keys, layers) | {"attention_gate": False}
 
 
 def qwen4(keys: Keys, layers: int) -> Fields:
-    """Qwen4-Exp: as Qwen3.5, with several residual streams, and an indexer over means of keys in the
-    attention layers.
+    """Reads Qwen4-Exp. It is like Qwen3.5, but has several residual streams. Its attention layers have an
+    indexer over means of keys.
 
-    Its n-gram tables are read by row and stay in host memory, so they are not counted; layers with such a
+    Its n-gram tables are read row by row and stay in host memory, so they are not counted. Layers with such a
     table project a row onto all streams.
     """
     fields = gated_delta(keys, layers, kinds=(*_KINDS, "indexed_attention"))
@@ -59,7 +60,7 @@ def qwen4(keys: Keys, layers: int) -> Fields:
 
 
 def kimi_delta(keys: Keys, layers: int) -> Fields:
-    """Kimi-Linear and Kimi-K3: latent attention in some layers, a delta rule in the others."""
+    """Reads Kimi-Linear and Kimi-K3. Some layers have latent attention (MLA), the others a delta rule."""
     own = keys.mapping("linear_attn_config")
     types = keys.data.get("layer_types")
     if own is None and not isinstance(types, list):
@@ -83,8 +84,8 @@ def kimi_delta(keys: Keys, layers: int) -> Fields:
 
 
 def glm5_next(keys: Keys, layers: int) -> Fields:
-    """GLM-5-Next: a layer has Kimi's delta attention, or latent attention with an indexer that has one key
-    per `index_kpool` tokens.
+    """Reads GLM-5-Next. A layer has Kimi's delta attention, or latent attention (MLA) with an indexer. The
+    indexer has one key per `index_kpool` tokens.
     """
     fields = kimi_delta(keys, layers) | sparse.streams(keys, layers)
     keys.ignore("indexer_types", "index_kpool_always_select_tail", "linear_lower_bound")
@@ -100,8 +101,8 @@ def glm5_next(keys: Keys, layers: int) -> Fields:
 
 
 def lightning(keys: Keys, layers: int) -> Fields:
-    """MiniMax-Text-01: lightning attention, with a state of key x value, in the layers with a 0 in
-    `attn_type_list`.
+    """Reads MiniMax-Text-01. Layers with a 0 in `attn_type_list` have lightning attention, whose state has
+    key x value numbers.
     """
     listed = keys.integers("attn_type_list")
     if not set(listed) <= {0, 1}:
@@ -114,10 +115,10 @@ def lightning(keys: Keys, layers: int) -> Fields:
 
 
 def bailing(keys: Keys, layers: int) -> Fields:
-    """Ling of 2026: latent attention in every `layer_group_size`-th layer.
+    """Reads the Ling models of 2026. Every `layer_group_size`-th layer has latent attention (MLA).
 
-    The other layers of Ling 2.5 and 2.6 are lightning attention. The other layers of Ling 3.0 are Kimi's
-    delta attention with a decay of full rank, and the heads of its latent attention have gates.
+    In Ling 2.5 and 2.6, all other layers have lightning attention. In Ling 3.0, they have Kimi's delta
+    attention with a decay of full rank, and the heads of latent attention have gates.
     """
     step = keys.integer("layer_group_size", 1, high=MAX_LAYERS)
     types = layer_types(keys, layers, _KINDS, [_KINDS[(i + 1) % step == 0] for i in range(layers)])

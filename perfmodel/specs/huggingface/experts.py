@@ -1,4 +1,4 @@
-"""Routed experts of each family: ModelSpec's `moe` mapping, and the width of its dense layers."""
+"""Reads the routed experts of each family: the mapping `moe` of ModelSpec, and the width of dense layers."""
 
 from typing import Any
 
@@ -12,16 +12,17 @@ MLP_KINDS = ("dense", "sparse")
 
 
 class RoutedKeys(Frozen):
-    """The keys of a file that hold the sizes of its experts; a list with one number per layer must have equal
-    numbers.
+    """The names of the keys that state the sizes of experts in a file. If a key has a list with one number
+    per layer, all numbers must be equal.
 
-    - experts: number of experts.
-    - per_token: number that one token uses.
-    - width: width of one expert.
-    - shared: number of shared experts, each of `width`; or shared_width: their width.
-    - dense_layers: number of layers without experts, or the kind of each layer (`_dense`).
-    - latent: width that experts read and write, if the file states it.
-    - dense_width: width of a dense layer.
+    - experts: key of the number of experts.
+    - per_token: key of the number of experts that one token uses.
+    - width: key of the width of one expert.
+    - shared: key of the number of shared experts, each as wide as a routed expert.
+    - shared_width: key of the total width of shared experts, if the file states this instead.
+    - dense_layers: key of the number of layers without experts, or of the kind of each layer.
+    - latent: key of the width that experts read and write, if the file states it.
+    - dense_width: key of the width of a dense layer.
     - bias, expert_bias: whether the router and the experts have biases.
     """
 
@@ -38,7 +39,7 @@ class RoutedKeys(Frozen):
 
 
 def routed(keys: Keys, layers: int, names: RoutedKeys, **sizes: Any) -> Fields:
-    """Reads experts whose sizes are under the keys of `names`.
+    """Reads experts whose sizes are stated under the keys in `names`.
 
     - sizes: other fields of `MoE`.
     """
@@ -109,9 +110,9 @@ def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
 
 
 def qwen(keys: Keys, layers: int, normalized: bool = True) -> Fields:
-    """Qwen-MoE.
+    """Reads the experts of Qwen's MoE models.
 
-    - normalized: whether the weights of a token's experts sum to 1, if the file does not state it.
+    - normalized: whether the weights of a token's experts sum to 1, if the file does not say it.
     """
     step = keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS)
     without_experts = set(keys.integers("mlp_only_layers"))
@@ -131,19 +132,19 @@ def qwen(keys: Keys, layers: int, normalized: bool = True) -> Fields:
 
 
 def qwen_unnormalized(keys: Keys, layers: int) -> Fields:
-    """Qwen2-MoE and Qwen3-MoE: the weights of a token's experts need not sum to 1."""
+    """Reads Qwen2-MoE and Qwen3-MoE. The weights of a token's experts need not sum to 1."""
     return qwen(keys, layers, normalized=False)
 
 
 def qwen_without_dense(keys: Keys, layers: int) -> Fields:
-    """Qwen3.5: no layer is dense, so the file need not state the width of a dense layer."""
+    """Reads Qwen3.5. No layer is dense, so the file need not state the width of a dense layer."""
     fields = qwen(keys, layers)
     expert_width = fields["moe"]["intermediate_size"]
     return fields | {"intermediate_size": keys.integer("intermediate_size", expert_width)}
 
 
 def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
-    """DeepSeek-V3: the dense layers come first.
+    """Reads DeepSeek-V3. Its dense layers come first.
 
     - bias: whether the router has a bias.
     """
@@ -168,7 +169,7 @@ def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
 
 
 def deepseek_without_bias(keys: Keys, layers: int) -> Fields:
-    """DeepSeek before V3, and Mistral-4: the router has no bias."""
+    """Reads Mistral-4, and DeepSeek models before V3. Their router has no bias."""
     return deepseek(keys, layers, bias=False)
 
 
@@ -180,8 +181,8 @@ def minimax(keys: Keys, layers: int) -> Fields:
 
 
 def llama4(keys: Keys, layers: int) -> Fields:
-    """Experts in every `interleave_moe_layer_step`-th layer, each with a shared one. The other layers are
-    wider.
+    """Reads Llama-4. Every `interleave_moe_layer_step`-th layer has routed experts and a shared expert. All
+    other layers have a wider MLP.
     """
     step = keys.integer("interleave_moe_layer_step", 1, high=MAX_LAYERS)
     width = keys.integer("intermediate_size")
@@ -192,8 +193,8 @@ def llama4(keys: Keys, layers: int) -> Fields:
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
-    """Experts next to the dense MLP of every layer, which counts as a shared expert, and three additional
-    norms.
+    """Reads Gemma-4. Every layer has experts next to its dense MLP, and three additional norms. The dense MLP
+    counts as a shared expert.
     """
     if not keys.flag("enable_moe_block", False):
         keys.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
@@ -214,7 +215,7 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
 
 
 def ernie(keys: Keys, layers: int) -> Fields:
-    """ERNIE-4.5: experts in a range of layers."""
+    """Reads ERNIE-4.5. A range of its layers has experts."""
     kinds = _named_kinds(keys, layers)
     first = NEEDED if kinds is None else kinds.count("dense")
     start = keys.integer("moe_layer_start_index", first, low=0)
@@ -229,7 +230,9 @@ def ernie(keys: Keys, layers: int) -> Fields:
 
 
 def hunyuan(keys: Keys, layers: int) -> Fields:
-    """Hunyuan-Large and A13B: one shared expert unless the file says otherwise."""
+    """Reads Hunyuan-Large and Hunyuan-A13B. They have one shared expert, unless the file states another
+    number.
+    """
     width = (
         "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
     )
@@ -239,8 +242,8 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
 
 
 def step(keys: Keys, layers: int) -> Fields:
-    """Step-3.5 and 3.7: `moe_layers_enum` names the layers with experts; without it dense layers come
-    first.
+    """Reads Step-3.5 and Step-3.7. `moe_layers_enum` lists the layers with experts. Without this key, dense
+    layers come first.
     """
     listed = keys.data.get("moe_layers_enum")
     named = listed.split(",") if isinstance(listed, str) else keys.integers("moe_layers_enum")
@@ -252,7 +255,7 @@ def step(keys: Keys, layers: int) -> Fields:
 
 
 def granite(keys: Keys, layers: int) -> Fields:
-    """Granite-4.0: each layer has experts and a shared MLP, or only a shared MLP."""
+    """Reads Granite-4.0. Each layer has experts and a shared MLP, or only a shared MLP."""
     shared = keys.count("shared_intermediate_size")
     if not keys.data.get("num_local_experts"):
         keys.ignore("num_experts_per_tok")
@@ -262,7 +265,9 @@ def granite(keys: Keys, layers: int) -> Fields:
 
 
 def jamba(keys: Keys, layers: int) -> Fields:
-    """Jamba: one layer of each period has experts, each as wide as the MLP of another layer."""
+    """Reads Jamba. One layer of each period has experts. Each expert is as wide as the MLP of the other
+    layers.
+    """
     period = keys.integer("expert_layer_period", 1)
     offset = keys.count("expert_layer_offset")
     if keys.integer("num_experts") == 1:
@@ -273,11 +278,11 @@ def jamba(keys: Keys, layers: int) -> Fields:
 
 
 def longcat(keys: Keys, layers: int) -> Fields:
-    """LongCat-Flash: a layer has two blocks of latent attention and MLP, and some of its experts do
-    nothing (identity).
+    """Reads LongCat-Flash. A layer has two blocks of latent attention and MLP. Some of its experts are the
+    identity and do no work.
 
-    The two MLPs count as a shared expert. A token counts as many experts as it has, on average, that are
-    not the identity.
+    The two MLPs count as a shared expert. The number of experts per token is the mean number of a token's
+    experts that are not the identity.
     """
     idle = keys.count("zero_expert_num")
     own = keys.integer("num_experts")
@@ -293,6 +298,6 @@ def longcat(keys: Keys, layers: int) -> Fields:
 
 
 def behind_latent(keys: Keys, layers: int) -> Fields:
-    """Muse: experts read and write a vector that is narrower than the hidden state."""
+    """Reads Muse. Its experts read and write a vector that is narrower than the hidden state."""
     latent = keys.integer("moe_hidden_size")
     return routed(keys, layers, RoutedKeys(dense_layers="mlp_layer_types"), latent_size=latent)

@@ -1,4 +1,6 @@
-"""The supported families: rows of the tables in ``models/families``, each parsed when a file needs it."""
+"""The supported families of models. Each is a row of the tables in ``models/families``, which is parsed when
+a file needs it.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -28,7 +30,7 @@ from perfmodel.specs.huggingface.windows import Windows, windowed
 from perfmodel.specs.models.model import ModelSpec
 
 Reader = Callable[[Keys, int], Fields]
-"""Maps the keys of a file and its number of layers to fields of ModelSpec."""
+"""A function from the keys of a file and its number of layers to fields of ModelSpec."""
 LAYER_READERS: dict[str, Reader] = {
     reader.__name__: reader
     for reader in (
@@ -73,7 +75,7 @@ LAYER_READERS: dict[str, Reader] = {
         sparse.latent_without_query_rank,
     )
 }
-"""The readers that `layers` of a row may name: for layers that keys and rules do not describe."""
+"""The readers that `layers` of a row may name. They read layers that keys and rules cannot describe."""
 EXPERT_READERS: dict[str, Reader] = {
     reader.__name__: reader
     for reader in (
@@ -95,8 +97,8 @@ EXPERT_READERS: dict[str, Reader] = {
         experts.step,
     )
 }
-"""The readers that `experts_by` of a row may name: for experts whose number or width follows from several
-keys.
+"""The readers that `experts_by` of a row may name. They read experts whose number or width follows from
+several keys.
 """
 Rule = Literal[
     "attention_bias",
@@ -122,22 +124,25 @@ Rule = Literal[
 
 
 class Family(Frozen):
-    """One row. Its name lists every `model_type` that it reads, separated by spaces.
+    """One row of a table: a family of models. Its key lists every `model_type` of the family, separated by
+    spaces.
 
     - source: the code that defines the family.
-    - names: usual name of a key -> its name in these files, with dots for a key inside a mapping.
-    - windows: which layers have a sliding window; without windows and layers, each layer attends to all
-      tokens.
-    - layers: readers in code; later ones override earlier ones.
-    - experts: keys of routed experts; or experts_by: their reader in code.
-    - without_effect: keys that change no byte and no FLOP here.
+    - names: for the usual name of a key, its name in files of the family. Dots separate a mapping from a key
+      inside it.
+    - windows: the layers that have a sliding window. Without `windows` and `layers`, each layer attends to
+      all tokens.
+    - layers: names of readers in code. Later readers override earlier readers.
+    - experts: keys of routed experts.
+    - experts_by: name of the reader of routed experts in code, instead of `experts`.
+    - without_effect: keys that change no bytes and no FLOPs in this family.
     - fixed: fields of ModelSpec that all models of the family share.
-    - flags: field of ModelSpec -> the key that holds it; if the key is absent, the value in `fixed`, else
-      false.
-    - if_true: key -> fields that apply if it is true.
-    - rms_norm_eps, rope_theta, max_position_embeddings: values of absent keys.
-    - mlp_ratio: width of an MLP divided by the hidden width, for a file that does not state the width of the
-      MLP.
+    - flags: for a field of ModelSpec, the key that states it. If the key is absent, the field has its value
+      in `fixed`, and otherwise false.
+    - if_true: for a key, the fields that apply if it is true.
+    - rms_norm_eps, rope_theta, max_position_embeddings: values that apply if these keys are absent.
+    - mlp_ratio: width of an MLP divided by the hidden width. It applies if the file does not state the width
+      of the MLP.
     """
 
     source: Text
@@ -165,7 +170,8 @@ class Family(Frozen):
             _check(key, "field", names, annotations(ModelSpec))
 
     def fields(self, keys: Keys, depth: int) -> Fields:
-        """Fields of ModelSpec that keys and readers of this family give, for a file of `depth` layers.
+        """The fields of ModelSpec that the keys and readers of this family give, for a file with `depth`
+        layers.
 
         Raises InputError.
         """
@@ -182,7 +188,7 @@ class Family(Frozen):
         return flagged
 
     def layer_fields(self, keys: Keys, depth: int) -> Fields:
-        """Fields about the tokens to which each layer attends, and about layers of other kinds."""
+        """The fields for the tokens to which each layer attends, and for layers of other kinds."""
         if self.windows is None and not self.layers:
             return sliding.all_full(keys, depth)
         fields = windowed(keys, depth, self.windows) if self.windows else {}
@@ -191,7 +197,7 @@ class Family(Frozen):
         return fields
 
     def expert_fields(self, keys: Keys, depth: int) -> Fields:
-        """Fields about the experts, and about the width of the dense layers."""
+        """The fields for experts and for the width of dense layers."""
         if self.experts:
             return experts.routed(keys, depth, self.experts)
         if self.experts_by:
@@ -208,14 +214,14 @@ def _check(key: str, noun: str, names: Iterable[str], allowed: Collection[str]) 
 
 _ROW = re.compile(r"^[^\s#].*\n(?:[ \t#].*\n|\n)*", re.MULTILINE)
 WRAPPERS = perfmodel_names("wrapper")
-"""`model_type` of a file with vision or audio -> that of its language model."""
+"""`model_type` of a file with vision or audio -> `model_type` of its language model."""
 
 
 @cache
 def rows(folder: Path | None = None) -> dict[str, tuple[Path, str]]:
-    """`model_type` -> the table that has it, and the text of its row, unparsed.
+    """The table file and the unparsed text of the row for each `model_type`.
 
-    - folder: the folder of the tables.
+    - folder: the folder of the tables. By default, it is the bundled folder.
     """
     tables = sorted((folder or data_folder("models") / "families").glob("*.yaml"))
     return {
@@ -228,7 +234,9 @@ def rows(folder: Path | None = None) -> dict[str, tuple[Path, str]]:
 
 @cache
 def family_of(model_type: str, folder: Path | None = None) -> Family:
-    """The family of a `model_type` that `rows` has. Raises InputError for a row that is malformed."""
+    """The family of a `model_type`, which must be a key of `rows`. Raises InputError if the row is
+    malformed.
+    """
     table, text = rows(folder)[model_type]
     with about_file(table):
         (row,) = files.mapping_of(text).values()
@@ -237,15 +245,15 @@ def family_of(model_type: str, folder: Path | None = None) -> Family:
 
 @cache
 def supported() -> tuple[str, ...]:
-    """Every `model_type` that is read, sorted."""
+    """Every `model_type` that can be read, sorted."""
     return tuple(sorted((*rows(), *WRAPPERS)))
 
 
 def head_of_blocks() -> Family:
-    """The family of DFlash's and DSpark's layers: Qwen3, regardless of the file."""
+    """The family of the layers of DFlash and DSpark heads. It is Qwen3, regardless of the file."""
     return family_of("qwen3_moe").replace(layers=("block_head",), experts_by=None)
 
 
 def latent_head() -> Family:
-    """An EAGLE-3 head with latent attention (DeepSeek's) and a dense MLP."""
+    """The family of EAGLE-3 heads with latent attention (as in DeepSeek-V3) and a dense MLP."""
     return family_of("deepseek_v3").replace(experts_by=None)

@@ -8,9 +8,9 @@ STATE_TYPES = ("linear_attention", "mamba", "conv")
 
 
 def gemm_layers(keys: Keys, shape: Fields) -> dict[str, list[int]]:
-    """GEMM (as in `formats.PARTS`) -> the numbers of the layers that have it, from 0.
+    """The numbers (from 0) of the layers that have each GEMM. GEMMs are named as in `formats.PARTS`.
 
-    ``mtp`` stands for the prediction layers, which follow the model's own.
+    ``mtp`` means the multi-token prediction layers, which follow the layers of the model.
 
     - shape: the fields of ModelSpec.
     """

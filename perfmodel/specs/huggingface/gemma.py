@@ -1,5 +1,5 @@
-"""Gemma-3n and Gemma-4: heads of global layers, embeddings and shared caches of layers, as fields of
-ModelSpec.
+"""Reads Gemma-3n and Gemma-4 into fields of ModelSpec: heads of global layers, embeddings of layers, and
+shared caches.
 """
 
 from perfmodel.specs.huggingface.keys import Fields, Keys
@@ -15,7 +15,9 @@ def _slides(layers: int) -> list[bool]:
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
-    """Global layers have their own heads, and may use one projection for keys and values."""
+    """Reads Gemma-4. Its global layers have heads of another size, and may use one projection for keys and
+    values.
+    """
     window = keys.integer("sliding_window", high=MAX_TOKENS)
     sliding = sliding_layers(keys, layers, _slides(layers))
     heads = keys.integer("num_attention_heads")
@@ -53,8 +55,8 @@ def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
 
 
 def inputs_of_layers(keys: Keys, layers: int) -> Fields:
-    """Gemma-3n and Gemma-4 E: each layer has its own embedding, and the last layers read the caches of
-    earlier layers.
+    """Reads Gemma-3n and the E models of Gemma-4. Each layer has its own embedding. The last layers read the
+    caches of earlier layers.
     """
     width = keys.count("hidden_size_per_layer_input")
     hidden = keys.integer("hidden_size")
@@ -86,7 +88,9 @@ def inputs_of_layers(keys: Keys, layers: int) -> Fields:
 
 
 def gemma3n(keys: Keys, layers: int) -> Fields:
-    """Gemma-3n: four hidden states, of which a layer runs one, and a low-rank branch next to attention."""
+    """Reads Gemma-3n. It has several hidden states, of which a layer runs one, and a low-rank branch next to
+    attention.
+    """
     fields = inputs_of_layers(keys, layers)
     hidden = keys.integer("hidden_size")
     count = keys.integer("altup_num_inputs")

@@ -1,6 +1,6 @@
-"""Keys of a drafting head's ``config.json``, grouped by the code that reads them.
+"""The keys of a draft head's ``config.json``, grouped by the code that reads them.
 
-The groups follow vLLM: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
+The groups follow these files of vLLM: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
 configs/speculators/algos.py.
 """
 
@@ -10,11 +10,11 @@ from typing import Any
 from perfmodel.immutable import Immutable
 
 EAGLES = ("eagle", "peagle")
-"""Kinds of heads that draft token by token, or over masks."""
+"""Kinds of heads that draft token by token, or all tokens in one pass over masks."""
 
 
 class KeySet(Immutable):
-    """A set of keys, given by their whole names or by their beginnings."""
+    """A set of keys, which are given by their names or by the beginnings of their names."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
@@ -95,8 +95,8 @@ _BLOCK_OF_KIND = {
 
 
 def keys_of_layers(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The keys for the reader of a head's layers, without the head's own keys and those that remain from the
-    target.
+    """The keys for the reader of a head's layers. The head's own keys, and keys that remain from the target,
+    are left out.
     """
     kept = {
         key: value
@@ -118,7 +118,9 @@ def _is_left_over(key: str, config: Mapping[str, Any], kind: str) -> bool:
 
 
 def is_modelled(key: str, value: Any, kind: str) -> bool:
-    """Whether a key of `dflash_config` is read, changes no byte, or states the kind itself."""
+    """Whether a key of `dflash_config` is modelled: it is read, it changes no bytes, or it states the kind of
+    head.
+    """
     if key == "projector_type":
         return value in (kind, f"{kind}_v4")
     of_kind = _BLOCK_OF_KIND.get(kind)

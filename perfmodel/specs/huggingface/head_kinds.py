@@ -1,4 +1,4 @@
-"""Which kind of drafting head a ``config.json`` describes."""
+"""Finds the kind of draft head that a ``config.json`` describes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,9 @@ spec_decode).
 
 
 def kind_of_head(config: Mapping[str, Any]) -> str | None:
-    """dspark, dflash, dflash2, dflare, domino, peagle or eagle; None for a whole model."""
+    """The kind of a draft head: dspark, dflash, dflash2, dflare, domino, peagle or eagle. None for a whole
+    model.
+    """
     classes = _classes(config)
     kind = _named_kind(classes, config)
     if kind == "dflash":

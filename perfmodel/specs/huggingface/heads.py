@@ -1,8 +1,9 @@
-"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2, Domino and DSpark, as
-their makers or the library speculators write it.
+"""Reads the ``config.json`` of a draft head: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2, Domino or DSpark. The
+file may be written by the makers of the head, or by the library speculators.
 
-A head's layers are dense, even if its file still describes the target that it was made from. If a file
-has a key that the class of the head reads but this module does not, the error names the key.
+The layers of a head are dense, even if its file still describes the target from which it was made. If the
+engine's class of the head reads a key but this module does not, the file is refused, and the error names the
+key.
 """
 
 from dataclasses import dataclass
@@ -34,11 +35,11 @@ BLOCK = 16
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A drafting head.
+    """A draft head that was read from a file.
 
-    - kind: its draft kind.
-    - model: its layers, with the vocabulary that it drafts.
-    - options: fields of that kind, as on a command line.
+    - kind: the kind of draft.
+    - model: the layers of the head, with the vocabulary from which it drafts.
+    - options: the options of this kind of draft, as on the command line.
     """
 
     kind: str
@@ -47,10 +48,10 @@ class Head:
 
 
 def load_head(name: str, target: ModelSpec) -> Head | None:
-    """The head in a ``config.json``, or in a folder that holds one; None for a whole model, and without a
-    file.
+    """Reads the head in a ``config.json``, or in a folder that contains one. Returns None for a whole model,
+    and if there is no such file.
 
-    - target: gives the vocabulary and the longest context if the file leaves them out.
+    - target: the model that gives the vocabulary and the longest context if the file leaves them out.
     """
     path = Path(name) / "config.json" if is_folder(name) else Path(name)
     if not is_file(path):

@@ -1,4 +1,4 @@
-"""Typed reading of a mapping from another program, such as a Hugging Face ``config.json``."""
+"""Typed access to a mapping that another program wrote, such as a Hugging Face ``config.json``."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -32,9 +32,9 @@ class _Read(dict[str, Any]):
 
 
 class Keys:
-    """Typed access to one mapping of a file. null counts as absent if a default exists.
+    """Typed access to one mapping of a file. A null value counts as absent if there is a default.
 
-    Every refusal is one line with the file, the key, the allowed values and the given value.
+    Every error message is one line with the file, the key, the allowed values and the given value.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Keys:
         self._file_names: dict[str, str] = {}
 
     def usual(self, names: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Makes the keys of the file available under their usual names (`USUAL`). Error messages have the
-        name that the file uses.
+        """Makes the keys of the file available under their usual names (`USUAL`). Error messages still have
+        the name in the file.
 
-        - names: usual name -> name in a family's files. Only the name in the family's files is read; dots
-          stand for a key inside a mapping.
+        - names: for a usual name, the name in files of the family. Only this name is read. Dots separate a
+          mapping from a key inside it.
         """
         self._file_names = dict(names)
         for usual, others in USUAL.items():
@@ -75,8 +75,8 @@ class Keys:
 
     @property
     def read(self) -> set[str]:
-        """The keys that were asked for, whether they are present or not, under their own name and their
-        usual name.
+        """The keys that were requested, whether they are present or not. They are listed under their name in
+        the file and under their usual name.
         """
         seen = self.data.seen
         for usual, name in self._file_names.items():
@@ -86,7 +86,7 @@ class Keys:
         return seen
 
     def ignore(self, *keys: str) -> None:
-        """Marks keys as without effect."""
+        """Marks keys as read, because they have no effect."""
         self.data.seen.update(keys)
 
     def bad(self, key: str, allowed: str) -> InputError:
@@ -110,7 +110,7 @@ class Keys:
         return value
 
     def present_or_null(self, key: str, high: int = MAX_SIZE) -> int | None:
-        """A size that the file must state; null means none."""
+        """A size that the file must state. Returns None if it is null."""
         if key in self.data and self.data[key] is None:
             return None
         return self.integer(key, high=high)
@@ -131,7 +131,7 @@ class Keys:
         return float(value)
 
     def count(self, key: str, high: int = MAX_SIZE) -> int:
-        """A whole number; 0 if absent."""
+        """A whole number. 0 if the key is absent."""
         return self.integer(key, 0, low=0, high=high)
 
     def mapping(self, key: str) -> "Keys | None":
@@ -142,8 +142,8 @@ class Keys:
         return None
 
     def parts(self, key: str) -> "dict[str, Keys]":
-        """The inner mappings by name of a key whose value is a mapping of mappings, without empty ones.
-        Returns none if the key is absent.
+        """The non-empty inner mappings, by name, of a key whose value is a mapping of mappings. Empty if the
+        key is absent.
         """
         outer = self.mapping(key)
         if outer:

@@ -1,4 +1,4 @@
-"""Special layers of single families, as fields of ModelSpec."""
+"""Reads special layers of single families into fields of ModelSpec."""
 
 import math
 
@@ -10,13 +10,15 @@ WIDTH_UNIT = 256
 
 
 def without_cross_attention(keys: Keys, layers: int) -> Fields:
-    """Llama-3.2-Vision: layers that attend to an image do nothing without an image and are left out."""
+    """Reads Llama-3.2-Vision. Layers that attend to an image do nothing without an image, so they are left
+    out.
+    """
     return {"num_hidden_layers": layers - len(keys.integers("cross_attention_layers"))}
 
 
 def blocks_of_any_width(keys: Keys, layers: int) -> Fields:
-    """Nemotron-NAS: some layers have no attention, and MLP widths differ; the width here is the mean over the
-    layers.
+    """Reads Nemotron-NAS. Some layers have no attention, and the widths of MLPs differ. The returned width is
+    the mean over the layers.
     """
     configs = keys.data.get("block_configs")
     is_list = isinstance(configs, list) and len(configs) == layers
@@ -51,7 +53,9 @@ def blocks_of_any_width(keys: Keys, layers: int) -> Fields:
 
 
 def hunyuan(keys: Keys, layers: int) -> Fields:
-    """Hunyuan: sharing of caches between layers (`use_cla`) is not modelled."""
+    """Reads Hunyuan. A file whose layers share caches (`use_cla`) is refused, because this is not
+    modelled.
+    """
     if keys.flag("use_cla", False):
         raise keys.bad("use_cla", "false")
     keys.ignore("attention_head_dim", "cla_share_factor")
@@ -59,7 +63,9 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
 
 
 def falcon(keys: Keys, layers: int) -> Fields:
-    """Falcon: one KV head, one per head, or groups; fewer norms where attention and MLP run in parallel."""
+    """Reads Falcon. It has one KV head, one KV head per query head, or groups. It has fewer norms if
+    attention and MLP run in parallel.
+    """
     grouped = keys.flag("new_decoder_architecture", False)
     heads = keys.integer("num_attention_heads")
     kv = heads
@@ -76,7 +82,7 @@ def falcon(keys: Keys, layers: int) -> Fields:
 
 
 def mpt(keys: Keys, layers: int) -> Fields:
-    """MPT: linear biases (ALiBi) or learned positions."""
+    """Reads MPT. It has linear biases (ALiBi) or learned position embeddings."""
     attention = keys.mapping("attn_config")
     hidden = keys.integer("hidden_size")
     heads = keys.integer("num_attention_heads")
@@ -90,20 +96,22 @@ def mpt(keys: Keys, layers: int) -> Fields:
 
 
 def half_width(keys: Keys, layers: int) -> Fields:
-    """Qwen of 2023: `intermediate_size` is the width of gate and up together."""
+    """Reads the Qwen models of 2023. Their `intermediate_size` is the width of the gate and up projections
+    together.
+    """
     return {"intermediate_size": keys.integer("intermediate_size") // 2}
 
 
 def looped(keys: Keys, layers: int) -> Fields:
-    """Layers that a pass runs several times. Each run of a layer has its own cache."""
+    """Reads models whose layers run several times in a pass. Each run of a layer has its own cache."""
     loops = keys.integer("num_loops", 1, high=MAX_LAYERS)
     return {"loops": loops, "num_hidden_layers": layers * loops}
 
 
 def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
-    """A projection to one gate per head, in this many layers.
+    """A projection to one gate per head, in the given number of layers.
 
-    - heads: 0 means the number in the file.
+    - heads: number of heads. 0 means the number in the file.
     """
     return {
         "name": "gate",

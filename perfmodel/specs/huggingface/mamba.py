@@ -1,4 +1,4 @@
-"""Layers with Mamba-1 and Mamba-2, as fields of ModelSpec."""
+"""Reads layers with Mamba-1 and Mamba-2 into fields of ModelSpec."""
 
 from perfmodel.specs.huggingface.keys import NEEDED, Fields, Keys
 from perfmodel.specs.huggingface.states import state_dtype, state_of
@@ -20,7 +20,7 @@ def _mamba2(keys: Keys, layers: int) -> Fields:
 
 
 def mamba_in_parallel(keys: Keys, layers: int) -> Fields:
-    """Falcon-H1: every layer has attention and Mamba-2 in parallel."""
+    """Reads Falcon-H1. Every layer has attention and Mamba-2 in parallel."""
     return {
         "attention_layers": layers,
         "linear_attention": _mamba2(keys, layers) | {"gated_norm": keys.flag("mamba_rms_norm", False)},
@@ -28,7 +28,7 @@ def mamba_in_parallel(keys: Keys, layers: int) -> Fields:
 
 
 def granite_hybrid(keys: Keys, layers: int) -> Fields:
-    """Granite-4.0-H: Mamba-2 or attention, each before an MLP or experts."""
+    """Reads Granite-4.0-H. Each layer has Mamba-2 or attention, followed by an MLP or experts."""
     types = layer_types(
         keys, layers, ("mamba", "attention", "linear_attention", "full_attention"), ["attention"] * layers
     )
@@ -37,7 +37,7 @@ def granite_hybrid(keys: Keys, layers: int) -> Fields:
 
 
 def bamba(keys: Keys, layers: int) -> Fields:
-    """Bamba: Mamba-2, with attention in the layers that a list names."""
+    """Reads Bamba. Its layers have Mamba-2, except for listed layers with attention."""
     attention = keys.integers("attn_layer_indices")
     kinds = keys.data.get("layers_block_type")
     keys.ignore("layers_block_type")
@@ -48,10 +48,10 @@ def bamba(keys: Keys, layers: int) -> Fields:
 
 
 def jamba(keys: Keys, layers: int) -> Fields:
-    """Jamba: attention in one layer of a period, Mamba-1 in the others.
+    """Reads Jamba. One layer of each period has attention, the others have Mamba-1.
 
-    A projection (`state_steps`) makes the steps and the keys of the state, and a second one (`state_rise`)
-    widens the steps.
+    One projection (`state_steps`) computes the steps and the keys of the state. A second projection
+    (`state_rise`) widens the steps.
     """
     period = keys.integer("attn_layer_period")
     offset = keys.count("attn_layer_offset")
@@ -74,7 +74,7 @@ def jamba(keys: Keys, layers: int) -> Fields:
 
 
 def blocks(keys: Keys) -> list[str]:
-    """Nemotron-H: the kind of each layer, from a list or from a pattern of letters."""
+    """The kind of each layer of Nemotron-H, from a list or from a pattern of letters."""
     named = keys.data.get("layers_block_type")
     if named is None:
         pattern = keys.data.get("hybrid_override_pattern")
@@ -89,14 +89,14 @@ def blocks(keys: Keys) -> list[str]:
 
 
 def depth(keys: Keys) -> int:
-    """`num_hidden_layers`, or the length of a list of blocks."""
+    """The number of layers: `num_hidden_layers`, or the length of the list of blocks."""
     if keys.data.get("num_hidden_layers") is None and "layers_block_type" in keys.data:
         return len(blocks(keys))
     return keys.integer("num_hidden_layers", NEEDED, high=MAX_LAYERS)
 
 
 def nemotron_h(keys: Keys, layers: int) -> Fields:
-    """Each layer is one block: Mamba-2, attention, an MLP or experts."""
+    """Reads Nemotron-H. Each layer is one block: Mamba-2, attention, an MLP or experts."""
     kinds = blocks(keys)
     if len(kinds) != depth(keys):
         raise keys.bad("num_hidden_layers", f"{len(kinds)}, as many as there are blocks")

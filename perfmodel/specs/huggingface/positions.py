@@ -1,4 +1,4 @@
-"""Models with a learned embedding of each position, as fields of ModelSpec."""
+"""Reads models with a learned embedding of each position into fields of ModelSpec."""
 
 from perfmodel.specs.huggingface.keys import Fields, Keys
 from perfmodel.specs.huggingface.windows import window_of
@@ -6,7 +6,7 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
-    """A learned embedding of each position, and of `extra` additional positions."""
+    """Reads models with a learned embedding of each position, and of `extra` additional positions."""
     positions = keys.integer("max_position_embeddings", high=MAX_TOKENS) + extra
     hidden = keys.integer("hidden_size")
     width = keys.integer("word_embed_proj_dim", hidden)
@@ -20,13 +20,13 @@ def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
 
 
 def learned_positions_and_two(keys: Keys, layers: int) -> Fields:
-    """OPT: the table has two more positions than the longest sequence."""
+    """Reads OPT. Its table has two positions more than the longest sequence."""
     return learned_positions(keys, layers, extra=2)
 
 
 def gpt_neo(keys: Keys, layers: int) -> Fields:
-    """GPT-Neo: `attention_layers` lists the kind of each layer, or `attention_types` lists patterns of
-    kinds, each with its number of repeats.
+    """Reads GPT-Neo. `attention_layers` lists the kind of each layer. Instead, `attention_types` may list
+    patterns of kinds, each with its number of repeats.
     """
     kinds = keys.data.get("attention_layers")
     if not isinstance(kinds, list):

@@ -1,10 +1,10 @@
 """Converts the ``quantization_config`` or the ``hf_quant_config.json`` of a checkpoint to values of
 `--weights` and `--kv-dtype`.
 
-Reads fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and torchao. The
-file names the modules at 16 bits, module by module and layer by layer. LM head and router have 16 bits unless
-the file names a format for them, because the makers of all these formats leave them so (transformers,
-`get_modules_to_not_convert`).
+It reads fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and torchao. The
+file names the modules that have 16 bits, module by module and layer by layer. The LM head and the router have
+16 bits unless the file names a format for them. The makers of all these formats leave them at 16 bits
+(transformers, `get_modules_to_not_convert`).
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ from perfmodel.specs.models.weights import KEPT, PARTS, weight_format
 def formats_of(
     keys: Keys, sidecar: Keys | None, layers: Mapping[str, Sequence[int]], model_type: str
 ) -> dict[str, str]:
-    """`weights` and `kv_dtype` of ModelSpec; empty if the file states none.
+    """The fields `weights` and `kv_dtype` of ModelSpec. Empty if the file states no formats.
 
-    - keys: a ``config.json``.
-    - sidecar: the ``hf_quant_config.json`` next to it, which takes precedence.
-    - layers: GEMM -> layers that have it, with ``mtp`` for the layers after the model's own.
+    - keys: the contents of ``config.json``.
+    - sidecar: the contents of ``hf_quant_config.json`` in the same folder, which take precedence.
+    - layers: the layers that have each GEMM. The key ``mtp`` has the layers after the model's own.
 
     Raises InputError for an unknown format.
     """
@@ -74,8 +74,8 @@ def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
 
 
 def spelled(formats: Mapping[str, str], first: str) -> str:
-    """The shortest `--weights` that gives every GEMM its format; if several are equally short, the one
-    that begins with `first`.
+    """The shortest value of `--weights` that gives every GEMM its format. If several values are equally
+    short, it is the one that begins with `first`.
     """
     bases = dict.fromkeys(name for gemm, name in formats.items() if gemm not in (*KEPT, "mtp"))
     ways = []

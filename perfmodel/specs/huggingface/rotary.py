@@ -1,4 +1,4 @@
-"""Rotary position embeddings of a ``config.json``, as fields of ModelSpec."""
+"""Reads the rotary position embeddings of a ``config.json`` into fields of ModelSpec."""
 
 from typing import Any, get_args
 
@@ -18,12 +18,12 @@ FURTHER_KEYS = {
 
 
 def rotary(keys: Keys, family: Family, positions: int) -> Fields:
-    """`rope_theta`, `partial_rotary_factor` and `rope_scaling`, from the old layout or from the newer
-    `rope_parameters`.
+    """The fields `rope_theta`, `partial_rotary_factor` and `rope_scaling`. They are read from the old layout,
+    or from the newer `rope_parameters`.
 
     - positions: longest sequence of the model, in tokens.
 
-    Raises InputError for an unknown type of scaling, and for a type whose rule is incomplete.
+    Raises InputError for an unknown type of scaling, and if keys of the type's rule are missing.
     """
     newer = keys.mapping("rope_parameters")
     if newer and "full_attention" in newer.data:

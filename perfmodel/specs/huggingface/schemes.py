@@ -1,4 +1,4 @@
-"""Formats of a checkpoint's modules. Each quantisation method has its own keys."""
+"""Finds the formats of a checkpoint's modules. Each quantisation method has its own keys."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ _MIXED = "MIXED_PRECISION"
 class Scheme:
     """The formats of a checkpoint's modules.
 
-    - default: format of a layer's linear modules.
-    - named: module -> format.
-    - kept: matches modules at 16 bits.
-    - matched: pattern of modules -> format.
+    - default: format of the linear modules in layers.
+    - named: formats of modules by name.
+    - kept: a pattern that matches the modules with 16 bits.
+    - matched: patterns of module names, each with its format.
     - lm_head: format of the LM head.
     """
 
@@ -30,7 +30,7 @@ class Scheme:
     lm_head: str = "bf16"
 
     def of(self, module: str, default: str | None = None) -> str:
-        """Format of one module, named without the part before ``layers``."""
+        """The format of one module. Its name is given without the part before ``layers``."""
         if self.kept and self.kept.search(
             f"{module}\nmodel.language_model.{module}\nlanguage_model.model.{module}"
         ):
@@ -47,7 +47,7 @@ class Scheme:
 
 
 def scheme_of(q: Keys) -> Scheme:
-    """The scheme of a `quantization_config`, read by its method."""
+    """The scheme of a `quantization_config`. Its quantisation method determines how it is read."""
     method = q.data.get("quant_method", "modelopt" if "quant_algo" in q.data else None)
     if str(method) not in _READERS:
         raise q.bad("quant_method", f"one of {', '.join(_READERS)}")
@@ -104,7 +104,9 @@ def _bitsandbytes(q: Keys) -> Scheme:
 
 
 def _torchao(q: Keys) -> Scheme:
-    """- torchao: the name of its configuration, or a mapping with its fields under ``default``."""
+    """Reads torchao. The file has the name of a configuration, or a mapping with its fields under
+    ``default``.
+    """
     kind = q.data.get("quant_type")
     fields = q.mapping("quant_type_kwargs")
     if isinstance(kind, dict):
@@ -204,7 +206,7 @@ def _group(group: Keys) -> str:
 
 
 def modelopt(q: Keys) -> Scheme:
-    """The scheme of ModelOpt, as ``config.json`` or ``hf_quant_config.json`` states it."""
+    """The scheme of a ModelOpt checkpoint, from its ``config.json`` or ``hf_quant_config.json``."""
     if q.data.get("quant_algo") == _MIXED:
         if q.mapping("quantized_layers") is None:
             raise q.bad("quantized_layers", "a mapping of modules to formats")
@@ -221,7 +223,9 @@ def _algorithm(q: Keys) -> str:
 
 
 def kv_of(q: Keys) -> str | None:
-    """KV format of a checkpoint with KV scales; engines use it by default (vLLM, utils/torch_utils.py)."""
+    """The KV format of a checkpoint with KV scales. Engines use it by default (vLLM, utils/torch_utils.py).
+    None for other checkpoints.
+    """
     name = q.data.get("kv_cache_quant_algo")
     if isinstance(scheme := q.data.get("kv_cache_scheme"), dict):
         if scheme.get("type") == "float":

@@ -1,4 +1,4 @@
-"""Sliding layers and their heads in families with special keys, as fields of ModelSpec."""
+"""Reads sliding-window layers and their heads into fields of ModelSpec, for families with special keys."""
 
 from perfmodel.specs.huggingface.keys import Fields, Keys
 from perfmodel.specs.huggingface.layers import head_gate
@@ -13,7 +13,7 @@ from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
 
 def all_full(keys: Keys, layers: int) -> Fields:
-    """Every layer attends to everything; the file must not state otherwise."""
+    """Reads families in which every layer attends to all tokens. A file that states otherwise is refused."""
     layer_types(keys, layers, ("full_attention",), ())
     if {*keys.integers("attn_type_list")} - {1}:
         raise keys.bad("attn_type_list", "a list of ones (full attention)")
@@ -21,7 +21,9 @@ def all_full(keys: Keys, layers: int) -> Fields:
 
 
 def qwen(keys: Keys, layers: int) -> Fields:
-    """Qwen2 and Qwen3: layers from `max_window_layers` on slide, if `use_sliding_window` is true."""
+    """Reads Qwen2 and Qwen3. If `use_sliding_window` is true, layers from number `max_window_layers` on have
+    a sliding window.
+    """
     keys.ignore("sliding_window", "max_window_layers")
     if not keys.flag("use_sliding_window", False):
         layer_types(keys, layers, KINDS, ())
@@ -34,7 +36,7 @@ def qwen(keys: Keys, layers: int) -> Fields:
 
 
 def qwen3_moe(keys: Keys, layers: int) -> Fields:
-    """Qwen3 with experts: like `qwen`, but a file with windows is refused."""
+    """Reads Qwen3 with experts. It is like `qwen`, but a file with sliding windows is refused."""
     if keys.flag("use_sliding_window", False):
         raise keys.bad(
             "use_sliding_window", "false (transformers' versions disagree on which qwen3_moe layers slide)"
@@ -43,7 +45,9 @@ def qwen3_moe(keys: Keys, layers: int) -> Fields:
 
 
 def block_head(keys: Keys, layers: int) -> Fields:
-    """DFlash: `layer_types` states which layers slide; a width of value heads may be given."""
+    """Reads DFlash. `layer_types` states which layers have a sliding window. The file may also state the
+    width of value heads.
+    """
     keys.ignore("max_window_layers", "sliding_window", "add_swa_attention_sink_bias")
     dims = {"value_head_dim": keys.integer("v_head_dim")} if keys.data.get("v_head_dim") else {}
     slides = keys.flag("use_sliding_window", True) and keys.data.get("sliding_window") is not None
@@ -52,8 +56,8 @@ def block_head(keys: Keys, layers: int) -> Fields:
 
 
 def step(keys: Keys, layers: int) -> Fields:
-    """Step-3.5 and 3.7: sliding layers may have more heads. A gate for each head of the output is not
-    counted.
+    """Reads Step-3.5 and Step-3.7. Sliding-window layers may have more heads than others. The gate of each
+    output head is not counted.
     """
     other = keys.mapping("attention_other_setting")
     heads = keys.integer("num_attention_heads")
@@ -76,7 +80,9 @@ def step(keys: Keys, layers: int) -> Fields:
 
 
 def head_gates(keys: Keys, layers: int) -> Fields:
-    """Laguna: one gate for each head; sliding layers may have more heads than layers of full attention."""
+    """Reads Laguna. Each head has one gate. Sliding-window layers may have more heads than full-attention
+    layers.
+    """
     heads = keys.integer("num_attention_heads")
     fields = named_windows(keys, layers)
     listed = keys.integers("num_attention_heads_per_layer") or [heads] * layers
@@ -101,8 +107,8 @@ def head_gates(keys: Keys, layers: int) -> Fields:
 
 
 def chunked(keys: Keys, layers: int) -> Fields:
-    """Llama 4: all but every fourth layer see only their chunk, at most `attention_chunk_size` tokens
-    back.
+    """Reads Llama 4. All layers except every fourth attend only to their chunk, which has at most
+    `attention_chunk_size` tokens.
     """
     chunk = keys.present_or_null("attention_chunk_size", MAX_TOKENS)
     step = keys.integer("no_rope_layer_interval", 4, high=MAX_LAYERS)
@@ -115,8 +121,8 @@ def chunked(keys: Keys, layers: int) -> Fields:
 
 
 def mimo_v2(keys: Keys, layers: int) -> Fields:
-    """Sliding layers by `hybrid_layer_pattern`. Sliding layers have their own heads, and only they have
-    attention sinks.
+    """Reads MiMo-V2. `hybrid_layer_pattern` states which layers have a sliding window. Only these layers have
+    attention sinks, and their heads have other sizes.
     """
     pattern = keys.integers("hybrid_layer_pattern")
     if len(pattern) != layers or not {*pattern} <= {0, 1}:

@@ -1,4 +1,4 @@
-"""Latent caches, indexers and compressed caches, as fields of ModelSpec."""
+"""Reads latent caches (MLA), indexers and compressed caches into fields of ModelSpec."""
 
 from perfmodel.specs.huggingface.keys import Fields, Keys
 from perfmodel.specs.huggingface.windows import layer_types
@@ -6,9 +6,9 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
-    """The `mla` mapping, and the width of a query head.
+    """Reads latent attention: the mapping `mla`, and the width of a query head.
 
-    - ranked: whether the file must state the queries' rank; null means no rank.
+    - ranked: whether the file must state the rank of the queries. Null in the file means no low rank.
     """
     sizes = {name: keys.integer(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")}
     sizes["qk_rope_head_dim"] = keys.integer("qk_rope_head_dim", low=0)
@@ -22,10 +22,11 @@ def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
 
 
 def indexer(keys: Keys, layers: int) -> Fields:
-    """The `indexer` of DeepSeek's sparse attention (DeepSeek-V3.2, GLM-5).
+    """Reads the mapping `indexer` of DeepSeek's sparse attention (DeepSeek-V3.2, GLM-5).
 
-    Layers of type "full" run the indexer, layers of type "shared" use the choice of the layer before
-    (GLM-5.2 and later: `indexer_types`, or a period in `index_topk_freq`). Raises InputError.
+    Layers of type "full" run the indexer. Layers of type "shared" use the choice of the previous layer. In
+    GLM-5.2 and later, the types are listed in `indexer_types`, or follow from the period `index_topk_freq`.
+    Raises InputError for a wrong key.
     """
     layer_types(keys, layers, ("deepseek_sparse_attention", "indexed_attention"), ())
     types = keys.data.get("indexer_types")
@@ -49,7 +50,7 @@ def indexer(keys: Keys, layers: int) -> Fields:
 
 
 def block_indexer(keys: Keys, layers: int) -> Fields:
-    """MiniMax-M3: in all but some layers a query attends to the blocks of keys that a small indexer scores
+    """Reads MiniMax-M3. In most layers, a query attends to the blocks of keys that a small indexer scores
     highest.
     """
     own = keys.mapping("sparse_attention_config")
@@ -71,8 +72,8 @@ def block_indexer(keys: Keys, layers: int) -> Fields:
 
 
 def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
-    """Mistral-Large-4: one projection makes the queries from the hidden state, without a low rank between.
-    Some layers have no rotary part, and some read another layer's cache.
+    """Reads Mistral-Large-4. One projection computes the queries from the hidden state, without a low rank.
+    Some layers have no rotary part, and some read the cache of another layer.
     """
     fields = latent(keys, layers, ranked=False)
     sources = keys.integers("kv_source_layers")
@@ -81,10 +82,10 @@ def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
 
 
 def streams(keys: Keys, layers: int, exchanged: bool = True) -> Fields:
-    """Hidden states that are mixed before and after each block (hyper-connections): 4, with 24 weights each,
-    in DeepSeek-V4.
+    """Reads hyper-connections: several hidden states that are mixed before and after each block. DeepSeek-V4
+    has 4 hidden states and 24 mixing weights per block.
 
-    - exchanged: whether each state also takes a share of every other state.
+    - exchanged: whether each hidden state also gets a share of every other one.
     """
     count = keys.integer("hc_mult", 1)
     hidden = keys.integer("hidden_size")
@@ -99,10 +100,10 @@ def streams(keys: Keys, layers: int, exchanged: bool = True) -> Fields:
 
 
 def gated_streams(keys: Keys, layers: int) -> Fields:
-    """Qwen4-Exp: each block reads a mean of the residual streams, weighted by low-rank gates, and adds its
-    output to each stream with a weight.
+    """Reads the residual streams of Qwen4-Exp. Each block reads a mean of the streams, which is weighted by
+    low-rank gates. It adds its output to each stream with a weight.
 
-    One norm over all streams replaces the norm of the block. One more mean follows the last layer.
+    One norm over all streams replaces the norm of the block. Another mean is computed after the last layer.
     """
     count = keys.integer("hc_count", 4)
     rank = keys.integer("hc_lowrank", 320)
@@ -120,8 +121,8 @@ def gated_streams(keys: Keys, layers: int) -> Fields:
 
 
 def mean_indexer(keys: Keys, layers: int) -> Fields:
-    """Qwen4-Exp's `indexer` of this many layers: one key is the mean of the keys of
-    `indexer_compress_ratio` tokens.
+    """Reads the mapping `indexer` of Qwen4-Exp, for the given number of layers. One key of the indexer is the
+    mean of the keys of `indexer_compress_ratio` tokens.
     """
     if keys.integer("indexer_kv_heads", 1) != 1:
         raise keys.bad("indexer_kv_heads", "1")
@@ -136,7 +137,7 @@ def mean_indexer(keys: Keys, layers: int) -> Fields:
 
 
 def gated_latent(keys: Keys, layers: int) -> Fields:
-    """Hy-v4: as DeepSeek-V3.2, with an output gate, sinks and hyper-connections."""
+    """Reads Hy-v4. It is like DeepSeek-V3.2, with an output gate, attention sinks and hyper-connections."""
     fields = latent(keys, layers) | indexer(keys, layers) | streams(keys, layers, exchanged=False)
     width = keys.integer("num_attention_heads") * keys.integer("v_head_dim")
     gate = {
@@ -153,10 +154,11 @@ _STRIDES = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 
 
 
 def compressed(keys: Keys, layers: int) -> Fields:
-    """DeepSeek-V4: every layer has a window. Some layers also cache one entry per 4 tokens, and an indexer
-    chooses among these entries. Others cache one entry per 128 tokens, and all these entries are read.
+    """Reads DeepSeek-V4. Every layer has a sliding window. Some layers also cache one entry per 4 tokens, and
+    an indexer chooses among these entries. Other layers cache one entry per 128 tokens, and read all these
+    entries.
 
-    Two projections make an entry for 4 tokens, and two more make the indexer's keys.
+    An entry for 4 tokens needs two projections, and the keys of the indexer need two more.
     """
     rates = keys.mapping("compress_rates")
     stride = _STRIDES | ({kind: rates.integer(kind) for kind in rates.data} if rates else {})

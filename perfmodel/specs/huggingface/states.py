@@ -1,4 +1,6 @@
-"""The state that a layer keeps instead of a cache: the mapping `linear_attention` of ModelSpec."""
+"""Builds the mapping `linear_attention` of ModelSpec, which describes layers with a recurrent state instead
+of a cache.
+"""
 
 from typing import Any
 
@@ -9,9 +11,9 @@ from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS
 def state_of(
     kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any
 ) -> Fields:
-    """The `linear_attention` mapping.
+    """The mapping `linear_attention`.
 
-    - key, value: number of heads and their width.
+    - key, value: number and width of the key heads, and of the value heads.
     """
     return {
         "kind": kind,
@@ -26,7 +28,7 @@ def state_of(
 
 
 def state_dtype(keys: Keys, key: str) -> str:
-    """Format of the recurrent state; by default fp32, as in published files."""
+    """The number format of the recurrent state. By default it is fp32, as in published files."""
     value = keys.data.get(key, "float32")
     if value not in STATE_FORMATS:
         raise keys.bad(key, f"one of {', '.join(STATE_FORMATS)}")

@@ -1,4 +1,4 @@
-"""Which layers attend only to a window of the last tokens, as fields of ModelSpec."""
+"""Reads which layers have a sliding window over the last tokens, into fields of ModelSpec."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -12,7 +12,7 @@ KINDS = ("full_attention", "sliding_attention")
 
 
 def layer_types(keys: Keys, layers: int, kinds: Sequence[str], rule: Sequence[str]) -> list[str]:
-    """The file's `layer_types`, or else the family's rule."""
+    """The kind of each layer, from `layer_types` of the file or else from the family's rule."""
     if (types := keys.data.get("layer_types")) is None:
         return list(rule)
     if not isinstance(types, list) or len(types) != layers or any(t not in kinds for t in types):
@@ -21,12 +21,14 @@ def layer_types(keys: Keys, layers: int, kinds: Sequence[str], rule: Sequence[st
 
 
 def sliding_layers(keys: Keys, layers: int, rule: Sequence[bool]) -> int:
-    """Number of sliding layers, from the file's `layer_types` or else from the family's rule."""
+    """The number of sliding-window layers, from `layer_types` of the file or else from the family's rule."""
     return layer_types(keys, layers, KINDS, [KINDS[slides] for slides in rule]).count(KINDS[1])
 
 
 def window_of(window: int | None, sliding: int) -> Fields:
-    """The fields of ModelSpec for a window of this many tokens and the number of layers that have it."""
+    """The fields of ModelSpec for a window of this number of tokens, and for the number of layers with this
+    window.
+    """
     return {
         "sliding_window": window if window and sliding else None,
         "num_sliding_layers": sliding if window else 0,
@@ -39,14 +41,14 @@ WindowRule = Literal[
 
 
 class Windows(Frozen):
-    """The rule in a row of a family's table for which layers slide.
+    """The rule of a family that determines which layers have a sliding window. The file must state the
+    window, or null for no window. It may leave the window out if the rule is `named` or ends in `if_stated`.
 
-    - all: every layer slides.
-    - all_unless_named: every layer, unless `layer_types` names the sliding ones.
-    - named: only the layers that `layer_types` names.
-    - every_nth_full: all but every `full_every`-th layer (the file may state another period), unless
-      `layer_types` names the sliding ones. The file must state the window (null for none), but it may leave
-      the window out if the rule is `named` or ends in `if_stated`.
+    - all: every layer has a window.
+    - all_unless_named: every layer has a window, unless `layer_types` lists the layers that have one.
+    - named: only the layers that `layer_types` lists have a window.
+    - every_nth_full: all layers except every `full_every`-th have a window, unless `layer_types` lists the
+      layers that have one. The file may state another period.
     """
 
     rule: WindowRule
@@ -58,7 +60,7 @@ class Windows(Frozen):
 
 
 def windowed(keys: Keys, layers: int, windows: Windows) -> Fields:
-    """The window and the number of layers that slide."""
+    """The fields for the window and for the number of sliding-window layers."""
     match windows.rule:
         case "named":
             return named_windows(keys, layers)
@@ -88,7 +90,7 @@ def _slides_but_every(keys: Keys, layers: int, windows: Windows) -> Fields:
 
 
 def named_windows(keys: Keys, layers: int) -> Fields:
-    """Layers that `layer_types` calls sliding."""
+    """The fields for the layers that have a sliding window according to `layer_types`."""
     window = keys.data.get("sliding_window") and keys.integer("sliding_window", high=MAX_TOKENS)
     keys.ignore("sliding_window", "max_window_layers", "layer_rope_theta", "global_attn_every_n_layers")
     return window_of(window or None, sliding_layers(keys, layers, [False] * layers))

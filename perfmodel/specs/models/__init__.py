@@ -1,1 +1,1 @@
-"""Models: shape, parameters and number formats."""
+"""Models: their shapes, parameters and number formats."""

@@ -1,4 +1,4 @@
-"""The bundled table of checkpoints in other formats: ``models/checkpoints.csv``."""
+"""The bundled table of quantised checkpoints, ``models/checkpoints.csv``."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,9 +8,11 @@ from perfmodel.reading import data_folder, read_rows
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A bundled model in other formats, listed in ``models/checkpoints.csv`` by its Hugging Face id.
+    """One row of ``models/checkpoints.csv``: a checkpoint of a bundled model in other number formats, by its
+    Hugging Face id.
 
-    - source: where its formats are stated: its config.json, its model card or a log of a server that ran it.
+    - source: the place that states its formats: its config.json, its model card, or the log of a server that
+      ran it.
     """
 
     checkpoint: str

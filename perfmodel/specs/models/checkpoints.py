@@ -1,4 +1,4 @@
-"""Repositories of quantised checkpoints, by model and format."""
+"""Finds the repository of a quantised checkpoint, by model and weight format."""
 
 import math
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from perfmodel.specs.models.names import base_name
 from perfmodel.specs.models.weights import weight_format
 
 FOUR_BIT_GROUPS = ("int4-g128", "int4-g128-sym", "awq-g128", "int4")
-"""Formats of 4 bits in groups of 128 weights. They differ only in their scales and zeros, at most 6 % of the
-bytes.
+"""Formats with 4 bits and groups of 128 weights. They differ only in their scales and zeros, by at most 6 %
+of the bytes.
 """
 FOUR_BIT_SMALL_GROUPS = ("int4-g32", "int4-g32-sym")
 """Formats of 4 bits in groups of 32 weights."""
@@ -33,16 +33,17 @@ does not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization
 
 
 def read_by_all(repository: str, weights: str) -> bool:
-    """The default of `Reads`."""
+    """The default value of the argument `reads`: an engine loads every repository."""
     return True
 
 
 def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
-    """A listed checkpoint of a model in a format, in this format except for some parts, or in a format of
-    the same size; None if there is none. Among several, one with a 16-bit cache is preferred.
+    """A listed checkpoint of a model in a weight format. If there is none, some of its parts may have another
+    format, or its format may be another one of the same size. None if there is no such checkpoint.
+    Checkpoints with a 16-bit cache are preferred.
 
-    - model_id: any repository of the model.
-    - vendor: the maker of the device.
+    - model_id: Hugging Face id of any repository of the model.
+    - vendor: the vendor of the device.
     """
     of_model = sorted(_of_model(model_id, vendor, reads), key=lambda row: row.kv_dtype != "bf16")
     for of in (_whole, main_format):
@@ -54,8 +55,8 @@ def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_
 
 
 def nearest(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
-    """The listed checkpoint of a model whose weights have the most similar size, if it is within a third
-    of the wanted size; None if there is none. The arguments are those of `checkpoint`.
+    """The listed checkpoint of a model whose weights have the most similar size. None if the two sizes differ
+    by more than a factor of 4/3. The arguments are those of `checkpoint`.
     """
 
     def apart(row: Checkpoint) -> float:
@@ -79,12 +80,14 @@ def _of_model(model_id: str, vendor: str, reads: Reads) -> list[Checkpoint]:
 
 
 def alike(weights: str) -> tuple[str, ...]:
-    """All formats of the same size as a format, itself included."""
+    """All formats with the same size as a format, including this format."""
     return next((formats for formats in ALIKE if weights in formats), (weights,))
 
 
 def main_format(weights: str) -> str:
-    """The format of most weights in a mix: that of the experts or MLPs, if they have their own format."""
+    """The format of most weights in a mix of formats. It is the format of the experts or MLPs, if they have
+    their own.
+    """
     first, *parts = weights.split(",")
     named = dict(part.split("=") for part in parts)
     return named.get("experts", named.get("mlp", first)).removesuffix("-wo")

@@ -1,4 +1,6 @@
-"""Parts of a model and their sizes: heads, experts, a latent, an indexer, projections, positions."""
+"""The parts of a model and their sizes: heads, experts, a latent, an indexer, projections and rotary
+scaling.
+"""
 
 from typing import Annotated, Literal
 
@@ -18,11 +20,11 @@ RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportio
 
 
 class AttentionHeads(Frozen):
-    """Heads of attention layers.
+    """The heads of attention layers.
 
-    - value_head_dim: None means `head_dim`.
-    - one_kv_projection: whether one projection makes both keys and values.
-    - cached_once: whether keys and values are equal, so that they are cached once.
+    - value_head_dim: width of a value head. None means `head_dim`.
+    - one_kv_projection: whether one projection computes both keys and values.
+    - cached_once: whether keys and values are equal and therefore cached only once.
     """
 
     num_attention_heads: Size
@@ -39,24 +41,25 @@ class AttentionHeads(Frozen):
 
     @property
     def kv_values(self) -> int:
-        """Cached values per token and layer."""
+        """Number of cached values per token and layer."""
         return self.num_key_value_heads * (self.head_dim + (0 if self.cached_once else self.value_dim))
 
     @property
     def kv_columns(self) -> int:
-        """Columns of the key and value projections."""
+        """Number of columns of the key and value projections."""
         return self.num_key_value_heads * (self.head_dim + (0 if self.one_kv_projection else self.value_dim))
 
 
 class MoE(Frozen):
-    """Routed experts (MLPs of `intermediate_size`), shared experts and the dense layers.
+    """The routed experts (MLPs of width `intermediate_size`), the shared experts and the dense layers of a
+    model.
 
-    - first_dense_layers: number of layers with a dense MLP instead of experts, at any place (first in
-      DeepSeek-V3, every second one in Llama-4 Maverick).
-    - normalized_weights: the weights of a token's experts sum to 1.
-    - shared_gate: the shared expert has a gate of one column (Qwen).
-    - latent_size: width that experts read and write, between two projections that the experts of a layer
-      share (Nemotron-3 Super).
+    - first_dense_layers: number of layers with a dense MLP instead of experts, at any position. They are the
+      first layers in DeepSeek-V3, and every second layer in Llama-4 Maverick.
+    - normalized_weights: whether the weights of a token's experts sum to 1.
+    - shared_gate: whether the shared expert has a gate of one column (Qwen).
+    - latent_size: width of the vectors that experts read and write, if two projections that all experts of a
+      layer share change the width (Nemotron-3 Super).
     """
 
     num_experts: Size
@@ -76,9 +79,10 @@ class MoE(Frozen):
 
 
 class MLA(Frozen):
-    """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer.
+    """Latent attention (MLA, as in DeepSeek-V2 and V3). It caches `kv_lora_rank + qk_rope_head_dim` values
+    per token and layer.
 
-    - unrotated_layers: number of layers without a rotary part, which cache only the latent (Mistral-Large-4).
+    - unrotated_layers: number of layers without a rotary part. They cache only the latent (Mistral-Large-4).
     """
 
     q_lora_rank: Size | None = None
@@ -90,14 +94,14 @@ class MLA(Frozen):
 
     @property
     def latent_dim(self) -> int:
-        """Cached values per token and layer."""
+        """Number of cached values per token and layer."""
         return self.kv_lora_rank + self.qk_rope_head_dim
 
     def projection_params(self, hidden: int, heads: int) -> int:
-        """Parameters of one layer's projections, with the norms of the latents (DeepSeek-V2, arXiv
-        2405.04434, 2.1).
+        """Number of parameters of the projections in one layer, including the norms of the latents
+        (DeepSeek-V2, arXiv 2405.04434, 2.1).
 
-        - hidden: width of the model.
+        - hidden: hidden size of the model.
         - heads: number of query heads.
         """
         rank = self.q_lora_rank
@@ -110,15 +114,15 @@ class MLA(Frozen):
 
 
 class Indexer(Frozen):
-    """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores
-    highest.
+    """The indexer of DeepSeek sparse attention (arXiv 2512.02556). Each query token attends to the `topk`
+    tokens that the indexer scores highest. The cache also has the keys of the indexer, in fp8 with a scale
+    per 128 values (vLLM, models/deepseek_v2.py).
 
-    - layers: number of layers with their own indexer. The other layers use the choice of the previous layer
-      (GLM-5.2), except the `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole
-      blocks). The cache also has the indexer's keys, in fp8 with a scale per 128 (vLLM,
-      models/deepseek_v2.py). arXiv 2512.02556.
-    - stride: number of tokens that one key, and its cached entry, represents.
-    - key_projections: number of projections from which one key is made. Both are 4 in DeepSeek-V4.
+    - layers: number of layers with their own indexer. All other layers except the `dense_layers` use the
+      choice of the previous layer (GLM-5.2).
+    - dense_layers: number of layers that attend to all tokens (MiniMax-M3).
+    - stride: number of tokens that one key and its cached entry represent. It is 4 in DeepSeek-V4.
+    - key_projections: number of projections that one key needs. It is 4 in DeepSeek-V4.
     """
 
     num_heads: Size
@@ -132,21 +136,21 @@ class Indexer(Frozen):
 
     @property
     def key_columns(self) -> int:
-        """Columns of the GEMM for its key and the weights of its heads. MiniMax-M3 has no such weights: it
-        takes the largest score over heads.
+        """Number of columns of the GEMM that computes the indexer's key and the weights of its heads.
+        MiniMax-M3 has no such weights, because it uses the largest score over heads.
         """
         return self.key_projections * self.head_dim + (self.num_heads if self.head_weights else 0)
 
     @property
     def norm_params(self) -> int:
-        """Scale and shift of the key's norm."""
+        """Number of parameters of the key's norm (scale and shift)."""
         return 2 * self.head_dim
 
 
 class Compressed(Frozen):
-    """Layers that attend to a window and to one cached entry per `stride` tokens (DeepSeek-V4).
+    """Layers that attend to a sliding window, and to one cached entry per `stride` tokens (DeepSeek-V4).
 
-    - chosen: whether they attend only to the entries that the indexer scores highest.
+    - chosen: whether the layers attend only to the entries that the indexer scores highest.
     """
 
     layers: SomeLayers
@@ -155,8 +159,8 @@ class Compressed(Frozen):
 
 
 class LowRank(Frozen):
-    """Plain heads with low-rank projections (DeepSeek-V4). Queries pass through `query_rank` values, and
-    outputs through `output_groups` groups of `output_rank` values.
+    """Low-rank projections of ordinary attention heads (DeepSeek-V4). Queries pass through `query_rank`
+    values. Outputs pass through `output_groups` groups of `output_rank` values.
     """
 
     query_rank: Size
@@ -164,10 +168,11 @@ class LowRank(Frozen):
     output_groups: Size = 1
 
     def projection_params(self, hidden: int, heads: AttentionHeads, query_columns: int) -> int:
-        """Parameters of one layer's projections, with the norms of the low-rank query and of a key.
+        """Number of parameters of the projections in one layer, including the norms of the low-rank query and
+        of a key.
 
-        - hidden: width of the model.
-        - query_columns: columns of all query heads, with their gate if there is one.
+        - hidden: hidden size of the model.
+        - query_columns: number of columns of all query heads, including their gate if there is one.
         """
         query = self.query_rank * (hidden + 1 + query_columns)
         keys_and_values = hidden * heads.kv_columns + heads.head_dim
@@ -177,11 +182,11 @@ class LowRank(Frozen):
 
 
 class Projection(Frozen):
-    """A dense projection of some layers in addition to the projections that all families have, such as a
-    gate of the heads.
+    """A dense projection that some layers have in addition to the projections of all families, such as a gate
+    of the heads.
 
-    - name: its part among `weights.PARTS`, with an optional suffix.
-    - split: whether devices share its outputs, its inputs or neither.
+    - name: the name of the part in `weights.PARTS` to which the projection belongs, with an optional suffix.
+    - split: whether devices share the outputs, the inputs or neither.
     """
 
     name: str
@@ -192,18 +197,18 @@ class Projection(Frozen):
 
     @property
     def params(self) -> int:
-        """Parameters over all layers."""
+        """Number of parameters, over all layers."""
         return self.layers * self.inputs * self.outputs
 
 
 class RopeScaling(Frozen):
-    """Rotary frequency scaling, in Hugging Face's words. `dynamic` and `proportional` have only a type and
-    a factor.
+    """The scaling of rotary frequencies, with the names of Hugging Face. `dynamic` and `proportional` have
+    only a type and a factor.
 
-    - low_freq_factor, high_freq_factor: for `llama3`. beta_fast ...
-    - mscale_all_dim: for `yarn`.
-    - short_factor, long_factor: for `longrope`, one per pair of dimensions.
-    - attention_factor: factor on cosine and sine, if stated.
+    - low_freq_factor, high_freq_factor: only for `llama3`....
+    - beta_fast, beta_slow, truncate, mscale, mscale_all_dim: only for `yarn`.
+    - short_factor, long_factor: only for `longrope`, with one number per pair of dimensions.
+    - attention_factor: factor on cosine and sine, if the file states it.
     """
 
     rope_type: RopeType = "llama3"
@@ -222,7 +227,9 @@ class RopeScaling(Frozen):
 
 
 class Published(Frozen):
-    """Parameter counts that a model's makers publish, in billions, to check the computed ones."""
+    """The parameter counts that the makers of a model published, in billions. The computed counts are checked
+    against them.
+    """
 
     total_b: Number | None = None
     active_b: Number | None = None

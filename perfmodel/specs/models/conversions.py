@@ -1,5 +1,5 @@
-"""How a checkpoint is converted for engines with their own formats: the default weights of a question, and
-the replacements for formats that the engine does not have.
+"""The conversion of checkpoints for engines with their own file formats: the default weights of a question,
+and the replacements for formats that the engine does not have.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,14 +9,16 @@ from perfmodel.specs.models import ggml, mlx
 
 
 class Conversion(Immutable):
-    """The formats of one kind of file.
+    """The weight formats of one kind of file.
 
     - usual: the default weights of a question.
-    - why: where this default comes from, in words.
-    - converted: a checkpoint's own formats -> the formats that replace them.
-    - named: a function from a named format, and whether the model has experts, to the engine's format.
-    - is_own: a function from a name in the engine's own words to its formats; None for other names.
-    - drafts_too: whether drafts are converted as their target is.
+    - why: the reason for this default, in words.
+    - converted: for the formats of a checkpoint, the formats that replace them.
+    - named: a function that returns the engine's format. Its arguments are a named format, and whether the
+      model has experts.
+    - is_own: a function that returns the formats of one of the engine's own names. It returns None for other
+      names.
+    - drafts_too: whether drafts are converted in the same way as their target.
     """
 
     usual: str
@@ -27,7 +29,7 @@ class Conversion(Immutable):
     drafts_too: bool = False
 
     def default(self, own: str) -> str:
-        """The weights of a question that names none, from those of the checkpoint."""
+        """The weights for a question that names none, given the weights of the checkpoint."""
         if self.is_own(own):
             return own
         return self.converted.get(own, self.usual)

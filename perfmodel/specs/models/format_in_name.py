@@ -1,4 +1,6 @@
-"""The format in the name of a checkpoint that no table lists: ``nvidia/Llama-3.3-70B-Instruct-FP8``."""
+"""Reads the weight format from the name of a checkpoint that no table lists, such as
+``nvidia/Llama-3.3-70B-Instruct-FP8``.
+"""
 
 import re
 
@@ -28,10 +30,10 @@ a cache of 16 bits.
 
 
 class NamedCheckpoint(Immutable):
-    """The facts that a name states.
+    """The facts that the name of a checkpoint states.
 
     - model: the name without the format.
-    - kv_dtype: the format of the cache; None means the model's own.
+    - kv_dtype: the KV format. None means the model's own KV format.
     """
 
     model: str
@@ -40,14 +42,14 @@ class NamedCheckpoint(Immutable):
 
     @property
     def formats(self) -> dict[str, str]:
-        """Fields of `ModelSpec`."""
+        """The formats as fields of `ModelSpec`."""
         if self.kv_dtype is None:
             return {"weights": self.weights}
         return {"weights": self.weights, "kv_dtype": self.kv_dtype}
 
 
 def format_in_name(key: str) -> NamedCheckpoint | None:
-    """The facts that a name in lower case states; None if it does not end with a format."""
+    """The facts that a name in lower case states. None if the name does not end with a format."""
     name = _NAME.fullmatch(key)
     if name is None:
         return None

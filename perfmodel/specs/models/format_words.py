@@ -1,5 +1,5 @@
-"""Number formats by name: names of this program, of checkpoints and of engines, and mixes of formats by
-layer.
+"""Finds number formats by name. Names may be those of this program, of checkpoints or of engines, or mixes of
+formats over layers.
 """
 
 import re
@@ -45,9 +45,9 @@ _EXAMPLES = (
 
 
 class LayerShare(Immutable):
-    """A format that a GEMM has in some layers.
+    """A weight format that a GEMM has in some layers.
 
-    - layers: number of these layers.
+    - layers: number of layers with this format.
     """
 
     form: Format
@@ -55,9 +55,10 @@ class LayerShare(Immutable):
 
 
 def one_format(name: str, flag: str) -> Format:
-    """The format of one word, or of ``A*3+B*75``: a GEMM that is A in 3 layers and B in 75.
+    """The format of one word, or the mean format of ``A*3+B*75``, which means A in 3 layers and B in 75
+    layers.
 
-    Raises InputError, with the flag, for an unknown word.
+    Raises InputError, which names the flag, for an unknown word.
     """
     if "+" in name:
         return _mean_format(name, flag)
@@ -82,7 +83,9 @@ def one_format(name: str, flag: str) -> Format:
 
 
 def layer_shares(name: str, flag: str) -> list[LayerShare]:
-    """The formats of ``A*3+B*75`` and their numbers of layers. Raises InputError for another spelling."""
+    """The formats of a text such as ``A*3+B*75``, with their numbers of layers. Raises InputError for another
+    spelling.
+    """
     shares = []
     for term in name.split("+"):
         word, _, layers = term.partition("*")

@@ -1,4 +1,4 @@
-"""Number formats: the bytes of a value, and the peak of a device that computes with it."""
+"""Number formats: the bytes of a value, and the number format in which a device computes with it."""
 
 import re
 
@@ -10,10 +10,11 @@ from perfmodel.specs.models.ggml import BLOCKS
 class Format(Immutable):
     """A number format.
 
-    - name: as the user writes it.
-    - bytes_per_value: storage, including block scales.
-    - compute: the device peak for a GEMM in this format.
-    - input_bytes: bytes of one activation value if a kernel quantises the GEMM's input first; None if not.
+    - name: the name that users write.
+    - bytes_per_value: stored bytes per value, including block scales.
+    - compute: the format in which a GEMM computes. It determines the device peak.
+    - input_bytes: bytes of one activation value, if a kernel quantises the input of the GEMM first. None if
+      not.
     """
 
     name: str
@@ -23,12 +24,12 @@ class Format(Immutable):
 
     @property
     def packed(self) -> bool:
-        """Whether a GEMM must unpack the stored weights to the 16 bits that it computes with."""
+        """Whether a GEMM must unpack the stored weights to 16 bits before it computes."""
         return self.compute == "bf16" and self.bytes_per_value < 2.0
 
     @property
     def weight_only(self) -> "Format":
-        """The format with the same bytes whose GEMMs compute in bf16."""
+        """The format with the same weights whose GEMMs compute in bf16."""
         if self.input_bytes is None:
             return self
         name = re.sub("-a[48]$", "", self.name)
@@ -61,7 +62,7 @@ WEIGHT_FORMATS = {
 
 
 def block_format(name: str) -> Format:
-    """A format of the tensors in a GGUF file."""
+    """The format of a tensor in a GGUF file, by its name."""
     _, values, size = BLOCKS[name]
     return Format(name, size / values, "bf16")
 
@@ -75,7 +76,9 @@ _ENGINES_KV = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float1
 
 
 def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
-    """A KV-cache format. Attention itself computes in bf16 (fp32 for an fp32 cache)."""
+    """The KV-cache format with this name. Attention computes in bf16, or in fp32 for an fp32 cache. Raises
+    InputError for an unknown name.
+    """
     word = name.strip().lower()
     key = _ENGINES_KV.get(word, word)
     if key not in KV_FORMATS:

@@ -1,4 +1,6 @@
-"""Number formats of GGUF files: blocks of values that share scales, and llama.cpp's mixes of them."""
+"""The number formats of GGUF files: blocks of values that share scales, and llama.cpp's mixes of these
+formats.
+"""
 
 BLOCKS = {
     "fp32": (0, 1, 4),
@@ -102,7 +104,9 @@ MEANT = {"f16": "fp16", "f32": "fp32"} | {f"q{bits}_k_xl": f"ud-q{bits}_k_xl" fo
 
 
 def plain_of(name: str) -> str | None:
-    """The mix of llama.cpp that replaces one of Unsloth's mixes of unknown size; None for any other name."""
+    """The mix of llama.cpp that is used in place of one of Unsloth's mixes of unknown size. None for any
+    other name.
+    """
     word = MEANT.get(name, name)
     if not word.startswith("ud-") or word in MEANS:
         return None
@@ -111,7 +115,7 @@ def plain_of(name: str) -> str | None:
 
 
 def of_mix(name: str) -> str | None:
-    """The formats of a mix, or of a mean over a whole file (``4.9bpw``); None for any other name."""
+    """The formats of a mix, or of a mean over a whole file (``4.9bpw``). None for any other name."""
     word = MEANT.get(name, name)
     plain = plain_of(word) or word
     mean = MEANS.get(plain, plain)
@@ -141,9 +145,9 @@ STAND_IN = {
 
 
 def in_gguf(weights: str, experts: bool = False) -> str:
-    """Weights in llama.cpp's formats. Formats of named parts remain unchanged.
+    """Converts a value of `--weights` to llama.cpp's formats. Formats of named parts remain unchanged.
 
-    - experts: whether the model has experts.
+    - experts: whether the model has routed experts.
     """
     word = weights.strip().lower()
     if experts:

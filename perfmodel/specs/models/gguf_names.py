@@ -1,4 +1,6 @@
-"""Names of GGUF files: of files, of repositories for ``llama-server -hf`` and of tags of Ollama's library."""
+"""Recognises names of GGUF files, of repositories for ``llama-server -hf``, and of tags in Ollama's
+library.
+"""
 
 import re
 
@@ -21,10 +23,10 @@ _MIX_IN_NAME = MEANT | {"mxfp4": "mxfp4_moe"}
 
 
 class GGUFRepository(Immutable):
-    """``OWNER/NAME-GGUF[:MIX]``.
+    """The name of a repository with GGUF files, ``OWNER/NAME-GGUF[:MIX]``.
 
-    - model: NAME.
-    - mix: None if none is stated.
+    - model: the part NAME.
+    - mix: the part MIX. None if the name has no mix.
     """
 
     model: str
@@ -32,9 +34,9 @@ class GGUFRepository(Immutable):
 
 
 class OllamaTag(Immutable):
-    """``NAME:SIZE[-MIX]``, such as ``qwen3:30b-a3b-q4_K_M``.
+    """A tag in Ollama's library, ``NAME:SIZE[-MIX]``, such as ``qwen3:30b-a3b-q4_K_M``.
 
-    - mix: None if none is stated.
+    - mix: the part MIX. None if the name has no mix.
     """
 
     family: str
@@ -43,8 +45,8 @@ class OllamaTag(Immutable):
 
 
 def gguf_repository(name: str) -> GGUFRepository | None:
-    """The repository that a name means; None for any other name. A mix that is stated after a colon
-    (``:MIX``) takes precedence over one in the name.
+    """The repository of GGUF files that a name means. None for any other name. A mix after a colon (``:MIX``)
+    takes precedence over a mix in the name.
     """
     repository = _REPOSITORY.fullmatch(name)
     if repository is None:
@@ -53,7 +55,7 @@ def gguf_repository(name: str) -> GGUFRepository | None:
 
 
 def ollama_tag(name: str) -> OllamaTag | None:
-    """The tag of Ollama's library that a name means; None for any other name."""
+    """The tag of Ollama's library that a name means. None for any other name."""
     tag = _TAG.fullmatch(name)
     if tag is None:
         return None
@@ -61,7 +63,7 @@ def ollama_tag(name: str) -> OllamaTag | None:
 
 
 def is_gguf(model: str) -> bool:
-    """Whether a model is named by a GGUF file, or by a repository of such files."""
+    """Whether the name of a model is a GGUF file, or a repository of GGUF files."""
     return model.endswith((".gguf", ".GGUF")) or gguf_repository(model) is not None
 
 

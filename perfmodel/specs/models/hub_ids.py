@@ -1,4 +1,4 @@
-"""The Hugging Face id of exactly the model that a user means."""
+"""Finds the Hugging Face id of the model that a user means."""
 
 import re
 from functools import cache
@@ -15,12 +15,12 @@ _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 
 
 def hub_id(name: str, flag: str = "--model") -> str | None:
-    """The Hugging Face id of exactly the model that a name means: the typed id, or the most similar listed
-    one.
+    """The Hugging Face id of exactly the model that a name means. It is the typed id, or the most similar
+    listed id.
 
-    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). If the name is
-    a file, the id is the one that the file states. If the name is a folder, the folder itself is returned.
-    None if no id is known. Raises InputError as `load_model` does.
+    Several models may have the same bundled shape (``llama-3.3-70b`` has the shape of ``llama-3.1-70b``), so
+    the id is not simply that of the shape. If the name is a file, the id is the one in the file. If the name
+    is a folder, the folder is returned. None if no id is known. Raises InputError as `load_model` does.
     """
     if exists(name):
         stated = load_model(name, flag).hf_id
@@ -73,11 +73,11 @@ def _most_similar(key: str, spec: ModelSpec) -> str | None:
 
 
 def served_id(name: str, flag: str = "--model") -> str | None:
-    """The Hugging Face id with which an engine serves the model, see `hub_id`.
+    """The Hugging Face id with which an engine serves the model (see `hub_id`).
 
-    A short name means the instruction-tuned model if the bundled model has such an alias, even if its
-    config is that of the base model: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``.
-    Servers run instruction-tuned models, and drafting heads are trained for the output of such models.
+    A short name means the instruction-tuned model, if the bundled model has such an alias. ``llama-3.1-8b``
+    is served as ``meta-llama/Llama-3.1-8B-Instruct``, although its config is that of the base model. Servers
+    usually run instruction-tuned models, and draft heads are trained for the output of such models.
     """
     hub = hub_id(name, flag)
     if hub is None or "/" in name or _TUNED.search(hub) or exists(name):

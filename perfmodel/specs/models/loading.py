@@ -1,4 +1,6 @@
-"""Loads a model by what the user typed: a name, an id, a checkpoint, a repository, a tag or a file."""
+"""Loads a model from the text that the user typed: a name, an id, a checkpoint, a repository, a tag or a
+file.
+"""
 
 from contextlib import suppress
 from functools import cache
@@ -19,10 +21,11 @@ from perfmodel.specs.models.variants import variant
 
 
 def load_model(name: str, flag: str = "--model") -> ModelSpec:
-    """A model by bundled name, alias, Hugging Face id, path of a YAML file, a ``config.json`` or a ``.gguf``,
-    or a folder that holds a ``config.json``. ``OWNER/NAME-GGUF:MIX`` is the model NAME in llama.cpp's mix.
+    """Loads a model by its bundled name, an alias, a Hugging Face id or a path. The path is a YAML file, a
+    ``config.json``, a ``.gguf`` file, or a folder with a ``config.json``. ``OWNER/NAME-GGUF:MIX`` means the
+    model NAME with the weights of llama.cpp's mix MIX.
 
-    Raises InputError naming what is unknown or missing.
+    Raises InputError, which names the unknown name or the missing key.
     """
     name = parse_text(name, flag)
     key = files.spelling(name)
@@ -57,8 +60,8 @@ def _named(name: str, flag: str) -> ModelSpec:
 
 
 def named_format(name: str) -> str | None:
-    """The format of an unlisted checkpoint, if only its name states it, as in
-    ``nvidia/Llama-3.3-70B-Instruct-FP8``; otherwise None.
+    """The weight format of an unlisted checkpoint, if only its name states the format, as in
+    ``nvidia/Llama-3.3-70B-Instruct-FP8``. None for any other name.
     """
     key = files.spelling(name)
     if format_in_name(key) is None or exists(name):

@@ -1,7 +1,7 @@
-"""MLX's words for the weights of a checkpoint: ``4bit``, ``8bit-g32``, ``mxfp4-q8``.
+"""MLX's names for the weight formats of a checkpoint: ``4bit``, ``8bit-g32``, ``mxfp4-q8``.
 
-``mlx_lm.convert -q`` quantises every linear layer and the embedding to affine integers with a 16-bit scale
-and bias per group, of 64 values unless a checkpoint states another size.
+``mlx_lm.convert -q`` quantises every linear layer and the embedding to affine integers, with a 16-bit scale
+and a 16-bit bias per group. A group has 64 values unless a checkpoint states another size.
 """
 
 import re
@@ -23,7 +23,7 @@ _STAND_IN = {
 
 
 def of_bits(name: str) -> str | None:
-    """The formats of all parts for one of MLX's words; None for any other name."""
+    """The formats of all parts of a model for one of MLX's names. None for any other name."""
     if name == MXFP4:
         return f"{_EVERYWHERE.format(f'int8-g{GROUP}')},experts=mxfp4"
     word = _WORD.fullmatch(name)
@@ -31,7 +31,7 @@ def of_bits(name: str) -> str | None:
 
 
 def in_mlx(weights: str, experts: bool = False) -> str:
-    """Weights in MLX's words; formats of named parts remain unchanged.
+    """Converts a value of `--weights` to MLX's names. Formats of named parts remain unchanged.
 
     - experts: not used, because all parts have one format.
     """
@@ -50,7 +50,7 @@ COMMUNITY = "mlx-community"
 
 
 def converted_name(model_id: str, weights: str) -> str:
-    """The usual name of the checkpoint of a model in these weights: ``mlx-community/Qwen3-8B-4bit``."""
+    """The usual name of a model's checkpoint with these weights, such as ``mlx-community/Qwen3-8B-4bit``."""
     owner, _, name = model_id.rpartition("/")
     if owner == COMMUNITY:
         return model_id

@@ -1,4 +1,6 @@
-"""The shape of a decoder-only transformer, in Hugging Face's words, and its parameters by component."""
+"""The shape of a decoder-only transformer with the field names of Hugging Face, and its parameter counts by
+component.
+"""
 
 from typing import Annotated
 
@@ -29,26 +31,30 @@ from perfmodel.specs.models.weights import weight_format
 
 
 class ModelSpec(AttentionHeads):
-    """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
+    """The shape of one decoder-only model, read from ``perfmodel/models/<name>.yaml`` or from any Hugging
+    Face ``config.json``.
 
-    The fields of `AttentionHeads` describe the layers of full attention. `num_sliding_layers` of the
-    attention layers attend only to the last `sliding_window` tokens, with separate heads if `sliding_heads`
-    is set.
+    The fields of `AttentionHeads` describe the full-attention layers. `num_sliding_layers` of the attention
+    layers attend only to the last `sliding_window` tokens. If `sliding_heads` is set, the heads of these
+    layers have other sizes.
 
-    - attention_layers, mlp_layers: None if every layer has an attention (or a recurrent part) and an MLP; a
-      layer of Nemotron-H has only one of them.
-    - attention_gate: the query projection also makes a gate for the output.
-    - wide_qk_norm: the norms of queries and keys span all heads (OLMo-2).
-    - norm_bias: norms have a shift too.
-    - shared_kv_layers, shared_kv_sliding: number of full and of sliding layers that read another layer's
-      cache (Gemma-3n).
-    - loops: times that a pass runs the stored layers; num_hidden_layers counts each time.
-    - residual_streams: hidden states that a layer passes on.
-    - table_params: parameters of tables other than the embedding; a token reads one row of each.
-    - weights, kv_dtype: formats of the checkpoint, in the words of `--weights` and `--kv-dtype`.
-    - num_nextn_predict_layers: multi-token prediction layers, which no sum includes; None if unknown.
-    - mtp_head: Hugging Face id of the checkpoint with such layers, if config.json does not mention them.
-    - mtp_dense: such a layer has an MLP in place of the experts.
+    - attention_layers, mlp_layers: number of layers with attention, and with an MLP. None if every layer has
+      an MLP and either attention or a recurrent state. A layer of Nemotron-H has only one of them.
+    - attention_gate: whether the query projection also computes a gate for the output.
+    - wide_qk_norm: whether the norms of queries and keys span all heads (OLMo-2).
+    - norm_bias: whether norms also have a shift.
+    - shared_kv_layers, shared_kv_sliding: number of full-attention and of sliding-window layers that read the
+      cache of another layer (Gemma-3n).
+    - loops: number of times that a pass runs the stored layers. num_hidden_layers counts every run.
+    - residual_streams: number of hidden states that a layer passes to the next one.
+    - table_params: number of parameters of tables other than the embedding. A token reads one row of each
+      table.
+    - weights, kv_dtype: formats of the checkpoint, as values of `--weights` and `--kv-dtype`.
+    - num_nextn_predict_layers: number of multi-token prediction layers, which no parameter count includes.
+      None if it is unknown.
+    - mtp_head: Hugging Face id of the checkpoint with multi-token prediction layers, if config.json does not
+      mention them.
+    - mtp_dense: whether such a layer has a dense MLP instead of experts.
     """
 
     name: str
@@ -139,14 +145,14 @@ class ModelSpec(AttentionHeads):
 
     @property
     def rotary_dim(self) -> int:
-        """Dimensions of a head with rotary positions."""
+        """Number of dimensions of a head that have a rotary position."""
         return int(self.head_dim * self.partial_rotary_factor)
 
     # How many layers have what.
 
     @property
     def head(self) -> Head:
-        """The kind of its attention heads; some kinds have their own kernels."""
+        """The kind of the model's attention heads. Some kinds have their own kernels."""
         if self.mla:
             return "latent"
         if self.attention_sinks:
@@ -155,23 +161,23 @@ class ModelSpec(AttentionHeads):
 
     @property
     def num_attention_layers(self) -> int:
-        """Layers with attention over a cache."""
+        """Number of layers with attention over a cache."""
         recurrent = self.linear_attention.layers if self.linear_attention else 0
         return self.num_hidden_layers - recurrent if self.attention_layers is None else self.attention_layers
 
     @property
     def num_mlp_layers(self) -> int:
-        """Layers with a dense MLP or with experts."""
+        """Number of layers with a dense MLP or with experts."""
         return self.num_hidden_layers if self.mlp_layers is None else self.mlp_layers
 
     @property
     def num_moe_layers(self) -> int:
-        """Layers with routed experts."""
+        """Number of layers with routed experts."""
         return self.num_mlp_layers - self.moe.first_dense_layers if self.moe else 0
 
     @property
     def num_dense_layers(self) -> int:
-        """Layers with a dense MLP."""
+        """Number of layers with a dense MLP."""
         return self.num_mlp_layers - self.num_moe_layers
 
     @property
@@ -181,7 +187,7 @@ class ModelSpec(AttentionHeads):
         return self.num_attention_layers + recurrent + self.num_mlp_layers
 
     def heads(self, sliding: bool = False) -> AttentionHeads:
-        """Heads of the full or of the sliding layers."""
+        """The heads of the full-attention layers, or of the sliding-window layers if `sliding` is true."""
         if sliding and self.sliding_heads:
             return self.sliding_heads
         return self
@@ -189,7 +195,7 @@ class ModelSpec(AttentionHeads):
     # Parameters by component; every other count in the engine is a sum of these.
 
     def attention_params(self, sliding: bool = False) -> int:
-        """Parameters of one attention layer without the norm before it and without an indexer."""
+        """Number of parameters of one attention layer, without the norm before it and without an indexer."""
         heads = self.heads(sliding)
         query_columns = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
         if self.mla:
@@ -216,15 +222,15 @@ class ModelSpec(AttentionHeads):
         return heads.kv_columns * (self.hidden_size + self.qkv_bias) + norm
 
     def extra_params(self, heads: AttentionHeads) -> int:
-        """Parameters of the norms of queries and keys and of the attention sinks, per layer. The heads
-        share a norm, or with `wide_qk_norm` it spans all of them.
+        """Number of parameters of the query and key norms and of the attention sinks, per layer. All heads
+        share one norm. With `wide_qk_norm`, the norm spans all heads.
         """
         both = heads.num_attention_heads + heads.num_key_value_heads if self.wide_qk_norm else 2
         return both * heads.head_dim * self.qk_norm + heads.num_attention_heads * self.attention_sinks
 
     @property
     def indexer_params(self) -> int:
-        """Parameters of the indexers of all layers."""
+        """Number of parameters of the indexers of all layers."""
         if not (one := self.indexer):
             return 0
         rank = self.low_rank.query_rank if self.low_rank else self.mla.q_lora_rank if self.mla else None
@@ -233,18 +239,18 @@ class ModelSpec(AttentionHeads):
 
     @property
     def mlp_matrices(self) -> int:
-        """Matrices of an MLP: gate, up and down, or only up and down."""
+        """Number of matrices of an MLP: 3 (gate, up and down) or 2 (up and down)."""
         return 3 if self.gated_mlp else 2
 
     @property
     def dense_mlp_params(self) -> int:
-        """Parameters of the MLP of one dense layer."""
+        """Number of parameters of the MLP in one dense layer."""
         bias = (self.mlp_matrices - 1) * self.intermediate_size + self.hidden_size
         return self.mlp_matrices * self.hidden_size * self.intermediate_size + bias * self.mlp_bias
 
     @property
     def expert_params(self) -> int:
-        """Parameters of one routed expert."""
+        """Number of parameters of one routed expert."""
         if not (moe := self.moe):
             return 0
         width = moe.intermediate_size
@@ -253,8 +259,8 @@ class ModelSpec(AttentionHeads):
 
     @property
     def moe_layer_params(self) -> int:
-        """Parameters of one MoE layer: router, routed and shared experts with their gate, projections to and
-        from a latent.
+        """Number of parameters of one MoE layer: the router, the routed and shared experts with their gate,
+        and the projections to and from a latent.
         """
         if not (moe := self.moe):
             return 0
@@ -266,18 +272,20 @@ class ModelSpec(AttentionHeads):
 
     @property
     def norm_params(self) -> int:
-        """Parameters of all layer norms and the final one."""
+        """Number of parameters of all layer norms and of the final norm."""
         norms = self.norms_per_layer * self.num_hidden_layers // self.loops + 1
         return self.hidden_size * (1 + self.norm_bias) * norms
 
     @property
     def embedding_params(self) -> int:
-        """Parameters of the input embedding. A tied LM head has no weights of its own but is still read."""
+        """Number of parameters of the input embedding. A tied LM head has no weights of its own, but a pass
+        reads it anyway.
+        """
         return self.vocab_size * self.hidden_size
 
     @property
     def total_params(self) -> int:
-        """All parameters, as a model card counts them."""
+        """Number of all parameters, as a model card counts them."""
         full_layers = self.num_attention_layers - self.num_sliding_layers
         attention = full_layers * self.attention_params()
         attention += self.num_sliding_layers * self.attention_params(sliding=True)
@@ -295,15 +303,17 @@ class ModelSpec(AttentionHeads):
 
     @property
     def active_params(self) -> int:
-        """Parameters that one token uses, without the input embedding (a table look-up): P_active of the
-        closed forms.
+        """Number of parameters that one token uses (P_active of the closed forms). The input embedding is
+        left out, because it is only a table look-up.
         """
         idle = (self.moe.num_experts - self.moe.experts_per_token) * self.expert_params if self.moe else 0
         input_embedding = 0 if self.tie_word_embeddings else self.embedding_params
         return self.total_params - self.num_moe_layers * idle - input_embedding - self.table_params
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
-        """KV bytes of one cached token over all layers, on one device without tensor parallelism (kappa)."""
+        """KV bytes of one cached token over all layers, on one device without tensor parallelism (kappa in
+        docs/model.md).
+        """
         if self.mla:
             values = (self.num_attention_layers - self.shared_kv_layers) * self.mla.latent_dim
             return (values - self.mla.unrotated_layers * self.mla.qk_rope_head_dim) * bytes_per_value

@@ -1,4 +1,4 @@
-"""A model from a user's file: a file of this program, a ``config.json`` or a ``.gguf``."""
+"""Reads a model from a user's file: a YAML file of this program, a ``config.json`` or a ``.gguf`` file."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ OF_FILE = ("weights", "max_position_embeddings", "source")
 
 
 def read_model(path: Path) -> ModelSpec:
-    """The model of a file. Raises InputError naming the file and its error."""
+    """Reads the model of a file. Raises InputError, which names the file and its error."""
     with about_file(path):
         if path.suffix == ".gguf":
             return _of_gguf(path)

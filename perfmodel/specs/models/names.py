@@ -1,4 +1,4 @@
-"""Names of bundled models: of files, of aliases, and Hugging Face ids without owner and tuning suffix."""
+"""The names of bundled models: file names, aliases, and Hugging Face ids without owner and tuning suffix."""
 
 import re
 from collections.abc import Mapping
@@ -13,42 +13,43 @@ _SIZED = re.compile(r"-\d+(?:\.\d+)?b$")
 
 
 def other_names(data: Mapping[str, Any]) -> list[str]:
-    """Aliases and Hugging Face id of a bundled model from its file, with and without the owner."""
+    """The aliases and the Hugging Face id of a bundled model from its file, each with and without the
+    owner.
+    """
     listed = (*data.get("aliases", ()), data.get("hf_id") or data["name"])
     return [*listed, *(alias.rpartition("/")[2] for alias in listed)]
 
 
 @cache
 def aliases() -> dict[str, str]:
-    """Spelling of another name -> the bundled model that has it."""
+    """A table from the spelling of an alias to the bundled model that has this alias."""
     return files.alias_table("models", ("name", "hf_id", "aliases"), other_names)
 
 
 @cache
 def load_bundled(name: str) -> ModelSpec:
-    """A bundled model by its exact name."""
+    """Reads a bundled model by its exact name."""
     return files.load_bundled(ModelSpec, "models", name)
 
 
 def base_name(name: str) -> str:
-    """An id without its owner, its maker and its tuning suffix."""
+    """A Hugging Face id without its owner, its maker and its tuning suffix."""
     word = files.spelling(name.rpartition("/")[2])
     without_tuning = re.sub(r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", word)
     return re.sub(r"^(meta|nvidia)-", "", without_tuning)
 
 
 def is_listed(name: str) -> bool:
-    """Whether a spelling is that of a bundled model or of an alias.
+    """Whether a spelling is the name of a bundled model or an alias.
 
-    The names of files are checked first, because the aliases are in the files of all models, which take time
-    to read.
+    The names of files are checked first. The aliases are in the files of all models, which take time to read.
     """
     return name in files.bundled_names("models") or name in aliases()
 
 
 def shape_for(name: str) -> str | None:
-    """The listed name whose shape an unlisted id has, without its maker and tuning suffix; None for an alias
-    and for an id that no listed name fits.
+    """The listed name whose shape an unlisted Hugging Face id has. The maker and the tuning suffix of the id
+    are ignored. None for an alias, and for an id that matches no listed name.
 
     ``Qwen/Qwen2.5-7B-Instruct`` has the shape of ``qwen2.5-7b``.
     """
@@ -62,10 +63,11 @@ def shape_for(name: str) -> str | None:
 
 @cache
 def with_sizes(name: str) -> str | None:
-    """The only listed name of a model that consists of this name and sizes: ``seed-oss-36b`` for
-    ``seed-oss``, ``nemotron-3-super-120b-a12b`` for ``nemotron-3-super`` and for ``nemotron-3-super-120b``.
+    """The only listed name of a model that consists of this name and sizes. For ``seed-oss`` it is
+    ``seed-oss-36b``. For ``nemotron-3-super`` and for ``nemotron-3-super-120b`` it is
+    ``nemotron-3-super-120b-a12b``.
 
-    None if the name is listed itself, or if the names of several models consist of it and sizes.
+    None if the name itself is listed, or if the names of several models consist of it and sizes.
     """
     if is_listed(name):
         return None

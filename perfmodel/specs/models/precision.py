@@ -1,4 +1,4 @@
-"""The formats in which a model is served: those of its weights, its cache and its arithmetic."""
+"""The number formats in which a model is served: its weights, its cache and its arithmetic."""
 
 from collections.abc import Collection
 
@@ -9,9 +9,10 @@ from perfmodel.specs.models.weights import Weights, weight_format
 
 
 class Precision(Immutable):
-    """Formats of one model's weights and cache. Activations are bf16, or fp32 with fp32 weights.
+    """The formats of the weights and the cache of one model. Activations are bf16, or fp32 if the weights are
+    fp32.
 
-    - index_compute: peak at which an indexer's scores run.
+    - index_compute: format in which the scores of an indexer are computed.
     """
 
     weights: Weights
@@ -25,12 +26,12 @@ class Precision(Immutable):
 
     @property
     def narrow_kv(self) -> bool:
-        """Whether values of the cache have less than 16 bits; engines have other kernels for such caches."""
+        """Whether values of the cache have fewer than 16 bits. Engines have other kernels for such caches."""
         return self.kv.bytes_per_value < 2.0
 
     @property
     def attention_compute(self) -> str:
-        """Peak at which attention runs."""
+        """The format in which attention computes, which determines its peak FLOP/s."""
         return "fp32" if self.weights.base.compute == "fp32" else self.kv.compute
 
 
@@ -43,11 +44,13 @@ def precision_of(
     wide_mxfp4: bool = False,
     weight_only: bool = False,
 ) -> Precision:
-    """The formats in which a model is served: the named ones, else its checkpoint's own.
+    """The formats in which a model is served. They are the named formats, or else the formats of its
+    checkpoint.
 
-    - peaks: formats with a peak on the device. Without a peak, the checkpoint's own formats are weight-only.
+    - peaks: formats that have a peak on the device. If a format of the checkpoint has no peak, its weights
+      are used weight-only.
     - wide_mxfp4: see `Weights.within`.
-    - weight_only: whether named formats without a peak are weight-only too, as in some engines.
+    - weight_only: whether named formats without a peak are also used weight-only, as in some engines.
     """
     if weights is None:
         formats = weight_format(model.weights).within(peaks, wide_mxfp4)

@@ -1,5 +1,5 @@
-"""Published drafting heads by target. ``--draft eagle3`` means the published head, if its makers state its
-shape.
+"""Published draft heads by target. ``--draft eagle3`` means the published head of the target, if its makers
+state its shape.
 """
 
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from perfmodel.reading import data_folder, read_rows
 
 @dataclass(frozen=True, slots=True)
 class PublishedHead:
-    """A dense head.
+    """A published draft head with dense layers.
 
-    - vocab: tokens that it drafts.
-    - features: hidden states of the target that it takes.
+    - vocab: number of tokens from which the head drafts.
+    - features: number of hidden states of the target that the head reads.
 
-    A head of kind ``mtp`` is an assistant without its own keys and values. Its last layer reads the cache
-    of the target's full layers, and the other layers read that of its sliding layers (vLLM,
+    A head of kind ``mtp`` has no keys and values of its own. Its last layer reads the cache of the target's
+    full-attention layers. All other layers read the cache of the target's sliding-window layers (vLLM,
     models/gemma4_mtp.py).
     """
 
@@ -35,7 +35,7 @@ class PublishedHead:
 
     @property
     def shape(self) -> dict[str, int | None]:
-        """Fields of `ModelSpec`."""
+        """The fields of `ModelSpec` that describe the head."""
         names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
         windows = self.layers - 1
         assistant = {
@@ -49,7 +49,7 @@ class PublishedHead:
         return {name: getattr(self, name) for name in names} | (assistant if self.kind == "mtp" else {})
 
     def options(self, target_width: int) -> dict[str, int]:
-        """Options of its draft kind for a target of this width."""
+        """The options of the head's draft kind for a target with this hidden size."""
         if self.kind == "mtp":
             return {"target_width": target_width}
         return {"features": self.features, "vocab": self.vocab}
@@ -62,5 +62,5 @@ def published_heads() -> tuple[PublishedHead, ...]:
 
 
 def published_head(target: str, kind: str) -> PublishedHead | None:
-    """The head of a bundled target; None if the table has none."""
+    """The published head of a bundled target. None if the table has none."""
     return next((row for row in published_heads() if (row.target, row.kind) == (target, kind)), None)

@@ -1,4 +1,4 @@
-"""Layers that keep a state per sequence instead of a cache: `linear_attention` of a model."""
+"""Layers that keep one state per sequence instead of a cache: the field `linear_attention` of a model."""
 
 from typing import Literal
 
@@ -25,42 +25,45 @@ KINDS: dict[str, RecurrentKind] = {
 
 
 class LinearAttention(RecurrentShape):
-    """Layers that keep a state per sequence instead of a cache; `recurrent_kinds` has a class for each kind.
+    """Layers that keep one state per sequence instead of a cache. `recurrent_kinds` has a class for each
+    kind.
 
-    The state has num_value_heads x key_head_dim x value_head_dim values per layer (a short convolution has
-    none), and `conv_kernel - 1` inputs of the convolution.
+    The state has num_value_heads x key_head_dim x value_head_dim values per layer, and `conv_kernel - 1`
+    inputs of the convolution. A short convolution has only these inputs.
     """
 
     kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "mamba1", "lightning"]
 
     @property
     def convolved(self) -> int:
-        """Channels of the convolution."""
+        """Number of channels of the convolution."""
         return KINDS[self.kind].convolved(self)
 
     @property
     def projected(self) -> int:
-        """Columns of the input projections."""
+        """Number of columns of the input projections."""
         return KINDS[self.kind].projected(self)
 
     @property
     def state_values(self) -> int:
-        """Values of the state of one sequence and layer, without the inputs of the convolution."""
+        """Number of values of the state of one sequence in one layer, without the inputs of the
+        convolution.
+        """
         return KINDS[self.kind].state_values(self)
 
     @property
     def flops_per_value(self) -> int:
-        """FLOPs of one token per value of the state."""
+        """Number of FLOPs per token and value of the state."""
         return KINDS[self.kind].flops_per_value
 
     @property
     def small_params(self) -> int:
-        """Parameters of one layer without the matrices of its projections."""
+        """Number of parameters of one layer, without the matrices of its projections."""
         return KINDS[self.kind].small_params(self)
 
     def params(self, hidden: int) -> int:
-        """Parameters of one layer without the norm before it.
+        """Number of parameters of one layer, without the norm before it.
 
-        - hidden: width of the model.
+        - hidden: hidden size of the model.
         """
         return hidden * (self.projected + self.inner) + self.small_params

@@ -1,4 +1,4 @@
-"""Models that share a bundled shape and differ in their longest context: ``models/variants.csv``."""
+"""Models that share a bundled shape but differ in their longest context, from ``models/variants.csv``."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,12 +11,12 @@ from perfmodel.specs.models.names import base_name, with_sizes
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Another model of a bundled shape, listed in ``models/variants.csv``.
+    """One row of ``models/variants.csv``: another model with the shape of a bundled model.
 
-    It has its own longest context, and acceptances that were measured for the bundled model do not apply to
+    It has its own longest context. The acceptance that was measured for the bundled model does not apply to
     it.
 
-    - name: the name without owner and tuning suffix.
+    - name: name of the model without owner and tuning suffix.
     """
 
     name: str
@@ -31,7 +31,7 @@ def _variants() -> dict[str, Variant]:
 
 
 def variant(name: str) -> Variant | None:
-    """The variant that a name means; None for the bundled model itself."""
+    """The variant that a name means. None for the bundled model itself."""
     plain = base_name(name)
     if plain in files.bundled_names("models"):
         return None
@@ -39,6 +39,8 @@ def variant(name: str) -> Variant | None:
 
 
 def name_of(name: str, model: ModelSpec) -> str:
-    """The name of the model itself: of the variant that the user named, else of the bundled model."""
+    """The name of the model that the user means. It is the name of the variant, or else that of the bundled
+    model.
+    """
     other = variant(name)
     return model.name if other is None else other.name

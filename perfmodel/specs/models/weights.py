@@ -1,4 +1,6 @@
-"""Formats of all matrices of a model: one for its layers, and separate ones for parts or single GEMMs."""
+"""The formats of all matrices of a model. One format applies to its layers; parts or single GEMMs may have
+their own.
+"""
 
 from collections.abc import Collection
 
@@ -37,10 +39,11 @@ _PART_OF = {tensor: part for part, tensors in PARTS.items() for tensor in tensor
 
 
 class Weights(Immutable):
-    """Formats of all matrices of a model: `base` for its layers, and separate ones for parts or single GEMMs.
+    """The formats of all matrices of a model. `base` applies to its layers; parts or single GEMMs may have
+    their own.
 
-    - parts: pairs of a part or GEMM and its format, for those with their own format.
-    - typed: the user's spelling, if it names a mix of formats.
+    - parts: pairs of a part or GEMM and its own format.
+    - typed: the text that the user typed, if it names a mix of formats.
     """
 
     base: Format
@@ -48,8 +51,8 @@ class Weights(Immutable):
     typed: str = ""
 
     def of(self, tensor: str) -> Format:
-        """Format of one GEMM: its own, else that of its part, else 16 bits if that is usual for the part,
-        else that of the layers.
+        """The format of one GEMM. It is its own format, or else the format of its part. Without these, it is
+        bf16 for parts that usually remain at 16 bits, and the format of the layers for all others.
         """
         named = self.by_part()
         part = _PART_OF.get(tensor, tensor)
@@ -61,25 +64,25 @@ class Weights(Immutable):
         return self.base
 
     def by_part(self) -> dict[str, Format]:
-        """Part or GEMM -> its format, for those with their own format."""
+        """The formats of the parts and GEMMs that have their own format, by name."""
         return dict(self.parts)
 
     @property
     def name(self) -> str:
-        """The spelling that `weight_format` reads."""
+        """The formats as a text that `weight_format` reads."""
         spelled = ",".join([self.base.name, *(f"{part}={form.name}" for part, form in self.parts)])
         return self.typed or spelled
 
     @property
     def computes(self) -> tuple[str, ...]:
-        """Peaks at which its GEMMs run, the layers' first."""
+        """The formats in which the GEMMs compute. The format of the layers comes first."""
         return tuple(dict.fromkeys([self.base.compute, *(form.compute for _, form in self.parts)]))
 
     def within(self, peaks: Collection[str], wide_mxfp4: bool = False) -> "Weights":
-        """The same formats as a device with these peaks runs them: weight-only if it has no peak for the
-        format.
+        """The formats as a device with these peaks runs them. A format without a peak on the device becomes
+        weight-only.
 
-        - wide_mxfp4: whether MXFP4 experts keep 16-bit activations where the device has an fp4 peak.
+        - wide_mxfp4: whether MXFP4 experts keep 16-bit activations on a device with an fp4 peak.
         """
         base = _on_device(self.base, peaks, wide_mxfp4)
         parts = tuple((part, _on_device(form, peaks, wide_mxfp4)) for part, form in self.parts)
@@ -105,18 +108,22 @@ def _on_device(form: Format, peaks: Collection[str], wide_mxfp4: bool) -> Format
 
 
 def weight_format(name: str, flag: str = "--weights") -> Weights:
-    """``FORMAT[,PART=FORMAT...]``: the format of the layers' matrices, and of parts (`PARTS`) or single
-    GEMMs.
+    """Reads a value of `--weights`, ``FORMAT[,PART=FORMAT...]``: the format of the layers' matrices, and
+    formats of parts (`PARTS`) or single GEMMs.
 
-    ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` quantise
-    activations too and run at that peak. With ``-wo`` they are weight-only and compute in bf16. So do
-    ``mxfp4``, ``int4``, ``int4-gN`` (a 16-bit scale and zero per N weights; 2 to 8 bits), ``int4-gN-sym``
-    (a scale), ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes). Any of these with
-    ``-a8`` runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp (`ggml.MIXES`), and ``4.9bpw`` is
-    a file with that many bits per weight. A format of tensors in such a file (``q4_k``) is weight-only.
-    ``4bit`` or ``8bit-g32`` is a checkpoint of MLX (`mlx.of_bits`). Parts of `KEPT` remain at 16 bits
-    unless they are named. ``A*3+B*75`` is A in 3 layers and B in 75. Raises InputError for an unknown
-    name.
+    - ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` also quantise
+      activations and compute in that format. With the suffix ``-wo`` they are weight-only and compute in
+      bf16.
+    - ``mxfp4``, ``int4``, ``nf4`` and ``nf4-dq`` (bitsandbytes) are weight-only.
+    - ``intB-gN`` (integers of B = 2 to 8 bits with a 16-bit scale and zero per N weights), ``intB-gN-sym`` (a
+      scale without a zero) and ``awq-gN`` (a scale and a 4-bit zero) are weight-only.
+    - With the suffix ``-a8``, these formats compute on 8-bit activations.
+    - ``q4_k_m`` is a mix of llama.cpp (`ggml.MIXES`). ``4.9bpw`` is a GGUF file with a mean of 4.9 bits per
+      weight. ``q4_k`` is the format of tensors in such a file. All are weight-only.
+    - ``4bit`` and ``8bit-g32`` are formats of MLX checkpoints (`mlx.of_bits`).
+    - ``A*3+B*75`` means A in 3 layers and B in 75 layers.
+
+    Parts in `KEPT` remain at 16 bits unless they are named. Raises InputError for an unknown name.
     """
     base_word, *own_words = (word.strip().lower() for word in name.split(","))
     mix = of_mix(base_word) or of_bits(base_word)

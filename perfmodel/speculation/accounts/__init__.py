@@ -1,5 +1,5 @@
-"""How serving engines divide the memory of a device: one class for each engine, with the numbers of
-``hardware/memory/<engine>.yaml``.
+"""The memory accounts of serving engines: how each engine divides the memory of a device. Each engine has one
+class, which uses the numbers of ``hardware/memory/<engine>.yaml``.
 """
 
 from perfmodel.speculation.accounts.base import DEFAULT_MEMORY_FRACTION, Account, Drafts, ServerSettings

@@ -1,5 +1,5 @@
-"""llama.cpp's account: all memory of the device except the compute buffer and a margin. The token
-embedding is in host memory.
+"""The memory account of llama.cpp. It uses all memory of the device except for the compute buffer and a
+margin. The token embedding is in host memory.
 """
 
 from perfmodel.costs import Shard
@@ -10,12 +10,14 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 
 
 class LlamaCppAccount(Account):
-    """The largest part of the compute buffer is the fp32 logits of one micro-batch."""
+    """The memory account of llama.cpp. The fp32 logits of one micro-batch are the largest part of its compute
+    buffer.
+    """
 
     complete = True
 
     def budget(self, gpu: GPUSpec) -> int:
-        """Tokens of one pass that reads prompts (``--ubatch-size``)."""
+        """Number of tokens of one pass that reads prompts (``--ubatch-size``)."""
         return self.server.max_num_batched_tokens or round(llamacpp_memory().ubatch)
 
     def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:

@@ -1,5 +1,5 @@
-"""MLX's account: all memory that macOS gives the GPU. MLX takes memory as sequences grow and reserves
-none.
+"""The memory account of MLX. It uses all memory that macOS gives to the GPU. MLX allocates memory as
+sequences grow, and does not reserve memory.
 """
 
 from perfmodel.costs import Shard
@@ -8,7 +8,9 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 
 
 class MLXAccount(Account):
-    """One process. While mlx_lm generates, it pins the whole working set that macOS recommends."""
+    """The memory account of one MLX process. While mlx_lm generates, it keeps the whole working set that
+    macOS recommends.
+    """
 
     def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
         return 1.0

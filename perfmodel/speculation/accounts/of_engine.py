@@ -1,4 +1,4 @@
-"""The account of an engine."""
+"""Finds the memory account of an engine."""
 
 from perfmodel.plugins import class_in
 from perfmodel.speculation.accounts.base import Account, ServerSettings
@@ -14,8 +14,8 @@ MODULES = {
 
 
 def account_of(engine: str | None, server: ServerSettings) -> Account:
-    """The account of an engine, given its word of ``--engine``. Other engines get the base class, a fixed
-    share of the device.
+    """The memory account of an engine, given its word of ``--engine``. An engine without its own account gets
+    the base class, which uses a fixed share of the device.
     """
     module = MODULES.get(engine or "")
     if module is None:

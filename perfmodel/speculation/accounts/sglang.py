@@ -1,4 +1,6 @@
-"""SGLang's account: caches = free after the weights - free before them x (1 - mem_fraction_static)."""
+"""The memory account of SGLang: caches = free memory after the weights - free memory before them x (1 -
+mem_fraction_static).
+"""
 
 import numpy as np
 
@@ -17,12 +19,14 @@ DIGITS = 3
 
 
 class SGLangAccount(Account):
-    """The default share leaves memory for the largest prefill and for CUDA graphs."""
+    """The memory account of SGLang. Its default share leaves memory for the largest prefill and for CUDA
+    graphs.
+    """
 
     complete = True
 
     def budget(self, gpu: GPUSpec) -> int:
-        """Tokens of one pass that reads prompts (``--chunked-prefill-size``)."""
+        """Number of tokens of one pass that reads prompts (``--chunked-prefill-size``)."""
         tier = next(t for t in sglang_memory().tiers if gpu.memory_bytes < t.below_gib * GIB)
         return self.server.max_num_batched_tokens or tier.prefill_tokens
 
@@ -63,8 +67,8 @@ class SGLangAccount(Account):
         return _cache_share() if shard.states else 1.0
 
     def sequences(self, pool: Floats, cached: Floats, state: Floats, copies: Floats) -> Floats:
-        """Recurrent states have their own part of the memory, with slots for prefixes and for drafted
-        tokens.
+        """See `Account.sequences`. Recurrent states have a separate part of the memory, with slots for
+        prefixes and for drafted tokens.
         """
         if not np.any(state):
             return pool / cached

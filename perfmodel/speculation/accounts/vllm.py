@@ -1,6 +1,8 @@
-"""vLLM's account: fraction x reported memory - weights - activations - memory outside PyTorch - CUDA graphs.
+"""The memory account of vLLM: fraction x reported memory - weights - activations - memory outside PyTorch -
+CUDA graphs.
 
-The activations are those of its profile run: one pass of the largest size, and sampling for all seats.
+The activations are those of vLLM's profiling run, which consists of one pass of the largest size and sampling
+for all seats.
 """
 
 import math
@@ -26,9 +28,9 @@ v1/core/kv_cache_utils.py); beyond this ratio, all groups have the size of the s
 
 
 class VLLMAccount(Account):
-    """The account of both V0 and V1, whose `Activation` numbers differ.
+    """The memory account of vLLM, for both V0 and V1. Their `Activation` numbers differ.
 
-    - facts: the numbers of the account.
+    - facts: the numbers that the account uses.
     """
 
     complete = True
@@ -44,7 +46,7 @@ class VLLMAccount(Account):
         return share * gpu.memory_bytes - taken - self.graph_bytes(gpu, shard, drafts)
 
     def activation_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
-        """Peak memory of activations in the profile run: the pass, the logits and the sampler for the
+        """Peak memory of activations in the profiling run: the pass, the logits and the sampler for the
         stated seats, and the vision tower.
         """
         logits = (self.server.max_num_seqs or 0) * self._sampled_bytes(gpu, shard)
@@ -55,7 +57,7 @@ class VLLMAccount(Account):
         return tokens * self._token_bytes(shard) + logits + tower
 
     def seat_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
-        """Memory of the logits and the sampler for one seat; 0 if the number of seats is stated."""
+        """Memory of the logits and the sampler for one seat. 0 if the number of seats is stated."""
         return self._sampled_bytes(gpu, shard) if self.server.max_num_seqs is None else 0.0
 
     def _sampled_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
@@ -79,7 +81,7 @@ class VLLMAccount(Account):
         return size * GIB
 
     def graph_bytes(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
-        """Memory of CUDA graphs; 0 for versions that do not count it."""
+        """Memory of CUDA graphs. 0 for versions that do not subtract it."""
         facts = self.facts.graphs
         model = shard.model
         if gpu.vendor != "NVIDIA" or not self._from(facts.since):
@@ -95,14 +97,14 @@ class VLLMAccount(Account):
         return size * factor * GIB
 
     def seats(self, gpu: GPUSpec) -> int:
-        """Largest number of requests that run at once."""
+        """The largest number of requests that run at once."""
         seats = serving_engines()["vllm"].seats
         if self.server.max_num_seqs is not None or seats is None:
             return self.server.max_num_seqs or 0
         return seats.of(self.server.version, gpu)
 
     def budget(self, gpu: GPUSpec) -> int:
-        """Token budget of one pass."""
+        """The token budget of one pass."""
         if self.server.max_num_batched_tokens is not None:
             return self.server.max_num_batched_tokens
         facts = self.facts.batched_tokens
@@ -114,7 +116,7 @@ class VLLMAccount(Account):
         return facts.usual
 
     def pass_tokens(self, gpu: GPUSpec, shard: Shard) -> int:
-        """Tokens of the pass in the profile run."""
+        """Number of tokens of the pass in the profiling run."""
         facts = self._activation
         length = self.length(shard)
         if facts.chunked_above is None:
@@ -140,8 +142,8 @@ class VLLMAccount(Account):
         return shard.expert_bytes * (ratio - 1.0)
 
     def stored_bytes(self, shard: Shard, tokens: Floats, states: Floats) -> Floats:
-        """See `Account.stored_bytes`. In versions that do not group layers by kind, sliding layers keep
-        all tokens.
+        """See `Account.stored_bytes`. In versions that do not group layers by kind, sliding-window layers
+        store all tokens.
         """
         stored = shard.stored_kv_bytes(tokens, states)
         sliding = _sliding(shard)
@@ -155,8 +157,8 @@ class VLLMAccount(Account):
 
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """See `Account.sequence_bytes`. vLLM divides the layers of each kind into groups of equal size and
-        pads the last group. If windows are freed, a sliding layer holds at most the tokens of
-        its window and of one pass, rounded up to whole blocks, plus one block (v1/core/kv_cache_utils.py).
+        pads the last group. If windows are freed, a sliding-window layer stores at most the tokens of its
+        window and of one pass, rounded up to whole blocks, plus one block (v1/core/kv_cache_utils.py).
         """
         if shard.states is not None and shard.attentions:
             return self._blocks_bytes(shard, draft_token_bytes, drafted)
@@ -230,11 +232,11 @@ def _sliding(shard: Shard) -> list[Attention]:
 
 
 def block_tokens(shard: Shard, drafted: int, block: int) -> int:
-    """Tokens per block of a model with recurrent layers: the smallest multiple of `block` in whose
-    attention page one recurrent state fits.
+    """Tokens per block of a model with recurrent layers. It is the smallest multiple of `block` for which one
+    recurrent state fits in an attention page.
 
-    The state is that of one layer and sequence on one device. It includes one input of the convolution for
-    each drafted token (vLLM 0.32, platforms/interface.py).
+    This is the state of one layer and one sequence on one device. It includes one convolution input for each
+    drafted token (vLLM 0.32, platforms/interface.py).
     """
     assert shard.states is not None
     state = (shard.states.bytes_per_sequence + drafted * shard.states.bytes_per_input) / shard.states.layers
