@@ -1,10 +1,12 @@
 """The cost and the gain of an iteration with a chain of gamma drafted tokens and one verification.
 
-iteration = gamma (T_D + T_select) + T_V(gamma) + overhead; speedup = tokens_per_iteration * T_T / iteration.
+The time of an iteration is gamma (T_D + T_select) + T_V(gamma) + overhead. The speedup is
+tokens_per_iteration * T_T divided by this time.
 
-(Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline: speedup exactly 1. All
-functions broadcast over ``[batch, context]``; some add a trailing axis of gammas, which their docstrings
-mention.
+T_D is a draft step, T_select its selection of cached tokens, T_V the verification and T_T a baseline step
+(Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline, whose speedup is exactly 1.
+All functions broadcast over ``[batch, context]``. Some add a trailing axis of gammas; their docstrings
+mention it.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""What Hugging Face files call the things of perfmodel: the table ``models/names.csv``."""
+"""The names that Hugging Face files use for keys, modules and formats of perfmodel, from
+``models/names.csv``.
+"""
 
 from dataclasses import dataclass
 
@@ -9,13 +11,13 @@ from perfmodel.reading import data_folder, read_rows
 class Name:
     """One row of ``models/names.csv``.
 
-    - spellings: words of Hugging Face files, separated by spaces, each of which means `name`.
-    - kind: what the spellings name. ``key``: keys of a config.json. ``wrapper``: `model_type` of a file with
-      vision or audio; `name` is that of its language model, if this states none. ``default``: sizes that
-      transformers, and published files of that type (Gemma 3, LLaVA), leave out of a nested config.
-      ``module``: modules of a layer in all families; `name` is the GEMM that multiplies with them.
-      ``modelopt``: values of `quant_algo`; `name` is the format. ``torchao``: classes of configurations,
-      without ``Config`` and underscores; `name` is the format.
+    - spellings: words in Hugging Face files that mean `name`, separated by spaces.
+    - kind: the kind of word. ``key``: a key of a config.json. ``wrapper``: `model_type` of a file with vision
+      or audio. `name` is the `model_type` of its language model, if the file does not state it. ``default``:
+      a size that transformers, and published files of this type (Gemma 3, LLaVA), leave out of a nested
+      config. ``module``: a module of a layer in all families. `name` is the GEMM that multiplies with it.
+      ``modelopt``: a value of `quant_algo`. `name` is the weight format. ``torchao``: the class of a
+      configuration, without ``Config`` and underscores. `name` is the weight format.
     """
 
     kind: str
@@ -27,10 +29,10 @@ _ROWS = read_rows(data_folder("models") / "names.csv", Name)
 
 
 def other_spellings(kind: str) -> dict[str, list[str]]:
-    """Name in perfmodel -> its names in Hugging Face files."""
+    """The names in Hugging Face files by name in perfmodel, for one kind of word."""
     return {row.name: row.spellings.split() for row in _ROWS if row.kind == kind}
 
 
 def perfmodel_names(kind: str) -> dict[str, str]:
-    """Name in a Hugging Face file -> its name in perfmodel."""
+    """The name in perfmodel by name in a Hugging Face file, for one kind of word."""
     return {word: row.name for row in _ROWS if row.kind == kind for word in row.spellings.split()}

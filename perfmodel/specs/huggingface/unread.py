@@ -1,4 +1,6 @@
-"""Refuses keys that no reader knows and that may change the cost: the table ``models/unread.csv``."""
+"""Refuses keys that no reader knows and that may change the cost. The patterns of such keys are in
+``models/unread.csv``.
+"""
 
 import re
 from dataclasses import dataclass
@@ -9,12 +11,12 @@ from perfmodel.specs.huggingface.keys import Keys
 
 @dataclass(frozen=True)
 class Pattern:
-    """A row of ``models/unread.csv``: the effect of keys of one kind.
+    """One row of ``models/unread.csv``: whether keys that match a pattern change the cost of a model.
 
-    - pattern: a regular expression for a part of the key.
-    - changes_cost: yes for widths and counts of heads, experts, states and caches, which make a layer cost
-      more or less than its family's; no for keys that change no byte and no FLOP, which overrides other rows.
-    - seen_in: an example of such a key, and a `model_type` that has it; blank if transformers has no such
+    - pattern: a regular expression that matches a part of the key.
+    - changes_cost: yes for keys that may change bytes or FLOPs, such as widths and counts of heads, experts,
+      states and caches. No for keys that change neither. A matching row with no takes precedence.
+    - seen_in: an example of such a key, with a `model_type` that has it. Blank if transformers has no such
       code.
     """
 
@@ -36,7 +38,9 @@ _FREE = _any_of(changes_cost=False)
 
 
 def refuse_unread(keys: Keys) -> None:
-    """Raise InputError naming the first key that may change the cost, has a value, and was not read."""
+    """Raises InputError if a key that may change the cost has a value but was not read. The message names the
+    first such key.
+    """
     for key, value in keys.data.items():
         silent = value in (None, False, 0, "", [], {}) or key in keys.read
         if not silent and _COSTS.search(key) and not _FREE.search(key):
