@@ -205,8 +205,8 @@ class NonnegativeSolution(NamedTuple):
 
 
 def nonnegative(matrix: Array, wanted: Array) -> NonnegativeSolution:
-    """The non-negative values x [columns] with which matrix @ x is closest to `wanted` [rows]. matrix [rows,
-    columns].
+    """The non-negative values x [columns] with which matrix @ x is closest to `wanted` [rows]. The matrix is
+    [rows, columns].
     """
     from scipy.optimize import nnls
 

@@ -48,8 +48,10 @@ def error(rows: Sequence[Any]) -> Errors:
 
 
 class VerdictCount(NamedTuple):
-    """correct: the number of speedups that were predicted on the measured side of 1. judged: the number of
-    all speedups.
+    """The number of correct verdicts on speedups.
+
+    - correct: the number of speedups that were predicted on the measured side of 1.
+    - judged: the number of all speedups.
     """
 
     correct: int

@@ -78,8 +78,8 @@ def _heading(quantity: str) -> str:
 
 
 def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> TextTable:
-    """One row per figure: mean, worst and bias of its relative errors. A figure with a prediction
-    of 0 has no row.
+    """One row per figure: mean, worst and bias of its relative errors. A figure with a prediction of 0 has no
+    row.
     """
     priced = [c for c in cells if c.predicted > 0]
     by_quantity = grouped(priced, lambda c: c.quantity)

@@ -26,8 +26,8 @@ SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
     """The plan with the device and threads of the command line.
 
-    - known: False if the device file does not exist yet, because this run measures the device; the file is
-      then not read.
+    - known: whether the device file exists. It does not exist yet if this run measures the device. The file
+      is then not read.
     """
     plan = load_plan(name)
     if hardware is not None and known:

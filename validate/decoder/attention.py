@@ -144,8 +144,8 @@ def unfold(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def additive(outside: Tensor, dtype: torch.dtype) -> Tensor:
-    """An additive mask: 0 where `outside` is false, and `MASKED` times the largest number of `dtype`,
-    negative, where it is true.
+    """An additive mask. It is 0 where `outside` is false. Where it is true, it is the most negative number of
+    `dtype` times `MASKED`.
     """
     bias = torch.zeros(outside.shape, dtype=dtype, device=outside.device)
     return bias.masked_fill_(outside, MASKED * torch.finfo(dtype).min)

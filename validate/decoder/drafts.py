@@ -84,8 +84,10 @@ class ViewRunner:
         return self.runner.attended(tokens, positions, write, sees, self.view)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
-        """Prepares the draft for the prompts that the target has just run. tokens [batch, longest], lengths
-        [batch].
+        """Prepares the draft for the prompts that the target has just run.
+
+        - tokens [batch, longest]: the prompts.
+        - lengths [batch]: the lengths of the prompts.
 
         A runner with its own cache runs the prompts without their last tokens to fill it.
         """

@@ -1,9 +1,9 @@
 """Eight-bit weights with one scale per output, and an eight-bit KV cache without scales.
 
-The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). The same matrices have it as in the format
-``fp8`` of `perfmodel.specs.models.formats`: those of attention and MLP, including an EAGLE head's projection.
-Embedding, LM head and norms keep the type of the activations. Values beyond the largest of the format are set
-to it, as in vLLM.
+The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). The quantised matrices are the same as in the
+format ``fp8`` of `perfmodel.specs.models.formats`: those of attention and MLP, including an EAGLE head's
+projection. Embedding, LM head and norms keep the type of the activations. Values that are too large for the
+format become its largest value, as in vLLM.
 """
 
 from typing import NamedTuple

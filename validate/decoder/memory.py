@@ -48,7 +48,7 @@ def _free_bytes(device: torch.device) -> int:
 
 def free_host_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
     """Bytes of host memory that are available without swapping, including file caches. If the system does not
-    report this, the bytes of free pages.
+    report this number, the function returns the bytes of free pages.
     """
     if meminfo.is_file():
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

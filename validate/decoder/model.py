@@ -224,7 +224,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe"
 
 
 def check_supported(spec: ModelSpec) -> None:
-    """Refuse (InputError) a model with layers that this decoder does not have."""
+    """Raises InputError for a model with layers that this decoder does not have."""
     scaling = spec.rope_scaling
     moe = spec.moe
     factors = {len(scaling.short_factor), len(scaling.long_factor)} if scaling else set()

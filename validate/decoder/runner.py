@@ -78,11 +78,12 @@ class Runner:
         return self._pass(tokens, positions, slots, sees)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, window: int) -> tuple[Tensor, Observed]:
-        """Runs prompts. tokens [batch, longest], padded on the right with any tokens. lengths [batch].
+        """Runs prompts. Returns the hidden state of each prompt's last token [batch, hidden], and the queries
+        of the last `window` tokens, with which some draft caches choose their tokens.
 
-        Returns the hidden state of each prompt's last token [batch, hidden], and the queries of the last
-        `window` tokens, by which some draft caches choose their tokens. The padding is not part of the
-        lengths, so it is never read.
+        - tokens [batch, longest]: the prompts, padded on the right with any tokens. The padding is not part
+          of the lengths, so it is never read.
+        - lengths [batch]: the lengths of the prompts.
         """
         batch, longest = tokens.shape
         last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)

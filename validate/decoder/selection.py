@@ -58,8 +58,9 @@ class Selection:
         return self.attention(q, pick_tokens(k, tokens), pick_tokens(v, tokens), chosen, new_k, new_v, sees)
 
     def search(self, score: Tensor, count: int) -> Tensor:
-        """The numbers [batch, kv_heads, count] of the units with the largest scores, in rising order. score
-        [batch, kv_heads, units].
+        """The numbers [batch, kv_heads, count] of the units with the largest scores, in rising order.
+
+        - score [batch, kv_heads, units]: the scores.
         """
         return score.topk(count, dim=-1).indices.sort(-1).values
 

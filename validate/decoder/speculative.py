@@ -1,5 +1,5 @@
 """The loop of speculative decoding: draft gamma tokens, verify them in one pass, and keep the accepted ones
-and one more. gamma = 0 is decoding without a draft.
+and one more. With gamma = 0, it decodes without a draft.
 """
 
 from collections.abc import Callable

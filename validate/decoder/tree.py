@@ -30,10 +30,8 @@ from perfmodel.validate.decoder.tree_sampling import (
 
 
 class TreeDrafter(ModelDrafter):
-    """Drafts a tree in levels - 1 passes, one for each level of the tree but the last, which the draft never
-    runs.
-
-    The scratch slots have the nodes. For a separate model, the token before the root comes first.
+    """Drafts a tree in levels - 1 passes. The draft runs every level of the tree except the last. The scratch
+    slots hold the nodes. For a separate model, the token before the root comes first.
     """
 
     def __init__(self, passes: ViewRunner, tree: Topology, sampling: Sampling) -> None:
@@ -78,8 +76,9 @@ class TreeDrafter(ModelDrafter):
 
 
 class TreeDecoder(Decoder):
-    """The same as `Decoder`, for trees. gamma: the number of levels below the root.
+    """The same as `Decoder`, for trees.
 
+    - gamma: the number of levels below the root.
     - queries: the number of all nodes.
     """
 

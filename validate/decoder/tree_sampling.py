@@ -26,13 +26,14 @@ class Topology:
     - size: the number of nodes.
     - depth [size]: the level of each node below the root.
     - sees: bool [size, size], whether a node is an ancestor of another or the node itself.
-    - children [size, most children of a node]: node numbers, 0 for none. num_children [size].
+    - children [size, most children of a node]: node numbers, 0 for none.
+    - num_children [size]: the number of children of each node.
     - rank [size]: a node's place among its siblings.
     - widths: number of nodes on each level.
     - starts: the first node of each level, and `size`.
     - max_children: largest number of children of a node, by level.
-    - picks: for each level but the last, the places [width of the next level] of the next level's tokens
-      among the candidates, of which each node has `max_children`.
+    - picks: for each level but the last, the positions of the next level's tokens among the candidates,
+      [width of the next level]. Each node has `max_children` candidates.
     """
 
     def __init__(self, parents: Sequence[int], device: torch.device) -> None:
@@ -101,7 +102,8 @@ def accept_tree_sampled(
     tokens [batch, size]. The output has the same distribution as sampling from the target alone.
 
     - draft_probs [batch, nodes of all levels but the last, vocab]: the distributions from which each node's
-      children were drawn. target_probs [batch, size, vocab].
+      children were drawn.
+    - target_probs [batch, size, vocab]: the target's distributions.
     """
     u = target_probs.new_empty(len(tokens), sum(tree.max_children)).uniform_(generator=generator)
     node = torch.zeros_like(tokens[:, 0])

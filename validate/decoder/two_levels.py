@@ -37,8 +37,8 @@ class CollectingRunner(ViewRunner):
 
     - collected [batch]: the number of collected tokens.
 
-    A cache of its own lags by two tokens, because the target may accept all collected tokens and then adds
-    one of its own.
+    If the runner has its own cache, this cache lags by two tokens, because the target may accept all
+    collected tokens and then adds one of its own.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, owns_cache: bool) -> None:

@@ -224,8 +224,8 @@ class LiveServer:
         return name
 
     def engine(self) -> ServerEngine:
-        """The engine as the server reports it: vLLM at /version, SGLang at /get_server_info,
-        llama.cpp at /props.
+        """The engine as the server reports it: vLLM at /version, SGLang at /get_server_info, llama.cpp at
+        /props.
         """
         shown_part = VERSION if api_key() else WORD
         for path, name, key in (

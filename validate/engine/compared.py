@@ -1,5 +1,5 @@
 """Compares the steps and prompts in a text with their predictions, and says whether the step time or the
-acceptance is off.
+acceptance differs too much.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,7 +67,9 @@ class ComparedStep:
         return is_rejected(self.usual, self.timing.tokens_per_iteration)
 
     def in_words(self) -> Iterator[str]:
-        """Printed lines about the step. They say whether its time or its acceptance is off."""
+        """Printed lines about the step. They say whether its time or its acceptance differs too much from the
+        prediction.
+        """
         timing = self.timing
         words = f"{timing.name}: {seconds(timing.seconds)} per iteration"
         if timing.gamma > 0:

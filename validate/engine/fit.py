@@ -231,7 +231,7 @@ def least_determined(free: Mapping[str, Parameter], solved: Estimate, rows: int)
 
 def scatter(samples: Sequence[float]) -> float:
     """The relative spread of samples: the distance between their quartiles, converted to a standard
-    deviation, over their median. 0 for fewer than four samples.
+    deviation, over their median. It is 0 for fewer than four samples.
     """
     if len(samples) < 4:
         return 0.0

@@ -39,12 +39,14 @@ class Health:
 
     @property
     def healthy(self) -> bool:
-        """Whether no part of the server is known to be off."""
+        """Whether no part of the server is known to differ from the prediction."""
         return self.half in (Half.NONE, Half.OPEN)
 
     @property
     def assumed(self) -> str:
-        """The assumption about a server that is off, on which the advice about the draft length is based."""
+        """The assumption on which the advice about the draft length is based, if the server differs from the
+        prediction.
+        """
         return "the counted acceptance" if self.half is Half.ACCEPTANCE else "a server as fast as predicted"
 
 

@@ -32,8 +32,7 @@ _CACHE = re.compile(r"GPU KV cache size: ([\d,]*\d) tokens")
 
 @dataclass(frozen=True, slots=True)
 class LoadLine:
-    """One line of a log. `cached_tokens` and `used_share` are None if the line does not state
-    them.
+    """One line of a log. `cached_tokens` and `used_share` are None if the line does not state them.
 
     - running, waiting: the numbers of running and of waiting requests.
     - cached_tokens: the cached tokens of all running requests.

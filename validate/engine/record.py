@@ -22,7 +22,7 @@ WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
 class EngineSubject(Frozen):
     """The served configuration, with the names of a question's fields.
 
-    - weights and kv_dtype: None means those of the checkpoint.
+    - weights, kv_dtype: the formats of weights and cache; None means those of the checkpoint.
     """
 
     model: str
@@ -52,8 +52,9 @@ class EngineSubject(Frozen):
 
 
 class EnginePoint(Timing):
-    """One timed step, or a failed one with its error. samples: seconds, reduced to at most 200 evenly spaced
-    values of the sorted samples.
+    """One timed step, or a failed one with its error.
+
+    - samples: seconds, reduced to at most 200 evenly spaced values of the sorted samples.
     """
 
     key: str

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Half(Enum):
-    """The part of a server that is off.
+    """The part of a server that differs from the prediction.
 
     - `OPEN`: not decided, because the server was partly idle in all intervals of the log.
     """
@@ -201,8 +201,8 @@ def signs_in(text: str) -> list[Sign]:
 
 
 def refused_draft(text: str) -> str:
-    """A sentence that the server decodes without its draft, with the reason in the log; empty if the log does
-    not say so.
+    """A sentence that says that the server decodes without its draft, and why, according to the log. Empty if
+    the log does not say so.
     """
     line = _NO_DRAFT.search(text)
     if line is None:

@@ -1,5 +1,5 @@
-"""Reasons, by engine, why a server can be slow although the given text does not show it, and the lines of its
-log that would show them.
+"""For each engine, reasons why a server can be slow that the given text may not show, and the log lines that
+would show these reasons.
 """
 
 from typing import NamedTuple

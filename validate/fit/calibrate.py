@@ -165,8 +165,8 @@ def observed(fit_report: Report) -> dict[str, Scatter]:
     """Quantity -> the observed error that the calibration file states: the largest error over the kinds of
     folds.
 
-    If all rows have the same model, they give no error for other models. For passes, the error with each
-    model held out on another device of the stack is then a candidate too.
+    If all rows have the same model, they give no error for other models. For passes, the errors with each
+    model held out on another device of the stack are then also considered.
     """
     judged = [by for by in HELD_OUT if by in fit_report.held_out]
     folds = {

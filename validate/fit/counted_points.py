@@ -78,8 +78,8 @@ class Group:
         return np.broadcast_to(sum(lower), self.batch.shape)
 
     def bytes_read(self, quantity: str) -> Array:
-        """The bytes of weights and cache that one pass of a quantity reads, for each point. Of several parts,
-        the smallest number counts.
+        """The bytes of weights and cache that one pass of a quantity reads, for each point. If the quantity
+        has several parts, the smallest number is used.
         """
         by_part = []
         for part in self.passes[quantity]:
@@ -189,8 +189,8 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
 
 
 def draft_passes(p: MeasuredPoint) -> list[tuple[float, float]]:
-    """Pairs of the tokens per sequence in a draft pass, and its number (for a tree, its share) of the passes
-    in `draft_s`.
+    """The draft passes in `draft_s`, as pairs: the tokens per sequence in a pass, and how often it runs. For
+    a tree, the second number is a share of the passes.
     """
     levels = p.widths[:-1] if p.widths else (1,)
     return [(float(width), levels.count(width) / len(levels)) for width in dict.fromkeys(levels)]

@@ -2,7 +2,7 @@
 others are not.
 
 Constants that the measurements cannot determine keep the value of the literature calibration from which a
-recipe starts. Its `notes` and `pinned` state the reasons that are not obvious.
+recipe starts. Its `notes` and `pinned` state the reasons that are not obvious. The module
 perfmodel/specs/calibrations/calibration.py declares the search range of each constant.
 """
 

@@ -198,7 +198,7 @@ def compare(
 def difference(
     model: Model, request: Request, prompts: list[list[int]], plain: Generation, other: Generation
 ) -> Difference | None:
-    """Of the first differences in all sequences, the one with the largest margin; None if all tokens are
+    """The first difference of the sequence in which it has the largest margin; None if all tokens are
     equal.
     """
     differences = []

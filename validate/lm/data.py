@@ -25,8 +25,8 @@ def source_files() -> tuple[Path, ...]:
 
 
 def is_held_out(path: Path) -> bool:
-    """Whether the model was not trained on a file. This is so for about one file in twenty. The path inside
-    the library decides, so they are the same files on every machine.
+    """Whether the model was not trained on a file. This is so for about one file in twenty. The choice
+    depends only on the path inside the library, so it is the same on every machine.
     """
     name = path.relative_to(sysconfig.get_paths()["stdlib"]).as_posix()
     return zlib.crc32(name.encode()) % 100 < HELD_OUT_PERCENT

@@ -150,8 +150,8 @@ def _speculation(run: PublicRun) -> list[Answered]:
 
 
 def degree_of(run: PublicRun) -> int:
-    """The tensor-parallel degree of a run. If it is not stated, the degree whose predicted baseline step is
-    closest to the measured one; 1 if that is not known either.
+    """The tensor-parallel degree of a run. If it is not stated, it is the degree whose predicted baseline
+    step is closest to the measured one. It is 1 if the baseline step was not measured.
     """
     if run.tensor_parallel:
         return run.tensor_parallel

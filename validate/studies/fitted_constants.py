@@ -123,7 +123,7 @@ class _Drift(NamedTuple):
 
     @classmethod
     def of(cls, factor: PlacedConstant) -> "_Drift":
-        """From a factor whose scope is ``ENGINE@VERSION`` or ``ENGINE@VERSION/ARCHITECTURE``."""
+        """Makes it from a factor whose scope is ``ENGINE@VERSION`` or ``ENGINE@VERSION/ARCHITECTURE``."""
         _, _, since_and_architecture = factor.scope.partition(DRIFT)
         since, _, architecture = since_and_architecture.partition(ONLY)
         return cls(since, architecture, factor)

@@ -107,8 +107,8 @@ class HeldOutErrors:
         `borrowed`.
 
         A group of n rows counts as n / (1 + (n - 1) rho) independent rows (Kish 1965, Survey Sampling, 5.4).
-        rho is the share of the squared errors that the rows of a group have in common, for the groups of the
-        engine.
+        Here rho is the share of the squared errors that the rows of a group have in common, for the groups of
+        the engine.
         """
         rows_by_group = grouped(range(len(self.groups)), lambda i: self.groups[i])
         groups = list(rows_by_group.values())

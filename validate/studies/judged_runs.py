@@ -75,7 +75,7 @@ def judged(figure: str) -> list[JudgedRun]:
 
     - figure: ``step``, ``ratio`` or ``speedup``.
 
-    For ratios of public runs, one constant was also fitted to the same source: SGLang's time outside passes.
+    For ratios of public runs, SGLang's time outside passes was also fitted to the same source.
     """
     errors = errors_left_out(figure)
     rows = [_of_run(a, errors.get(a.run.id, a.off)) for a in of_figure(figure)]

@@ -56,7 +56,9 @@ class LeftOut:
     @classmethod
     def by(cls, rows: LlamaCppPasses, names: NDArray[np.str_]) -> "LeftOut":
         """The errors if each row is predicted with constants that were fitted without the rows of the same
-        name. names ``[row]``: for example the names of sources.
+        name.
+
+        - names: the name of each row, ``[row]``, for example of its source.
         """
         off = np.empty(len(names))
         for name in np.unique(names):
@@ -124,7 +126,7 @@ def _several_sources(runs: Sequence[PublicRun]) -> bool:
 
 
 def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
-    """The error that a file states. 90 % of the rows are within its interval.
+    """The error that a file states. Its interval contains 90 % of the rows.
 
     - off: the log errors of the rows.
     """

@@ -121,8 +121,8 @@ class MeasuredStep:
         return self._predict(by) - self._predicted_log
 
     def _predict(self, by: Mapping[str, float]) -> float:
-        """Logarithm of the time or ratio if the logarithms of its constants change by `by`.
-        Folds have many in common.
+        """Logarithm of the time or ratio if the logarithms of its constants change by `by`. Folds have many
+        in common.
         """
         changes = tuple(by.get(place, 0.0) for place in self.places)
         if changes not in self._logs:

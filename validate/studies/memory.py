@@ -200,7 +200,10 @@ def pools(rows: Sequence[Logged]) -> Pools:
 
 def fitted(base: Array, taken: Array, logged: Array) -> Array:
     """The numbers with the smallest relative errors of the caches' memory (soft L1). A number without rows is
-    0. base, taken: see `Pools`. logged: the logged memory in GiB.
+    0.
+
+    - base, taken: the fields of `Pools`.
+    - logged: the logged memory, in GiB.
     """
 
     def errors(values: Array) -> Array:

@@ -12,8 +12,10 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class QuestView(View):
-    """low, high: the smallest and largest keys of each page [layers, batch, kv_heads, pages + 1, head_dim].
-    The last page receives discarded tokens. The newest page of a sequence is always read.
+    """The view that reads the pages with the largest bounds. The newest page of a sequence is always read.
+
+    - low, high: the smallest and largest keys of each page, [layers, batch, kv_heads, pages + 1, head_dim].
+      The last page receives discarded tokens.
     """
 
     by_query = True

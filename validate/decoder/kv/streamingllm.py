@@ -100,8 +100,10 @@ class RollingView(StreamingView):
         """
 
     def read(self, tokens: Tensor, lengths: Tensor, run: Callable[[Tensor], object]) -> None:
-        """Runs prompts through the view, one chunk at a time. tokens [batch, longest], lengths [batch].
+        """Runs prompts through the view, one chunk at a time.
 
+        - tokens [batch, longest]: the prompts.
+        - lengths [batch]: the lengths of the prompts.
         - run: the function that runs the pass of one chunk.
 
         A chunk sees itself and the earlier tokens that the view keeps. The time is O(longest x budget), and

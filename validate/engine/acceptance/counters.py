@@ -76,10 +76,9 @@ def _difference(now: float | None, before: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Totals over all drafts. accepted[j]: the number of drafts whose first j + 1 tokens were all accepted.
-    A
-    total is None if the engine does not report it.
+    """Totals over all drafts. A total is None if the engine does not report it.
 
+    - accepted: accepted[j] is the number of drafts whose first j + 1 tokens were all accepted.
     - draft_tokens: the number of drafted tokens.
     - decoded: the number of output tokens, without the first of each request.
     """

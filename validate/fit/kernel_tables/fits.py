@@ -62,8 +62,9 @@ def table_fit(
     build: Callable[..., Constants],
     source: str,
 ) -> TableFit[Constants]:
-    """The constants with which log(predict(values)) is closest to log(seconds). seconds [rows].
+    """The constants with which log(predict(values)) is closest to log(seconds).
 
+    - seconds [rows]: the times of the calls.
     - first: name -> value at which the search starts.
     - build: makes the constants from their values, given by name.
     """

@@ -59,8 +59,8 @@ class Timed:
 def with_further(
     calibration: Calibration, gpu: GPUSpec, precision: Precision, paths: Iterable[Path]
 ) -> Calibration:
-    """The calibration, with the constants added that each further file determines. Raises InputError for a
-    file without such kernels.
+    """The calibration with the additional constants that each further file determines. Raises InputError for
+    a file without such kernels.
 
     - precision: the formats of weights and caches.
     - paths: kernel records, or tables that ``benchmarks/attention.py`` wrote.
