@@ -33,7 +33,10 @@ def check(
     ] = None,
     baseline: Annotated[
         Path | None,
-        Argument("Fail if errors grew, predictions moved or measurements drifted since this file.", "FILE"),
+        Argument(
+            "Earlier state: fail if errors have grown, or predictions or measurements have changed.",
+            "FILE",
+        ),
     ] = None,
     max_drift: Annotated[
         float | None,

@@ -46,7 +46,7 @@ class PlannedDraft(Frozen, forbid_unknown_fields=False):
 class GridBlock(PlannedDraft, forbid_unknown_fields=True):
     """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
 
-    The points of a block draft chains, or trees if the block has a `tree`.
+    The points of a block measure chains of drafted tokens, or trees if the block has a `tree`.
     """
 
     draft_kv: Annotated[Names, Meta(description="KV methods of the draft, `NAME[:BUDGET]`")] = ("full",)

@@ -185,7 +185,7 @@ class RecordedPlan(Plan):
 
 
 class RecordedProtocol(_Part):
-    """The protocol of the plan, and the time that reading the clock takes."""
+    """The protocol of the plan, with the time that a reading of the clock takes."""
 
     timer: Annotated[
         str,

@@ -141,14 +141,14 @@ class AdviseArguments(CommonOptions):
         default=None,
     )
     ep: MaybeWholes = argument(
-        "Expert-parallel degrees to search.",
+        "Expert-parallel degrees in the search.",
         arg.COUNTS,
         "--expert-parallel-size --ep-size",
         shown="1; all with --gpus",
         default=None,
     )
     dp: MaybeWholes = argument(
-        "Data-parallel degrees (of attention) to search.",
+        "Degrees of data-parallel attention in the search.",
         arg.COUNTS,
         "--data-parallel-size --dp-size --attn-dp-size",
         shown="1; all with --gpus",

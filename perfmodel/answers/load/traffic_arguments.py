@@ -159,7 +159,7 @@ class TrafficArguments(CommonOptions):
         why="below which prompts wait",
     )
     batch_wait_max_tokens_ratio: Real = argument(
-        "Share of the token budget at which prompts no longer wait.",
+        "Share of the token budget from which prompts no longer wait for a fuller pass.",
         "SHARE",
         limits=(0, 1),
         default=0.0,
