@@ -23,7 +23,7 @@ def set_up(words: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Run the command line (`perfmodel.cli.main`)."""
+    """Runs the command line (`perfmodel.cli.main`)."""
     set_up(sys.argv[1:])
     try:
         from perfmodel.cli import main

@@ -151,8 +151,8 @@ def _split(given: object, flag: str, comma: str, allowed: str) -> tuple[str, ...
 
 
 def amount(text: str) -> float | None:
-    """The number that a text such as 8, 1.5, 32k or 1e5 spells. ``k`` means 1024 and ``m`` means 1048576.
-    None if the text is not a number.
+    """The number that a text such as 8, 1.5, 32k or 1e5 spells. ``k`` means 1024 and ``m`` means 1048576. The
+    result is None if the text is not a number.
     """
     if (match := _COUNT.fullmatch(text.strip().lower())) is None:
         return None
@@ -163,7 +163,9 @@ def amount(text: str) -> float | None:
 
 
 def _real(given: Any) -> float | None:
-    """A finite number that is not a text; None for everything else, including true and false."""
+    """A finite number that is not a text. The result is None for everything else, including true and
+    false.
+    """
     try:
         fine = isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given)
     except OverflowError:  # a whole number beyond every float

@@ -31,7 +31,7 @@ class AttentionKernels:
 
     @cached_property
     def multiprocessors(self) -> float:
-        """Number of multiprocessors of a device. 0 if it is unknown."""
+        """Number of multiprocessors of a device. The result is 0 if it is unknown."""
         count = self.gpu.multiprocessors
         return count.value if count else 0.0
 
@@ -60,7 +60,7 @@ class AttentionKernels:
         return np.minimum(1.0 + slope * (query - 1.0) + further, query)
 
     def backend(self, head: Head, narrow: bool) -> str | None:
-        """Name of the attention backend for this kind of heads. None if no backend is known.
+        """Name of the attention backend for this kind of heads. The result is None if no backend is known.
 
         - narrow: whether the cache has values below 16 bits.
         """
@@ -75,7 +75,9 @@ class AttentionKernels:
         )
 
     def facts_of(self, head: Head, narrow: bool) -> Backend | None:
-        """The known facts about the backend for this kind of heads. None if no backend is known."""
+        """The known facts about the backend for this kind of heads. The result is None if no backend is
+        known.
+        """
         name = self.backend(head, narrow)
         attention = attention_of(self.calibration.stack)
         return attention.backends[name] if attention and name else None

@@ -84,7 +84,7 @@ def attention(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod) -> Op:
 def _attention_cost(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod, topk: int | None) -> Cost:
     """FLOPs and bytes of one group of layers.
 
-    - topk: number of tokens that an indexer chooses. None without an indexer.
+    - topk: number of tokens that an indexer chooses. It is None without an indexer.
     """
     query = shape.query
     context = shape.context
@@ -109,7 +109,8 @@ def _attention_cost(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod, 
 
 
 def _room(a: Attention, attended: Floats, kv: KVMethod, topk: int | None) -> Floats | None:
-    """Number of tokens by which the attended span may still grow within a pass; None without a limit.
+    """Number of tokens by which the attended span may still grow within a pass. The result is None without a
+    limit.
 
     The limit is the number of tokens that an indexer chooses (topk), or that the KV method attends to in
     the longest span.

@@ -119,7 +119,9 @@ class Program:
 
     @cached_property
     def _of_numbers(self) -> Callable[..., Any] | None:
-        """The program for plain numbers. None if one of its functions exists only for arrays."""
+        """The program for plain numbers. The result is None if one of its functions exists only for
+        arrays.
+        """
         used = {step.function for step in self._steps}
         if not used <= NUMBERS.keys() | INFIX.keys():
             return None

@@ -23,7 +23,7 @@ class DeviceGroup:
       host_bytes_per_s.
     - host_layers: share of all layers that run on the host.
     - host: how the host's processor runs its layers. None means that it reads at the full bandwidth.
-    - fabric: the links between nodes. None for a group within one node.
+    - fabric: the links between nodes. It is None for a group within one node.
     - schedulers: number of ranks that each schedule and sample their own sequences.
     """
 

@@ -85,8 +85,8 @@ def imbalance_of(experts: int, groups: int, spread: float) -> float:
 
 
 def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:
-    """Expected number of distinct experts that t tokens touch if each token chooses k of E experts: E (1 - (1
-    - k/E)^t).
+    """Expected number of distinct experts that t tokens touch if each token chooses k of E experts. It is
+    E (1 - (1 - k/E)^t).
 
     If experts have unequal shares x ~ Gamma(a), an expert gets no token with probability e^(-x t). The
     expected number is then E (1 - (1 + b t)^-a). In this formula, b is such that one token touches k experts.
@@ -106,8 +106,8 @@ def touched(experts: float, per_token: float, tokens: Floats, popularity: float)
 def experts(
     model: ModelSpec, degrees: Degrees, precision: Precision, popularity: float, layout: RackLayout
 ) -> Experts | None:
-    """The routed experts of a model, each split among the devices of one group. None for a model without
-    experts.
+    """The routed experts of a model, each split among the devices of one group. The result is None for a
+    model without experts.
 
     - popularity: see `Experts`.
     - layout: has the number of additional copies of experts, and the imbalance between groups.

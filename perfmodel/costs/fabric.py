@@ -23,8 +23,8 @@ class Fabric:
     - nodes: number of nodes.
     - waiting: time of an exchange in an engine, divided by its time in the table. It is above 1 because all
       ranks wait for the slowest rank.
-    - overlap: the share that two micro-batches hide of computing or communicating, whichever is shorter. 0
-      without micro-batches.
+    - overlap: share of the time of communication or of computing, whichever is shorter, that two
+      micro-batches hide. It is 0 without micro-batches.
     """
 
     link: LinkSpec

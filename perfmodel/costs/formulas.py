@@ -122,7 +122,7 @@ class Formula:
 
 
 def _key(values: Sequence[Floats]) -> tuple[Hashable, ...] | None:
-    """Numbers and arrays as the key of a mapping; None for many numbers."""
+    """Numbers and arrays as the key of a mapping. The result is None for many numbers."""
     key: list[Hashable] = []
     for value in values:
         if not isinstance(value, np.ndarray):

@@ -10,7 +10,7 @@ class Degrees(Immutable):
 
     - tensor_parallel: number of all devices in the group.
     - groups: number of data-parallel attention groups. Each group computes the whole attention of its own
-      sequences. 1 without such groups.
+      sequences. It is 1 without such groups.
     - expert_groups: number of expert-parallel groups. Each group holds whole experts.
     - exchanges: whether tokens leave their attention group only for routed experts. If so, each group
       computes all other layers for its own sequences.

@@ -52,7 +52,7 @@ class Op(AbstractImmutable):
 
     @property
     def sent_bytes(self) -> Floats:
-        """Payload in bytes of a message to other devices. 0 for other operations."""
+        """Payload in bytes of a message to other devices. The result is 0 for other operations."""
         return 0.0
 
     @property

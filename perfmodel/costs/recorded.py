@@ -15,8 +15,8 @@ class Recorder(Protocol):
 
 
 class Untraceable(TypeError):
-    """The error for a formula that needs the value of a recorded number, for example to choose between
-    branches.
+    """The error that is raised if a formula needs the value of a recorded number, for example to choose
+    between branches.
     """
 
 

@@ -85,10 +85,10 @@ class Shard:
     query tokens.
 
     - expert_bytes: bytes of all routed experts that the device holds. They are part of stored_weight_bytes.
-    - graph_sizes: numbers of tokens for which CUDA graphs are captured (`graphs.padded`). Empty without
+    - graph_sizes: numbers of tokens for which CUDA graphs are captured (`graphs.padded`). It is empty without
       graphs.
     - groups: number of data-parallel attention groups. Each group computes the whole attention of its own
-      sequences. 1 without such groups.
+      sequences. It is 1 without such groups.
     - exchanges: whether an all-to-all library sends each token to the ranks of its experts.
     - stages: number of pipeline stages, each with a part of the layers. The operations of a pass are those of
       all stages.
@@ -191,8 +191,8 @@ class Shard:
         return 0.0 if self.states is None else self.states.bytes_per_sequence
 
     def context_of(self, kv_bytes: float) -> float | None:
-        """The context length at which a pass reads `kv_bytes` of cache, without rounding to pages. None if
-        sliding windows keep every cache below this size.
+        """The context length at which a pass reads `kv_bytes` of cache, without rounding to pages. The result
+        is None if sliding windows keep every cache below this size.
         """
         spans: list[tuple[int | None, float]] = [(None, self._index_bytes)]
         for a in self.attentions:

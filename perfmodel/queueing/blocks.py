@@ -22,9 +22,10 @@ class Shared:
 
     - paths: the (node, tokens) pairs of each prompt, in the order of its tokens. The last part of a prompt is
       left out, because no other request can share it.
-    - keeps: the node that stores the rest of the request's context for its session. None for a request
+    - keeps: the node that stores the rest of the request's context for its session. It is None for a request
       without a session.
-    - follows: index of the previous request in the same session; None for the first request of a session.
+    - follows: index of the previous request in the same session. It is None for the first request of a
+      session.
     - think_s: seconds between the answer to the previous request and this request.
     """
 

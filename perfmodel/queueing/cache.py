@@ -23,7 +23,7 @@ class Cache(ABC):
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of prompt tokens that were in the prefix cache; None without a prefix cache."""
+        """Share of prompt tokens that were in the prefix cache. The result is None without a prefix cache."""
         return None
 
     @abstractmethod

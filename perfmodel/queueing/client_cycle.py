@@ -75,10 +75,10 @@ def client_cycle(
 ) -> ClientCycle:
     """The cycle for each number of clients, if every client has a seat.
 
-    The request rate never falls with more clients, and it is at most the saturation rate. With a table of
-    draft lengths, the rate may fall where the table changes to a slower length. By Little's law a cycle lasts
-    clients / rate. If this time is shorter than the cycle from the equations, the decoding time is reduced by
-    the same factor. With a single draft length, decoding never takes less time than with fewer clients.
+    The request rate is at most the saturation rate. It does not fall with more clients, except where a table
+    of draft lengths changes to a slower length. By Little's law a cycle lasts clients / rate. If this time is
+    shorter than the cycle from the equations, the decoding time is reduced by the same factor. With a single
+    draft length, decoding never takes less time than with fewer clients.
     """
     fewer = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, clients]), return_inverse=True)

@@ -1,7 +1,8 @@
 """The time to a request's first token (TTFT), as moments of the sum of its delays.
 
 TTFT is the sum of these times: time outside passes, rest of the running pass, passes that are already queued
-on the device, other prompts, passes of the own prompt, and the wait for a seat or for cache memory.
+on the device, other prompts, the passes that read the request's own prompt, and the wait for a seat or for
+cache memory.
 
 Prompts queue as in an M/G/1 queue whose server takes a vacation for each decoding pass (Doshi 1986). A pass
 has room for m prompts. For large m, all prompts that arrive during a pass join the next pass (gated service).

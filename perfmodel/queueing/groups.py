@@ -18,8 +18,8 @@ class Groups:
     """The number of requests and of unread prompts in each group. A new request joins the group with the
     fewest requests.
 
-    - balance_passes: number of passes after which prompts are read even if a group has no prompt. 0 if no
-      group waits for another.
+    - balance_passes: number of passes after which prompts are read even if a group has no prompt. It is 0 if
+      no group waits for another.
     - let_in: number of the last pass in which prompts were admitted because every group had a prompt, or
       because a group had nothing to decode.
     """

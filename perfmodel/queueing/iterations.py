@@ -36,7 +36,7 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
 class Gains:
     """The distribution of the number of tokens per iteration.
 
-    - survival: the probability that at least j drafted tokens are accepted, from j = 0. None if the
+    - survival: the probability that at least j drafted tokens are accepted, from j = 0. It is None if the
       acceptance is the same at every position.
     - spread: standard deviation of the acceptance between requests.
     """

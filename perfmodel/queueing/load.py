@@ -58,8 +58,8 @@ class Load:
 
     Exactly one of `rate` and `clients` is given, as an array.
 
-    - burstiness: shape parameter of the gamma-distributed gaps between arrivals, as in `vllm bench serve`. At
-      1 arrivals are Poisson; below 1 they are burstier.
+    - burstiness: shape parameter of the gamma-distributed gaps between arrivals, as in `vllm bench serve`.
+      At 1 arrivals are Poisson; below 1 they are burstier.
     - think_s: mean time between an answer and the next request of the same client, in seconds.
     """
 
@@ -75,16 +75,17 @@ class Limits:
     """Limits of a server.
 
     - max_num_seqs: largest number of running requests.
-    - drafting_seats: largest number of running requests if the server drafts. None if it equals max_num_seqs.
+    - drafting_seats: largest number of running requests if the server drafts. It is None if it equals
+      max_num_seqs.
     - max_num_batched_tokens: largest number of tokens in one pass.
     - memory_fraction: share of device memory for weights and caches. None means the engine's default.
     - max_prompt_part: largest number of tokens of one prompt in one pass. None means no limit.
     - order: how prompts and decoding share passes. None means the engine's default.
     - poll_passes: number of decoding passes between two checks for new requests. The server also checks after
       each pass that reads prompts.
-    - reserved_output: a share of the tokens that the running requests have still to decode. A new request
-      enters only if the cache has room for them. If the share is above 0, the whole output of the new request
-      must fit too.
+    - reserved_output: a share of the tokens that the running requests still have to decode. A new request
+      enters only if the cache has room for this share. If the share is above 0, the whole output of the new
+      request must fit too.
     - batch_wait_passes: largest number of passes for which prompts wait for a fuller pass.
     - batch_wait_share: prompts stop waiting if the next pass uses at least this share of its token budget.
     - balance_passes: see `groups.Groups`.

@@ -48,7 +48,9 @@ def open_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, rate:
 
 
 def _waits_of_bursts(load: Load) -> float:
-    """Factor on waiting times: they grow with the variance of the gaps (Allen and Cunneen). 1 for Poisson."""
+    """Factor on waiting times: they grow with the variance of the gaps (Allen and Cunneen). The result is 1
+    for Poisson.
+    """
     return (1.0 + 1.0 / load.burstiness) / 2.0
 
 

@@ -52,7 +52,8 @@ class PrefillTime:
 
     def __call__(self, decoding: Array, read: Array, fullest: Array | None = None) -> Array:
         """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens. fullest: prompt
-        tokens of the fullest group, times the number of groups; None if the tokens are evenly spread.
+        tokens of the fullest group, times the number of groups. The result is None if the tokens are evenly
+        spread.
         """
         if fullest is None:
             fullest = read
@@ -71,9 +72,11 @@ class PrefillTime:
     def fullest_tokens(self, prompts: Array, tokens: Floats, alone: Array, left: Array) -> Array:
         """Mean prompt tokens of the fullest group in a pass that reads prompts, times the number of groups.
 
-        prompts: mean number of prompts that a pass reads, whole ones and parts added up. tokens, alone,
-        left: as in `prompt_s_of`. Prompts are dealt out evenly, so of N prompts at once the fullest group
-        has N / groups, rounded up; on average this adds half of (groups - 1) / groups.
+        Prompts are distributed evenly. Of N prompts at once, the fullest group therefore has N / groups,
+        rounded up. Rounding up adds (groups - 1) / (2 groups) on average.
+
+        - prompts: mean number of prompts that a pass reads. A part of a prompt counts as a fraction.
+        - tokens, alone, left: as in `prompt_s_of`.
         """
         at_once = np.maximum(prompts * alone + (self.groups - 1.0) / 2.0, self.groups)
         return np.clip(at_once * tokens / alone, prompts * tokens, np.maximum(left, prompts * tokens))
@@ -129,8 +132,8 @@ def prompt_s_of(
     - left: number of prompt tokens for which a pass has room.
     - decoding: number of other tokens in the pass.
     - ending: mean number of requests that end in the pass. This number is Poisson-distributed.
-    - alone: number of passes that read a prompt if no other prompt shares them. One group reads a
-      prompt, with its share of that room.
+    - alone: number of passes that read a prompt if no other prompt shares them. One group reads the prompt,
+      and it has only its share of `left`.
     """
     # passes with prompts are those in which any comes or goes on, and at least as many as these fill
     together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)

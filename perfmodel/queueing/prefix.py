@@ -6,11 +6,11 @@ reuses the last token of the prompt:
 
     hits = max(0, floor(min(m, L - 1) / U) - d) U
 
-d is 1 if the draft starts from the target's hidden states. A prefix cache does not keep hidden states, so the
-last block is computed again (vllm#54360). Cached blocks use the memory that the running batch leaves, and the
-least recently used block is evicted first. A common prefix stays cached if at least one request uses it
-within the eviction time. A session's context stays cached if the next request of the session comes within
-that time.
+Here d is 1 if the draft starts from the target's hidden states, and 0 otherwise. A prefix cache does not keep
+hidden states, so the last block is computed again (vllm#54360). Cached blocks use the memory that the running
+batch leaves, and the least recently used block is evicted first. A common prefix stays cached if at least one
+request uses it within the eviction time. A session's context stays cached if the next request of the session
+comes within that time.
 """
 
 import math
@@ -60,7 +60,7 @@ class HitLaw:
 class PrefixSettings:
     """Settings of the prefix cache that replace the engine's own settings.
 
-    - block: tokens per block; None means the engine's own.
+    - block: tokens per block. None means the engine's own.
     - keeps: whether the engine reuses the last matched block even with a draft.
     """
 
@@ -76,8 +76,8 @@ class PrefixSettings:
 
 
 def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
-    """The facts about blocks of the prefix cache in the scenario's engine. If the calibration does not belong
-    to a serving engine, they are those of the default engine.
+    """The facts about prefix-cache blocks of the scenario's engine. If the calibration does not belong to a
+    serving engine, the facts of the default engine are returned.
     """
     engines = serving_engines()
     engine = engine_of(scenario.machine.calibration) or DEFAULT_ENGINE
@@ -89,9 +89,9 @@ def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
     attention page of a block. The engine therefore enlarges the block to the smallest sufficient multiple of
     its own block size.
 
-    This is the state of one layer and one sequence on one device. It includes one convolution input for each
-    drafted token (vLLM 0.32, platforms/interface.py). The result agrees with the block sizes of 2,144 and
-    1,648 tokens that vllm#54360 reports.
+    The recurrent state is that of one layer and one sequence on one device. It includes one convolution input
+    for each drafted token (vLLM 0.32, platforms/interface.py). The result agrees with the block sizes of
+    2,144 and 1,648 tokens that vllm#54360 reports.
     """
     shard = scenario.target_shard
     block = rules.block

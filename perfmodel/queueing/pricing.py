@@ -129,8 +129,8 @@ def _seats(fitting: float, gamma: int, lengths: Lengths, limits: Limits) -> int:
 
 
 def _survival(scenario: Scenario, drafted: NDArray[np.int64]) -> Array | None:
-    """P(at least j drafted tokens are accepted), from j = 0; None for a constant acceptance, or without an
-    acceptance.
+    """P(at least j drafted tokens are accepted), from j = 0. The result is None for a constant acceptance, or
+    without an acceptance.
     """
     known = scenario.acceptance
     if known is None or known.alpha is not None:

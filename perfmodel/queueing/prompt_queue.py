@@ -18,7 +18,7 @@ class PromptQueue:
 
     - waiting: requests that have no seat yet.
     - entered: requests that have a seat and whose prompts are not completely read.
-    - tokens_to_come: output tokens that all requests with a seat have still to decode.
+    - tokens_to_come: output tokens that all requests with a seat still have to decode.
     - may_hold: whether `holds` can ever return True.
     - waits_for_groups: whether prompts wait for prompts of other groups.
     """

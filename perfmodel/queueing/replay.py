@@ -35,8 +35,8 @@ def replay(
 ) -> ReplayedRequests:
     """Simulates all requests, and returns their times.
 
-    - clients: number of clients. Each client sends its next request when the previous request is answered.
-      None if requests arrive at the times in `requests`.
+    - clients: number of clients. Each client sends its next request when the previous request is answered. It
+      is None if requests arrive at the times in `requests`.
     - lengths: the request lengths for which `steps` was computed. The first request of each client arrives at
       its time in `requests`.
     - cap: the largest number of requests at the server, like ``--max-concurrency`` of ``vllm bench serve``. A

@@ -14,7 +14,7 @@ class ReplayedRequests:
     seconds.
 
     - running: mean number of decoding requests over time.
-    - hit_rate: share of prompt tokens that were in the prefix cache. None without a prefix cache.
+    - hit_rate: share of prompt tokens that were in the prefix cache. It is None without a prefix cache.
     """
 
     ttft_s: Array
@@ -35,6 +35,8 @@ class ReplayedRequests:
 
     @property
     def mean_tpot_s(self) -> float:
-        """Mean TPOT over all requests with at least two output tokens. 0 if there is no such request."""
+        """Mean TPOT over all requests with at least two output tokens. The result is 0 if there is no such
+        request.
+        """
         several = self.tpot_s[self.output_tokens > 1]
         return float(several.mean()) if several.size else 0.0

@@ -27,10 +27,10 @@ class Senders:
     to the previous one.
 
     - clients: number of clients. Each client sends its first request at the time of that request, and each
-      next request when the previous one is answered. None if each request has its own arrival time.
+      next request when the previous one is answered. It is None if each request has its own arrival time.
     - cap: the largest number of requests at the server. A request beyond this number is sent when another
       request ends.
-    - next_s: time when the next request reaches the server. It is infinite if no request was sent.
+    - next_s: time when the next request reaches the server. It is infinite if no request is on its way.
     - own_s: seconds between the sending of a request and its arrival at the server.
     """
 

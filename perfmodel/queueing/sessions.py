@@ -15,7 +15,7 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
     """Draws at least `count` requests in whole sessions. The requests of a session are in the order of its
     turns.
 
-    - rate: requests per second. None if all sessions begin at the same time.
+    - rate: requests per second. It is None if all sessions begin at the same time.
 
     The times between an answer and the next prompt of a session are exponentially distributed.
     """

@@ -29,13 +29,13 @@ class StepTimes:
     - own_s: seconds that a request spends outside passes.
     - passes_ahead: number of passes that are already queued on the device when a request arrives.
     - prefill: the time that several prompts in a pass add together; `prompt_s` is the share of one of them.
-      None if each prompt adds `prompt_s`.
-    - survival: the probability that at least j drafted tokens are accepted, from j = 0. None if the
+      It is None if each prompt adds `prompt_s`.
+    - survival: the probability that at least j drafted tokens are accepted, from j = 0. It is None if the
       acceptance is the same at every position.
     - table: the pass times at each running batch, if the draft length depends on the batch. The other fields
       are then rescaled to a constant `tokens_per_iteration`.
-    - cached: the part of the prompts that is computed in spite of the prefix cache. None without a prefix
-      cache.
+    - cached: the part of the prompts that is computed in spite of the prefix cache. It is None without a
+      prefix cache.
     """
 
     gamma: int
@@ -53,7 +53,7 @@ class StepTimes:
 
     @property
     def groups(self) -> int:
-        """The number of data-parallel groups of attention, of which each reads its own prompts."""
+        """The number of data-parallel groups of attention. Each group reads its own prompts."""
         return 1 if self.prefill is None else self.prefill.groups
 
     @property

@@ -98,7 +98,9 @@ class MeasuredPoint(RunFields):
 
     @property
     def iteration_s(self) -> float | None:
-        """Time in seconds of a whole speculative iteration, end to end. None if it is unknown."""
+        """Time in seconds of a whole speculative iteration, end to end. The result is None if it is
+        unknown.
+        """
         return (
             self.tokens_per_iteration * self.sd_tpot_s
             if self.tokens_per_iteration and self.sd_tpot_s
@@ -133,8 +135,8 @@ class PublishedRow(RunFields):
 
     @property
     def overhead_ms(self) -> float | None:
-        """Time of an iteration outside its draft steps and its verification, in milliseconds. None if it is
-        unknown.
+        """Time of an iteration outside its draft steps and its verification, in milliseconds. The result is
+        None if it is unknown.
         """
         if self.tokens_per_iteration is None or self.sd_tpot_ms is None or self.verify_ms is None:
             return None

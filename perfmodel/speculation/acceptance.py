@@ -90,13 +90,13 @@ class Acceptance(Immutable):
     - measured_to: the last position to which `tail` applies unchanged. Each later position has `decay` times
       the acceptance of the position before. A draft longer than `measured_to` + `BEYOND_MEASURED` is refused.
       None means that `tail` applies to all later positions.
-    - measured_at: the measured draft lengths. The acceptance at other lengths is modelled. Empty if every
-      position was measured.
+    - measured_at: the measured draft lengths. The acceptance at other lengths is modelled. It is empty if
+      every position was measured.
     - spread: standard deviation of ln(tokens per iteration) at the longest measured length. It is the spread
       between texts, or the uncertainty at a context that was not measured.
     - bins: see `AcceptanceRow`.
-    - measured_context: the longest context in tokens at which the acceptance was measured. None if this is
-      unknown, or if the acceptance applies at every context.
+    - measured_context: the longest context in tokens at which the acceptance was measured. It is None if this
+      is unknown, or if the acceptance applies at every context.
     """
 
     source: str

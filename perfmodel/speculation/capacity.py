@@ -23,8 +23,8 @@ class Memory(Generic[Number]):
     """The memory use of the device that holds the most, in bytes. The fields are arrays, or plain numbers for
     a single point.
 
-    - max_batch, ar_max_batch: largest number of sequences that fit with the draft, and without it. 0 if not
-      one sequence fits.
+    - max_batch, ar_max_batch: largest number of sequences that fit with the draft, and without it. It is 0 if
+      not one sequence fits.
     - available_bytes: memory for weights and caches. The engine needs the rest for activations, CUDA graphs
       and other purposes.
     - pool_bytes: the part of available_bytes that the weights leave for caches and seats.
@@ -175,7 +175,7 @@ class KVCapacity:
       vLLM logs it as "GPU KV cache size", SGLang as "max_total_num_tokens".
     - max_concurrency: number of sequences of this length that fit.
     - fitting_len: length of the longest sequence that fits, if a sequence of max_model_len tokens does not
-      fit. Otherwise None. vLLM does not start with a larger --max-model-len.
+      fit. It is None if such a sequence fits. vLLM does not start with a larger --max-model-len.
     - pool_bytes: memory of the caches on one device, which vLLM logs as "Available KV cache memory".
     - baseline_kv_tokens: kv_tokens without the draft.
     - draft_weight_bytes: memory of the draft's weights.

@@ -34,7 +34,7 @@ class DraftPasses(NamedTuple):
     """The passes of a draft.
 
     - query: number of tokens per sequence in one pass.
-    - share: number of passes per drafted token. None if the draft runs no passes.
+    - share: number of passes per drafted token. It is None if the draft runs no passes.
     """
 
     query: Floats
@@ -61,7 +61,7 @@ class CountedScenario:
     - power_limit_w: power limit of each device in watts. None means the limit at which the device was
       measured.
     - account: the memory account of the engine.
-    - acceptance: acceptance of the draft. None if the answer does not depend on it.
+    - acceptance: acceptance of the draft. It is None if the answer does not depend on it.
     """
 
     target: ModelSpec

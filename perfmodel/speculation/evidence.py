@@ -11,8 +11,8 @@ from perfmodel.speculation.scenario import Scenario
 
 
 def step_class(scenario: Scenario) -> StepClass | None:
-    """The class of errors that applies to a baseline step. None for a calibration that states its own
-    error.
+    """The class of errors that applies to a baseline step. The result is None for a calibration that states
+    its own error.
     """
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
@@ -27,9 +27,9 @@ def step_class(scenario: Scenario) -> StepClass | None:
 
 @once
 def speedup_class(scenario: Scenario) -> SpeedupClass | None:
-    """The class of errors that applies to a speedup. None for a calibration that states its own error. The
-    class is "new" if the engine's speedup was never measured with this kind of draft, or if the kernels were
-    measured on another vendor's device.
+    """The class of errors that applies to a speedup. The result is None for a calibration that states its own
+    error. The class is "new" if the engine's speedup was never measured with this kind of draft, or if the
+    kernels were measured on another vendor's device.
     """
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):

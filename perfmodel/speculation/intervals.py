@@ -21,8 +21,8 @@ Interval = tuple[float, float]
 def speedup_interval(
     scenario: Scenario, batch: float, context: float, gamma: int, speedup: float
 ) -> Interval | None:
-    """The interval around a predicted speedup. None if the calibration has no observed error, as for an ideal
-    calibration.
+    """The interval around a predicted speedup. The result is None if the calibration has no observed error,
+    as for an ideal calibration.
     """
     passes = Passes(scenario, batch, context, np.array([gamma]))
     error = ratio_log_error(scenario, passes, float(passes.ratios()[0]))

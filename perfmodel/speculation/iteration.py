@@ -102,7 +102,7 @@ class Passes:
 
     @property
     def share(self) -> Floats | None:
-        """Number of draft passes per drafted token. None if the draft runs no passes."""
+        """Number of draft passes per drafted token. The result is None if the draft runs no passes."""
         return self._drafting.share
 
     @cached_property
@@ -113,7 +113,7 @@ class Passes:
 
     @cached_property
     def draft_ops(self) -> list[Op]:
-        """The operations of the draft's passes. Empty if the draft runs no passes."""
+        """The operations of the draft's passes. The result is empty if the draft runs no passes."""
         if self.share is None:
             return []
         counted = self._counted
@@ -194,8 +194,8 @@ class Passes:
 
     def energy(self, scenario: Scenario) -> dict[str, Any]:
         """The energy in joules per token of all devices together, with speculation and for the baseline, and
-        the mean power of a device in watts. It works only for a single point. Empty if the power of the
-        device was not measured.
+        the mean power of a device in watts. It works only for a single point. The result is empty if the
+        power of the device was not measured.
         """
         if scenario.machine.gpu.power_draw is None:
             return {}

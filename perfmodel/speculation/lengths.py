@@ -1,8 +1,8 @@
 """Computes three context lengths that are easily confused, for any model.
 
-* `memory_bound_context`: from here on a decoding step loads for longer than it computes.
-* `break_even_context`: from here on speculation is faster than the baseline, at one batch.
-* `inflection_context` (S_inflection): from here on the speedup does not fall as the batch grows.
+* `memory_bound_context`: the context from which a decoding step loads for longer than it computes.
+* `break_even_context`: the context from which speculation is faster than the baseline, at one batch.
+* `inflection_context` (S_inflection): the context from which the speedup does not fall as the batch grows.
 
 Lengths are real numbers of tokens; round them up. None means that there is no such length up to `SEARCH_TO`.
 docs/model.md derives closed forms for self-speculation on the ideal roofline.
@@ -58,10 +58,10 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     """The context from which a pass loads KV and weights for at least as long as it computes. It is 1 if this
     is always the case.
 
-    None if a pass computes for longer than it loads at long contexts. This happens with MLA, which needs 242
-    FLOPs per byte of its cache, on a device with fewer FLOP/s per byte/s of bandwidth. Linear operations and
-    attention count, but the input embedding does not. The times have the calibration's efficiencies and no
-    fixed costs.
+    It is None if a pass computes for longer than it loads at long contexts. This happens with MLA, which
+    needs 242 FLOPs per byte of its cache, on a device with fewer FLOP/s per byte/s of bandwidth. Linear
+    operations and attention count, but the input embedding does not. The times have the calibration's
+    efficiencies and no fixed costs.
     """
     surplus_s = scenario.formulas.surplus.along("context", batch, query)
     return last_where(lambda context: np.broadcast_to(surplus_s(context) > 0.0, context.shape))
@@ -125,7 +125,7 @@ class ContextSearch:
     """A search of 1 ... SEARCH_TO for the first context with a property. It uses a logarithmic grid, which it
     refines around the change.
 
-    - found: this context. None if there is none.
+    - found: this context. It is None if there is none.
     - settled: whether a finer grid would find the same context.
     """
 
@@ -165,7 +165,9 @@ def no_more(holds: Mask) -> Mask:
 
 
 def first_where(property_of: Callable[[Array], Mask]) -> float | None:
-    """The first context at which a property is true. None if there is no such context up to SEARCH_TO."""
+    """The first context at which a property is true. The result is None if there is no such context up to
+    SEARCH_TO.
+    """
     search = ContextSearch()
     for _ in range(REFINEMENTS):
         search.narrow(property_of(search.grid))
@@ -175,5 +177,7 @@ def first_where(property_of: Callable[[Array], Mask]) -> float | None:
 
 
 def last_where(property_of: Callable[[Array], Mask]) -> float | None:
-    """The context from which a property is false up to SEARCH_TO. None if it is true at the end."""
+    """The context from which a property is false up to SEARCH_TO. The result is None if it is true at the
+    end.
+    """
     return first_where(lambda context: no_more(property_of(context)))

@@ -31,8 +31,8 @@ class TreeChoice:
     """The best tree for a batch and a context. If the baseline is faster, the tree has only a root. Times are
     in seconds.
 
-    - rule_size, rule_speedup: size and speedup of the tree that the first-order rule gives. It has the same
-      acceptance and its best number of levels.
+    - rule_size, rule_speedup: size and speedup of the tree that the first-order rule gives. This tree has the
+      same acceptance, and the best number of levels for its size.
     """
 
     tree: Tree

@@ -43,8 +43,8 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 
 def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Array]) -> Array | None:
     """Standard deviation of ln(time of an iteration / time of a baseline step), as the calibration or the
-    public sources state it. It is larger for a question outside the measured ranges. None if no error was
-    observed.
+    public sources state it. It is larger for a question outside the measured ranges. The result is None if no
+    error was observed.
 
     - ratios: a function that computes these ratios. It is called only if the error depends on them.
 
@@ -84,7 +84,7 @@ def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
 
 def ratio_log_error(scenario: Scenario, passes: Passes, ratio: float) -> float | None:
     """Standard deviation of ln(time of an iteration / time of a baseline step) at one point, given its
-    passes. None if no error was observed. It is 0 at gamma 0, which is the baseline.
+    passes. The result is None if no error was observed. It is 0 at gamma 0, which is the baseline.
 
     - ratio: the time of the iteration divided by the time of the step.
     """
@@ -97,7 +97,8 @@ def ratio_log_error(scenario: Scenario, passes: Passes, ratio: float) -> float |
 def step_log_error(
     scenario: Scenario, step: PassTime[float] | None, batch: float, context: float
 ) -> Floats | None:
-    """Standard deviation of ln(time of a baseline step). None if the calibration states no error.
+    """Standard deviation of ln(time of a baseline step). The result is None if the calibration states no
+    error.
 
     - step: the times of the step. If None, the errors of communication over the host and between nodes are
       not added.
@@ -137,7 +138,7 @@ def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: floa
     """Standard deviation of ln(time of an iteration), from the error of a baseline step and the error of the
     ratio of iteration to step.
 
-    If a user measured an own engine, iterations were timed directly. The error of the ratio then comes from
+    If users measured their own engine, iterations were timed directly. The error of the ratio then comes from
     two measurements, but the error of an iteration comes from only one. It is at least the error of a step.
     """
     if scenario.machine.calibration.measured is not None and ratio_error:

@@ -18,7 +18,7 @@ class AttentionOp(CacheOp):
 
     - query: tokens per sequence in the pass. The number of reads of the cache depends on it.
     - work_items: number of independent pieces of one kernel call. Each piece is one KV head of one sequence.
-      None if their number does not matter.
+      It is None if their number does not matter.
     - padded_items: number of work items, including the padding of a CUDA graph.
     - longer_bytes: cache bytes of a work item of the longest sequence minus the mean over work items, summed
       over layers.

@@ -34,8 +34,8 @@ class HostLaunchesOp(Op):
         return (("host", 0.0),), None
 
     def host_s(self, group: DeviceGroup) -> Floats:
-        """Seconds that the host needs for a pass with these launches. 0 if the pass runs as a full CUDA
-        graph.
+        """Seconds that the host needs for a pass with these launches. The result is 0 if the pass runs as a
+        full CUDA graph.
 
         In some engine versions the host launches attention in every pass. In others it launches attention in
         passes of a draft, or in verifications for which no graph was captured.

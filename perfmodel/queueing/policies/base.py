@@ -83,7 +83,8 @@ class Choice:
     - gamma: number of drafted tokens, or the policy's name if the length changes during a run.
     - steps: the pass times with this length.
     - at: indices of the loads at which the server runs these passes.
-    - table: the draft length at each running batch from 1. None if the length does not depend on the batch.
+    - table: the draft length at each running batch from 1. It is None if the length does not depend on the
+      batch.
     """
 
     policy: "LengthPolicy"
@@ -102,7 +103,9 @@ class LengthPolicy(ABC):
     help: ClassVar[str]
     """Its meaning, printed after its name in the help of ``--gamma``: "the best at each load"."""
     noun: ClassVar[str] = ""
-    """Its name in sentences about rows: "the table". Empty if rows show the chosen length instead."""
+    """Its name in sentences about rows: "the table". The result is empty if rows show the chosen length
+    instead.
+    """
     source: ClassVar[str]
     """Source of the rule."""
 

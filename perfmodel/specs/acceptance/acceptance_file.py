@@ -22,8 +22,8 @@ Tokens = Annotated[float, Meta(gt=0, le=FINITE)]
 class StandardError(Frozen):
     """Standard errors of an acceptance that was measured on several documents. Each document is one cluster.
 
-    - positions: standard error of the conditional acceptance at each position. null for a position that was
-      never reached.
+    - positions: standard error of the conditional acceptance at each position. It is null for a position that
+      was never reached.
     """
 
     documents: Annotated[int, Meta(ge=2)]

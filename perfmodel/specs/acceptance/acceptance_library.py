@@ -43,7 +43,9 @@ class LibraryEntry(Immutable):
 
     @property
     def head(self) -> str:
-        """Hugging Face id of the head. Empty if the head is part of the target or has no name."""
+        """Hugging Face id of the head. The result is empty if the head is part of the target or has no
+        name.
+        """
         return self.rows[0].head
 
     @property
@@ -69,8 +71,8 @@ class LibraryEntry(Immutable):
 
     @property
     def survival(self) -> tuple[float, ...]:
-        """Mean probability over the rows that at least 1, 2, ... drafted tokens are accepted. Empty if a row
-        does not have it.
+        """Mean probability over the rows that at least 1, 2, ... drafted tokens are accepted. The result is
+        empty if a row does not have it.
         """
         return tuple(map(mean, zip(*(row.survival for row in self.rows), strict=False)))
 
@@ -109,7 +111,7 @@ class AcceptanceLibrary:
     def find(
         self, target: str, draft: str, task: str | None = None, head: str | None = None
     ) -> LibraryEntry | None:
-        """The results of a draft on a target. None if there are none.
+        """The results of a draft on a target. The result is None if there are none.
 
         - target, draft: names that `short_name` returns. The draft may also be a kind of draft.
         - task: kind of text. None means the tasks in `USUAL`. The spread of the result is the one between the
@@ -201,7 +203,9 @@ def _architecture(target: str) -> str:
 
 
 def head_kind(repository: str) -> str | None:
-    """The kind of draft of a published head with this Hugging Face id. None for any other name."""
+    """The kind of draft of a published head with this Hugging Face id. The result is None for any other
+    name.
+    """
     return _head_kinds().get(repository.strip().lower()) if "/" in repository else None
 
 

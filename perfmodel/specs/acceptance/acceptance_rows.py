@@ -87,8 +87,8 @@ def positions_from_survival(reached: Sequence[float]) -> tuple[float, ...]:
 
 
 def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, ...]:
-    """Conditional acceptance of all groups of drafts together, at each position. 0 at positions that are
-    never reached.
+    """Conditional acceptance of all groups of drafts together, at each position. The result is 0 at positions
+    that are never reached.
     """
     reached = [
         [share, *(share * math.prod(rates[:j]) for j in range(1, len(rates) + 1))] for share, rates in bins
@@ -97,7 +97,8 @@ def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[fl
 
 
 class UnknownAcceptance(InputError):
-    """The error if the acceptance of exactly this draft was not measured, or not at this context.
+    """The error that is raised if the acceptance of exactly this draft was not measured, or not at this
+    context.
 
     All fields are parts of the message.
 

@@ -22,9 +22,10 @@ class LibraryRow:
 
     - drafted: the draft lengths.
     - tokens_per_iteration: tokens per iteration at each draft length, including the bonus token.
-    - positions: the probability that at least 1, 2, ... drafted tokens are accepted. Empty if it was not
-      published.
-    - spread: standard deviation of ln(tokens per iteration) between data sets. None for a single data set.
+    - positions: the probability that at least 1, 2, ... drafted tokens are accepted. It is empty if it was
+      not published.
+    - spread: standard deviation of ln(tokens per iteration) between data sets. It is None for a single data
+      set.
     - figures: number of summarised results.
     """
 

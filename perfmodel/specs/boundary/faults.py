@@ -62,7 +62,9 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
 
 
 def required(spec: Any) -> tuple[str, ...]:
-    """The keys that a mapping must have to be read as `spec`. Empty if `spec` is not a structure."""
+    """The keys that a mapping must have to be read as `spec`. The result is empty if `spec` is not a
+    structure.
+    """
     if not (isinstance(spec, type) and issubclass(spec, Struct)):
         return ()
     return tuple(key for key in annotations(spec) if key not in defaults(spec))

@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 
 
 def read_yaml(text: str) -> Any:
-    """The value of a YAML text. Each string in it is on one line. None for an empty text.
+    """The value of a YAML text. Each string in it is on one line. The result is None for an empty text.
 
     Raises ValueError for YAML outside this subset. The message gives the line but quotes nothing, because the
     text may come from a file of another kind.

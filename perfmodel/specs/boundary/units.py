@@ -54,8 +54,8 @@ FLOPS = ("GFLOP/s", "TFLOP/s", "TOP/s")
 
 
 class Quantity(Frozen):
-    """One number with its unit and its source. `evidence` says whether a vendor published the number, or
-    where it comes from otherwise.
+    """One number with its unit and its source. `evidence` says whether a vendor published the number, or else
+    where it comes from.
     """
 
     value: Annotated[float, Meta(ge=1e-6, le=1e18)]

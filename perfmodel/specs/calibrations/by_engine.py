@@ -90,8 +90,9 @@ def _of_engine(engine: str, gpu: GPUSpec) -> Calibration:
 
 
 def _nearest(gpu: GPUSpec, names: list[str]) -> str | None:
-    """The device of the same kind at the smallest `Distance`; None if there is none. A file with the name
-    of a bundled device has that device's distances, because other figures do not change its kernels.
+    """The device of the same kind at the smallest `Distance`. The result is None if there is none. A file
+    with the name of a bundled device has that device's distances, because other figures do not change its
+    kernels.
     """
     alike = [name for name in names if _same_kind(gpu, load_gpu(name))]
     bundled = load_gpu(gpu.name) if gpu.name in bundled_names("gpus") else gpu

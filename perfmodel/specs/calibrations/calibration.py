@@ -46,7 +46,7 @@ class Calibration(EngineConstants):
     - transfer_error: error of predictions for another device than that of the calibration.
     - step_error: `observed_error` by kind of baseline step, if the kinds differ.
     - version: version of the serving engine.
-    - constants_of: the engine whose constants this engine borrows. Empty for an engine with its own
+    - constants_of: the engine whose constants this engine borrows. It is empty for an engine with its own
       constants.
     - errors: errors of the engine's predictions, by the part of the measurements that was left out of the
       fit.
@@ -284,8 +284,8 @@ class Calibration(EngineConstants):
         return np.hypot(longer * self.unseen_context.deviation, wider * self.unseen_width.deviation)
 
     def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
-        """The expected error of a prediction for a model on a device. None if no error was observed, as for
-        an ideal calibration.
+        """The expected error of a prediction for a model on a device. The result is None if no error was
+        observed, as for an ideal calibration.
 
         If the acceptance is known, the error of an engine's speedup is the error of the iteration time
         divided by the step time.

@@ -26,7 +26,7 @@ class Curves(Frozen):
             raise ValueError("knots must be given for one format or more")
 
     def numbers(self) -> Iterator[float]:
-        """Every number that must lie within the constant's bounds."""
+        """All numbers that must be within the bounds of the constant."""
         return (value for knots in self.knots.values() for _, value in knots)
 
 
@@ -62,7 +62,7 @@ class ExpertKernels(Frozen):
             raise ValueError("kernels must be given for one format or more")
 
     def numbers(self) -> Iterator[float]:
-        """Every number that must lie within the constant's bounds."""
+        """All numbers that must be within the bounds of the constant."""
         return (
             each
             for k in (*self.kernels.values(), *self.prompts.values())

@@ -79,9 +79,9 @@ def usual_engine(gpu: GPUSpec, gguf: bool, mlx: bool) -> str:
 
 
 def engine_of(calibration: Calibration) -> str | None:
-    """The word of the engine to which a calibration belongs. None if it belongs to no engine, as for
-    literature and ideal calibrations. The stack of a calibration starts with the word or the title of its
-    engine (``llama.cpp-b10624``).
+    """The word of the engine to which a calibration belongs. The result is None if it belongs to no engine,
+    as for literature and ideal calibrations. The stack of a calibration starts with the word or the title of
+    its engine (``llama.cpp-b10624``).
     """
     first = re.split("[- ]", calibration.stack)[0]
     by_title = {title.lower(): word for word, title in ENGINES.items()}
@@ -91,7 +91,7 @@ def engine_of(calibration: Calibration) -> str | None:
 
 
 def serving_engine_of(calibration: Calibration) -> ServingEngine | None:
-    """The facts about the serving engine of a calibration. None if the calibration belongs to a research
-    stack or to no engine.
+    """The facts about the serving engine of a calibration. The result is None if the calibration belongs to a
+    research stack or to no engine.
     """
     return serving_engines().get(engine_of(calibration) or "")

@@ -35,7 +35,7 @@ RANGES = {
 class Link(Frozen):
     """A link between devices, with its bandwidth in one direction.
 
-    - devices: number of devices that the link joins (2 for a bridge). None if it joins all devices of a
+    - devices: number of devices that the link joins (2 for a bridge). It is None if it joins all devices of a
       server.
     """
 
@@ -89,7 +89,7 @@ class GPUSpec(Frozen):
     - memory_type: type of the memory. For GDDR, constants of kernels from another device are corrected.
       Devices with LPDDR are sold with several memory sizes.
     - box_devices: largest number of devices in one machine.
-    - working_set: the share of the memory that the GPU may use. None if it may use all of it.
+    - working_set: the share of the memory that the GPU may use. It is None if it may use all of it.
     - in_turn: names of the devices, if this record represents several devices that run one after another.
     """
 
@@ -190,8 +190,8 @@ class GPUSpec(Frozen):
 
     def link_rate(self, devices: int) -> float | None:
         """The bandwidth in one direction between this number of devices, in bytes per second. It is that of
-        the device link, or else that of the host link. None if there is no link. A bridge reaches only the
-        devices that it joins.
+        the device link, or else that of the host link. The result is None if there is no link. A bridge
+        reaches only the devices that it joins.
         """
         link = self.host_link if self.over_host(devices) else self.link
         return link.per_direction.si if link else None

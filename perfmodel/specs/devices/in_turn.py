@@ -56,8 +56,8 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
 
 
 def parts_of(name: str, load: Callable[[str, str], GPUSpec], flag: str) -> list[GPUSpec]:
-    """The devices of a name that joins them with `SIGN`. Empty for other names, such as ``ryzen ai max+
-    395``.
+    """The devices of a name that joins them with `SIGN`. The result is empty for other names, such as ``ryzen
+    ai max+ 395``.
 
     A part that is not a device by itself belongs to the part before it, such as ``395 (Strix Halo)`` in this
     name.

@@ -26,7 +26,7 @@ Knots = Annotated[tuple[tuple[float, Microseconds], ...], Meta(min_length=1)]
 class ByRanks(Frozen):
     """The times of one direction of an exchange, in microseconds.
 
-    - us: for each number of ranks, pairs of tokens per rank and microseconds.
+    - us: pairs of tokens per rank and microseconds, by number of ranks.
     """
 
     us: dict[int, Knots]
@@ -36,10 +36,9 @@ class Exchange(Frozen):
     """The dispatch of tokens to the ranks of their experts, and the combination of the results.
 
     - hidden, experts_per_token: hidden size and experts per token of the measured model.
-    - payloads: for each compute format, the size of a dispatched token divided by its size in the
-      measurement.
+    - payloads: size of a dispatched token divided by its size in the measurement, by compute format.
     - within_box: engines that also dispatch tokens within one node, if attention is data-parallel.
-    - words: for each engine, the name of the library in the engine's flag.
+    - words: names of the library in the flags of engines, by engine.
     - assumed_below: number of tokens per rank below which the times are only a bound.
     - log_rms: standard deviation of ln(time).
     """
@@ -124,7 +123,9 @@ def all_links() -> tuple[LinkSpec, ...]:
 
 
 def devices_of_node(gpu: GPUSpec) -> int | None:
-    """Number of devices per node. None if there is no table of links between nodes with this device."""
+    """Number of devices per node. The result is None if there is no table of links between nodes with this
+    device.
+    """
     link = _link_of(gpu)
     return None if link is None else int(link.node_devices.value)
 

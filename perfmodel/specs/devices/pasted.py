@@ -28,9 +28,9 @@ def pasted_name(
     spellings: Sequence[tuple[str, str]],
     load: Callable[[str], Any],
 ) -> str | None:
-    """The bundled device that a name means. None if it does not mean exactly one device. At least one
-    spelling of the device must have all its words in the name, in any order. All other words of the name must
-    occur in other spellings of the device.
+    """The bundled device that a name means. The result is None if it does not mean exactly one device. At
+    least one spelling of the device must have all its words in the name, in any order. All other words of the
+    name must occur in other spellings of the device.
 
     One of the words may state the memory size. A machine with LPDDR is sold with several sizes. For such a
     machine, ``DEVICE:96gb`` is returned.

@@ -22,7 +22,7 @@ class Backend(Frozen):
     """The facts about one attention backend.
 
     - one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
-      token and for several query tokens. None if there are enough pieces to fill the device.
+      token and for several query tokens. It is None if there are enough pieces to fill the device.
     - latent_rereads: whether each query token reads a latent cache again.
     - latent_only: whether the backend reads only latent caches (MLA).
     - portable: whether the backend runs on every NVIDIA GPU.
@@ -30,14 +30,15 @@ class Backend(Frozen):
       sinks.
     - graphs_one: whether full CUDA graphs are captured only for passes with one query token per sequence.
     - tile_rows: number of rows of one tile, for heads of up to 128 values. The rows are the query heads of a
-      KV head times the query tokens. Each further tile reads the cache again. None if no tile does.
+      KV head times the query tokens. Each further tile reads the cache again. It is None if no tile does.
     - padded_rows: number of rows that one program multiplies for a query head, even if there are fewer query
-      tokens. None if rows are not padded, or if programs load for longer than they compute.
+      tokens. It is None if rows are not padded, or if programs load for longer than they compute.
     - padded_peak_on: the share of the 16-bit peak that these programs reach, by the first words of an
       architecture. It is 1 on other architectures.
-    - word: name of the backend in the engine's own flag --attention-backend. None if it has no name there.
+    - word: name of the backend in the engine's own flag --attention-backend. It is None if it has no name
+      there.
     - environment: environment variable of the server, with its value, without which the engine does not
-      choose the backend. Empty if none is needed.
+      choose the backend. It is empty if none is needed.
     """
 
     one: Pieces | None = None
@@ -133,7 +134,7 @@ class EngineAttention(Frozen):
                 raise ValueError(f"defaults: {chosen.backend} must be one of backends")
 
     def default(self, architecture: str, head: Head, narrow: bool, version: str) -> str | None:
-        """The engine's default choice. None for devices for which it is unknown."""
+        """The engine's default choice. The result is None for devices for which it is unknown."""
         fits = (d for d in self.defaults if d.fits(architecture, head, narrow, version))
         return next((d.backend for d in fits), None)
 

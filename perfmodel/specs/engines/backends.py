@@ -46,8 +46,8 @@ def backend_name(
     narrow: bool = False,
     version: str = "",
 ) -> str | None:
-    """Name of the attention backend. It is the requested backend, or else the engine's own choice. None if it
-    is unknown.
+    """Name of the attention backend. It is the requested backend, or else the engine's own choice. The result
+    is None if it is unknown.
 
     - engine: a word of ``--engine``, or the stack of a calibration.
     - narrow: whether the cache has values below 16 bits.

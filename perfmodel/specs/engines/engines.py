@@ -64,8 +64,8 @@ Constants = dict[str, Stated]
 class FittedEngine(Frozen):
     """The fitted constants of one engine.
 
-    - measured, speculating: for each device, the models whose baseline steps, or whose speculative
-      iterations, were fitted.
+    - measured: models whose baseline steps were fitted, by device.
+    - speculating: models whose speculative iterations were fitted, by device.
     - versions: engine versions of the fitted rows, the newest last.
     - drifts: factors on constants, by the version from which they apply. A later version may replace the
       factor of a constant. A key ``VERSION/ARCHITECTURE`` applies only to this architecture.
@@ -191,8 +191,8 @@ def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
 
 @cache
 def release(version: str) -> tuple[int, ...]:
-    """A sort key for versions: 1.2.0rc0 comes before 1.2.0rc6, and this before 1.2.0; b9999 comes before
-    b10000. Empty for other text.
+    """A sort key for versions: 1.2.0rc0 < 1.2.0rc6 < 1.2.0, and b9999 < b10000. The result is empty for other
+    text.
     """
     if build := BUILD.fullmatch(version):
         return (int(build[1]),)

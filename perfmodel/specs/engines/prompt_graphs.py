@@ -54,7 +54,9 @@ class PromptGraphs(Span):
     source: Text
 
     def most_tokens(self, model: ModelSpec, gpu: GPUSpec, version: str, drafts: bool) -> float:
-        """Largest number of tokens of a pass over prompts that runs as a graph. 0 if no such pass does."""
+        """Largest number of tokens of a pass over prompts that runs as a graph. The result is 0 if no such
+        pass does.
+        """
         if not self.holds(version) or gpu.vendor not in self.makers:
             return 0.0
         if any(case.fits(model, gpu, version, drafts) for case in self.without):

@@ -36,8 +36,7 @@ class RackConstants(Frozen):
     """The contents of ``hardware/fitted/racks.yaml``.
 
     - waiting: see `Fabric`.
-    - overlap: for each engine, the share that two micro-batches hide of computing or communicating, whichever
-      is shorter.
+    - overlap: the value of `Fabric.overlap` for each engine.
     - step_log_rms, speedup_log_rms: root mean square of ln(predicted / measured) for measurements whose
       source was left out of the fit.
     """

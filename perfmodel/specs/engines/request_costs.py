@@ -45,7 +45,7 @@ class Spread(Frozen):
 
 
 class Requests(Frozen):
-    """``hardware/fitted/requests.yaml``.
+    """The contents of ``hardware/fitted/requests.yaml``.
 
     - common: costs of an engine without fitted runs. The fitted costs of all engines are shrunk towards
       these.

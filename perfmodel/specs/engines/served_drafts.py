@@ -17,7 +17,7 @@ class ServedDraft(Frozen):
       architectures for which it does not.
     - without: architectures (``model_type``) for which the engine has no such draft.
     - vocabulary_difference: largest allowed difference between the vocabulary sizes of draft model and
-      target, in entries. None if any difference is allowed.
+      target, in entries. It is None if any difference is allowed.
     """
 
     method: str
@@ -49,10 +49,9 @@ class Defect(Frozen):
     - effect: the effect of the defect, in words.
 
     The other fields state the affected drafts, devices (by the first word of their architecture), attention
-    backend, targets and contexts. Versions from `since` up to `until` are affected, without `until`. With
-    `assumed`, only questions that name no attention backend are affected. With `uneven`, only verifications
-    whose number of tokens per sequence is not a power of two are affected. A field that is left out sets no
-    condition.
+    backend, targets and contexts. Versions from `since` on and before `until` are affected. With `assumed`,
+    only questions that name no attention backend are affected. With `uneven`, only verifications whose number
+    of tokens per sequence is not a power of two are affected. A field that is left out sets no condition.
 
     - slows: whether the defect may make a draft slower than the baseline. If so, no verdict says that the
       draft certainly pays.

@@ -136,7 +136,7 @@ class StatePool(Frozen):
 
     - format_flag: the server's flag for the format of the states.
     - replay_flag: the flag with which a request stores records instead of one state for each verified token.
-      Empty if there is no such flag.
+      It is empty if there is no such flag.
     - replay_without: kinds of draft that do not run with this flag.
     - unread: whether the engine's rule for the states of drafted tokens is unknown, because its code was not
       read.

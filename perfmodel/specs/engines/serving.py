@@ -54,7 +54,7 @@ class ResearchStack(Stack):
 
     - calibrations: the word in the names of the stack's calibrations, if it differs from the stack's own
       word.
-    - attention: the attention backends of the stack. None if they are unknown.
+    - attention: the attention backends of the stack. It is None if they are unknown.
     """
 
     research: Literal[True]
@@ -82,7 +82,7 @@ class ServingEngine(Stack):
     versions.
     """
     conversion: Literal["gguf", "mlx"] | None = None
-    """The kind of file to which it converts checkpoints; None if it serves them as they are."""
+    """The kind of file to which it converts checkpoints. The result is None if it serves them as they are."""
     one_person: bool = False
     """Whether it usually serves one person."""
 
@@ -94,7 +94,7 @@ class ServingEngine(Stack):
     sparse: Text = "no flag is known for one"
     """Text about a draft with a KV method that the engine does not support."""
     dynamic: DynamicMode | None = None
-    """Its draft length by batch size; None if it has none."""
+    """Its draft length by batch size. The result is None if it has none."""
     drafts_read_verified: bool = False
     """Whether a draft reads the verified tokens in a separate pass."""
     defects: tuple[Defect, ...] = ()
@@ -102,9 +102,11 @@ class ServingEngine(Stack):
 
     # its requests
     seats: Seats | None = None
-    """Default number of concurrent requests; None if it is unknown."""
+    """Default number of concurrent requests. The result is None if it is unknown."""
     slots: Annotated[int, Meta(ge=1)] | None = None
-    """Sequences that its server decodes at once by default; None if memory determines the number."""
+    """Sequences that its server decodes at once by default. The result is None if memory determines the
+    number.
+    """
     scheduler: Scheduler | None = None
     """None if prompts and decoding share passes."""
     reserved_output: ReservedOutput | None = None
@@ -112,7 +114,7 @@ class ServingEngine(Stack):
     drafted_slots: DraftedSlots | None = None
     """None if it holds two tokens of cache for each drafted token."""
     states: StatePool | None = None
-    """Its recurrent states; None if it has no flag for them."""
+    """Its recurrent states. The result is None if it has no flag for them."""
     prefix: PrefixBlocks
     """Blocks of its prefix cache."""
 
@@ -140,13 +142,13 @@ class ServingEngine(Stack):
     """The first version whose flag for data-parallel attention counts its groups, if it replaced another
     flag."""
     host: HostPasses | None = None
-    """How its processor runs layers; None if it runs none."""
+    """How its processor runs layers. The result is None if it runs none."""
 
     # its kernels and formats
     draft_quantization: str = ""
     """The first version with a flag for the format to which a draft is quantised on load, if it needs one."""
     attention: EngineAttention | None = None
-    """Its backends; None if they are unknown."""
+    """Its backends. The result is None if they are unknown."""
     kernel_tables: str = ""
     """Name of the engine's folder in the tables of ``aiconfigurator-core``."""
     row_kernels: RowKernels | None = None
@@ -185,7 +187,9 @@ class ServingEngine(Stack):
         return repository.partition("/")[0] not in self.unread_owners and weights not in self.unread_formats
 
     def calibration_word(self, version: str) -> str:
-        """The word in the names of the calibrations for a version. Empty if it is the engine's own word."""
+        """The word in the names of the calibrations for a version. The result is empty if it is the engine's
+        own word.
+        """
         known = sorted(self.calibrations, key=release)
         reached = [first for first in known if not version or release(first) <= release(version)]
         return self.calibrations[reached[-1]] if reached else ""

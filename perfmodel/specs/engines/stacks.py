@@ -48,8 +48,8 @@ def _read(word: str) -> ServingEngine | ResearchStack:
 
 
 def untimed_prompts(word: str | None) -> str:
-    """The known facts about the time of an engine's prompts, if no prompts were fitted. Empty if prompts were
-    fitted, or if there is no engine.
+    """The known facts about the time of an engine's prompts, if no prompts were fitted. The result is empty
+    if prompts were fitted, or if there is no engine.
     """
     engine = serving_engines().get(word or "")
     return "" if engine is None else engine.untimed_prompts
@@ -71,7 +71,7 @@ def serving_engines() -> dict[str, ServingEngine]:
 
 def lender_of(word: str) -> str | None:
     """The engine whose fitted constants an engine uses. It is the engine itself, or the engine that its file
-    names. None for a research stack.
+    names. The result is None for a research stack.
 
     Raises InputError for a serving engine that neither has nor borrows constants.
     """

@@ -128,7 +128,7 @@ class Family(Frozen):
     spaces.
 
     - source: the code that defines the family.
-    - names: for the usual name of a key, its name in files of the family. Dots separate a mapping from a key
+    - names: names of keys in files of the family, by their usual names. Dots separate a mapping from a key
       inside it.
     - windows: the layers that have a sliding window. Without `windows` and `layers`, each layer attends to
       all tokens.
@@ -137,9 +137,9 @@ class Family(Frozen):
     - experts_by: name of the reader of routed experts in code, instead of `experts`.
     - without_effect: keys that change no bytes and no FLOPs in this family.
     - fixed: fields of ModelSpec that all models of the family share.
-    - flags: for a field of ModelSpec, the key that states it. If the key is absent, the field has its value
-      in `fixed`, and otherwise false.
-    - if_true: for a key, the fields that apply if it is true.
+    - flags: keys that state fields of ModelSpec, by the names of the fields. If a key is absent, its field
+      has the value in `fixed`. Without a value there, it is false.
+    - if_true: fields of ModelSpec that apply if a key is true, by the names of the keys.
     - rms_norm_eps, rope_theta, max_position_embeddings: values that apply if these keys are absent.
     - mlp_ratio: width of an MLP divided by the hidden width. It applies if the file does not state the width
       of the MLP.

@@ -12,8 +12,8 @@ spec_decode).
 
 
 def kind_of_head(config: Mapping[str, Any]) -> str | None:
-    """The kind of a draft head: dspark, dflash, dflash2, dflare, domino, peagle or eagle. None for a whole
-    model.
+    """The kind of a draft head: dspark, dflash, dflash2, dflare, domino, peagle or eagle. The result is None
+    for a whole model.
     """
     classes = _classes(config)
     kind = _named_kind(classes, config)

@@ -51,8 +51,8 @@ class Keys:
         """Makes the keys of the file available under their usual names (`USUAL`). Error messages still have
         the name in the file.
 
-        - names: for a usual name, the name in files of the family. Only this name is read. Dots separate a
-          mapping from a key inside it.
+        - names: names of keys in files of the family, by their usual names. Only these names are read. Dots
+          separate a mapping from a key inside it.
         """
         self._file_names = dict(names)
         for usual, others in USUAL.items():
@@ -66,7 +66,7 @@ class Keys:
         self.data = _Read(kept | {usual: value for usual, value in values.items() if value is not None})
 
     def _inside(self, name: str) -> Any:
-        """The value of a key, or of a key inside mappings; None if it is absent."""
+        """The value of a key, or of a key inside mappings. The result is None if it is absent."""
         outer, _, rest = name.partition(".")
         if not rest:
             return self.data.get(outer)
@@ -131,7 +131,7 @@ class Keys:
         return float(value)
 
     def count(self, key: str, high: int = MAX_SIZE) -> int:
-        """A whole number. 0 if the key is absent."""
+        """A whole number. The result is 0 if the key is absent."""
         return self.integer(key, 0, low=0, high=high)
 
     def mapping(self, key: str) -> "Keys | None":
@@ -142,8 +142,8 @@ class Keys:
         return None
 
     def parts(self, key: str) -> "dict[str, Keys]":
-        """The non-empty inner mappings, by name, of a key whose value is a mapping of mappings. Empty if the
-        key is absent.
+        """The non-empty inner mappings, by name, of a key whose value is a mapping of mappings. The result is
+        empty if the key is absent.
         """
         outer = self.mapping(key)
         if outer:

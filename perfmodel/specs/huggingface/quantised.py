@@ -2,8 +2,8 @@
 `--weights` and `--kv-dtype`.
 
 It reads fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and torchao. The
-file names the modules that have 16 bits, module by module and layer by layer. The LM head and the router have
-16 bits unless the file names a format for them. The makers of all these formats leave them at 16 bits
+file names the modules that have 16 bits, module by module and layer by layer. The LM head and the router
+have 16 bits unless the file names a format for them. The makers of all these formats leave them at 16 bits
 (transformers, `get_modules_to_not_convert`).
 """
 
@@ -20,7 +20,7 @@ from perfmodel.specs.models.weights import KEPT, PARTS, weight_format
 def formats_of(
     keys: Keys, sidecar: Keys | None, layers: Mapping[str, Sequence[int]], model_type: str
 ) -> dict[str, str]:
-    """The fields `weights` and `kv_dtype` of ModelSpec. Empty if the file states no formats.
+    """The fields `weights` and `kv_dtype` of ModelSpec. The result is empty if the file states no formats.
 
     - keys: the contents of ``config.json``.
     - sidecar: the contents of ``hf_quant_config.json`` in the same folder, which take precedence.

@@ -224,7 +224,7 @@ def _algorithm(q: Keys) -> str:
 
 def kv_of(q: Keys) -> str | None:
     """The KV format of a checkpoint with KV scales. Engines use it by default (vLLM, utils/torch_utils.py).
-    None for other checkpoints.
+    The result is None for other checkpoints.
     """
     name = q.data.get("kv_cache_quant_algo")
     if isinstance(scheme := q.data.get("kv_cache_scheme"), dict):

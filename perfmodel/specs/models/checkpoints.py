@@ -38,9 +38,10 @@ def read_by_all(repository: str, weights: str) -> bool:
 
 
 def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
-    """A listed checkpoint of a model in a weight format. If there is none, some of its parts may have another
-    format, or its format may be another one of the same size. None if there is no such checkpoint.
-    Checkpoints with a 16-bit cache are preferred.
+    """A listed checkpoint of a model in a weight format. If there is none, a checkpoint in another format of
+    the same size is returned. If there is none of these either, a checkpoint is returned whose main format is
+    the weight format or has its size. Otherwise the result is None. Checkpoints with a 16-bit cache are
+    preferred.
 
     - model_id: Hugging Face id of any repository of the model.
     - vendor: the vendor of the device.
@@ -55,8 +56,8 @@ def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_
 
 
 def nearest(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
-    """The listed checkpoint of a model whose weights have the most similar size. None if the two sizes differ
-    by more than a factor of 4/3. The arguments are those of `checkpoint`.
+    """The listed checkpoint of a model whose weights have the most similar size. The result is None if the
+    two sizes differ by more than a factor of 4/3. The arguments are those of `checkpoint`.
     """
 
     def apart(row: Checkpoint) -> float:

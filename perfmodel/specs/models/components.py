@@ -205,7 +205,7 @@ class RopeScaling(Frozen):
     """The scaling of rotary frequencies, with the names of Hugging Face. `dynamic` and `proportional` have
     only a type and a factor.
 
-    - low_freq_factor, high_freq_factor: only for `llama3`....
+    - low_freq_factor, high_freq_factor: only for `llama3`.
     - beta_fast, beta_slow, truncate, mscale, mscale_all_dim: only for `yarn`.
     - short_factor, long_factor: only for `longrope`, with one number per pair of dimensions.
     - attention_factor: factor on cosine and sine, if the file states it.

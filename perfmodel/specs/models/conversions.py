@@ -13,7 +13,7 @@ class Conversion(Immutable):
 
     - usual: the default weights of a question.
     - why: the reason for this default, in words.
-    - converted: for the formats of a checkpoint, the formats that replace them.
+    - converted: formats that replace the formats of a checkpoint, by the replaced format.
     - named: a function that returns the engine's format. Its arguments are a named format, and whether the
       model has experts.
     - is_own: a function that returns the formats of one of the engine's own names. It returns None for other

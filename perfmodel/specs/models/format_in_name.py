@@ -49,7 +49,9 @@ class NamedCheckpoint(Immutable):
 
 
 def format_in_name(key: str) -> NamedCheckpoint | None:
-    """The facts that a name in lower case states. None if the name does not end with a format."""
+    """The facts that a name in lower case states. The result is None if the name does not end with a
+    format.
+    """
     name = _NAME.fullmatch(key)
     if name is None:
         return None

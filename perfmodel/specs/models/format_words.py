@@ -107,7 +107,9 @@ def _mean_format(name: str, flag: str) -> Format:
 
 
 def _on_8_bit_activations(key: str, flag: str) -> Format | None:
-    """``FORMAT-a8``: the weights of a format, computed on 8-bit activations; None for another word."""
+    """``FORMAT-a8``: the weights of a format, computed on 8-bit activations. The result is None for another
+    word.
+    """
     if not key.endswith("-a8"):
         return None
     weights = one_format(key.removesuffix("-a8"), flag)
@@ -115,7 +117,7 @@ def _on_8_bit_activations(key: str, flag: str) -> Format | None:
 
 
 def _grouped(key: str) -> Format | None:
-    """Integers with a scale per group, such as ``int4-g128-sym``; None for another word."""
+    """Integers with a scale per group, such as ``int4-g128-sym``. The result is None for another word."""
     word = _GROUPED.fullmatch(key)
     if word is None or (word["method"] == "int") != (word["bits"] is not None):
         return None
@@ -127,7 +129,7 @@ def _grouped(key: str) -> Format | None:
 
 
 def _weight_only(key: str) -> Format | None:
-    """``FORMAT-wo`` of a format that quantises activations; None for another word."""
+    """``FORMAT-wo`` of a format that quantises activations. The result is None for another word."""
     quantised = WEIGHT_FORMATS.get(key.removesuffix("-wo"))
     if quantised is None or not key.endswith("-wo") or quantised.input_bytes is None:
         return None
@@ -135,7 +137,9 @@ def _weight_only(key: str) -> Format | None:
 
 
 def _of_gguf(key: str) -> Format | None:
-    """A block format of GGUF files, or the mean over a file (``4.9bpw``); None for another word."""
+    """A block format of GGUF files, or the mean over a file (``4.9bpw``). The result is None for another
+    word.
+    """
     if key in BLOCKS:
         return block_format(key)
     mean_bits = re.fullmatch(r"([1-9]\d?(?:\.\d{1,4})?)bpw", key)

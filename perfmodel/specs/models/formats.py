@@ -13,8 +13,8 @@ class Format(Immutable):
     - name: the name that users write.
     - bytes_per_value: stored bytes per value, including block scales.
     - compute: the format in which a GEMM computes. It determines the device peak.
-    - input_bytes: bytes of one activation value, if a kernel quantises the input of the GEMM first. None if
-      not.
+    - input_bytes: bytes of one activation value, if a kernel quantises the input of the GEMM first. It is
+      None if no kernel quantises the input.
     """
 
     name: str

@@ -104,8 +104,8 @@ MEANT = {"f16": "fp16", "f32": "fp32"} | {f"q{bits}_k_xl": f"ud-q{bits}_k_xl" fo
 
 
 def plain_of(name: str) -> str | None:
-    """The mix of llama.cpp that is used in place of one of Unsloth's mixes of unknown size. None for any
-    other name.
+    """The mix of llama.cpp that is used in place of one of Unsloth's mixes of unknown size. The result is
+    None for any other name.
     """
     word = MEANT.get(name, name)
     if not word.startswith("ud-") or word in MEANS:
@@ -115,7 +115,9 @@ def plain_of(name: str) -> str | None:
 
 
 def of_mix(name: str) -> str | None:
-    """The formats of a mix, or of a mean over a whole file (``4.9bpw``). None for any other name."""
+    """The formats of a mix, or of a mean over a whole file (``4.9bpw``). The result is None for any other
+    name.
+    """
     word = MEANT.get(name, name)
     plain = plain_of(word) or word
     mean = MEANS.get(plain, plain)

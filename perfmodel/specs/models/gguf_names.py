@@ -26,7 +26,7 @@ class GGUFRepository(Immutable):
     """The name of a repository with GGUF files, ``OWNER/NAME-GGUF[:MIX]``.
 
     - model: the part NAME.
-    - mix: the part MIX. None if the name has no mix.
+    - mix: the part MIX. It is None if the name has no mix.
     """
 
     model: str
@@ -36,7 +36,7 @@ class GGUFRepository(Immutable):
 class OllamaTag(Immutable):
     """A tag in Ollama's library, ``NAME:SIZE[-MIX]``, such as ``qwen3:30b-a3b-q4_K_M``.
 
-    - mix: the part MIX. None if the name has no mix.
+    - mix: the part MIX. It is None if the name has no mix.
     """
 
     family: str
@@ -45,8 +45,8 @@ class OllamaTag(Immutable):
 
 
 def gguf_repository(name: str) -> GGUFRepository | None:
-    """The repository of GGUF files that a name means. None for any other name. A mix after a colon (``:MIX``)
-    takes precedence over a mix in the name.
+    """The repository of GGUF files that a name means. The result is None for any other name. A mix after a
+    colon (``:MIX``) takes precedence over a mix in the name.
     """
     repository = _REPOSITORY.fullmatch(name)
     if repository is None:
@@ -55,7 +55,7 @@ def gguf_repository(name: str) -> GGUFRepository | None:
 
 
 def ollama_tag(name: str) -> OllamaTag | None:
-    """The tag of Ollama's library that a name means. None for any other name."""
+    """The tag of Ollama's library that a name means. The result is None for any other name."""
     tag = _TAG.fullmatch(name)
     if tag is None:
         return None
@@ -68,7 +68,7 @@ def is_gguf(model: str) -> bool:
 
 
 def _mix(word: str | None) -> str | None:
-    """The mix of a word in a name; None if it names no mix."""
+    """The mix of a word in a name. The result is None if it names no mix."""
     if word is None:
         return None
     return _MIX_IN_NAME.get(word.lower(), word.lower())

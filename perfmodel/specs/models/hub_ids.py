@@ -20,7 +20,8 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
 
     Several models may have the same bundled shape (``llama-3.3-70b`` has the shape of ``llama-3.1-70b``), so
     the id is not simply that of the shape. If the name is a file, the id is the one in the file. If the name
-    is a folder, the folder is returned. None if no id is known. Raises InputError as `load_model` does.
+    is a folder, the folder is returned. The result is None if no id is known. Raises InputError as
+    `load_model` does.
     """
     if exists(name):
         stated = load_model(name, flag).hf_id

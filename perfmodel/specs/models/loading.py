@@ -61,7 +61,7 @@ def _named(name: str, flag: str) -> ModelSpec:
 
 def named_format(name: str) -> str | None:
     """The weight format of an unlisted checkpoint, if only its name states the format, as in
-    ``nvidia/Llama-3.3-70B-Instruct-FP8``. None for any other name.
+    ``nvidia/Llama-3.3-70B-Instruct-FP8``. The result is None for any other name.
     """
     key = files.spelling(name)
     if format_in_name(key) is None or exists(name):
@@ -90,7 +90,7 @@ def _bundled_name(name: str, flag: str) -> str:
 @cache
 def _checkpoint(key: str) -> ModelSpec | None:
     """The bundled model in the formats of a checkpoint, by its id with or without the owner: of a listed one,
-    or of one whose name states its format. None for any other name.
+    or of one whose name states its format. The result is None for any other name.
     """
     if key in aliases():
         return None

@@ -23,7 +23,7 @@ _STAND_IN = {
 
 
 def of_bits(name: str) -> str | None:
-    """The formats of all parts of a model for one of MLX's names. None for any other name."""
+    """The formats of all parts of a model for one of MLX's names. The result is None for any other name."""
     if name == MXFP4:
         return f"{_EVERYWHERE.format(f'int8-g{GROUP}')},experts=mxfp4"
     word = _WORD.fullmatch(name)

@@ -38,8 +38,8 @@ class ModelSpec(AttentionHeads):
     layers attend only to the last `sliding_window` tokens. If `sliding_heads` is set, the heads of these
     layers have other sizes.
 
-    - attention_layers, mlp_layers: number of layers with attention, and with an MLP. None if every layer has
-      an MLP and either attention or a recurrent state. A layer of Nemotron-H has only one of them.
+    - attention_layers, mlp_layers: number of layers with attention, and with an MLP. It is None if every
+      layer has an MLP and either attention or a recurrent state. A layer of Nemotron-H has only one of them.
     - attention_gate: whether the query projection also computes a gate for the output.
     - wide_qk_norm: whether the norms of queries and keys span all heads (OLMo-2).
     - norm_bias: whether norms also have a shift.
@@ -50,8 +50,8 @@ class ModelSpec(AttentionHeads):
     - table_params: number of parameters of tables other than the embedding. A token reads one row of each
       table.
     - weights, kv_dtype: formats of the checkpoint, as values of `--weights` and `--kv-dtype`.
-    - num_nextn_predict_layers: number of multi-token prediction layers, which no parameter count includes.
-      None if it is unknown.
+    - num_nextn_predict_layers: number of multi-token prediction layers, which no parameter count includes. It
+      is None if it is unknown.
     - mtp_head: Hugging Face id of the checkpoint with multi-token prediction layers, if config.json does not
       mention them.
     - mtp_dense: whether such a layer has a dense MLP instead of experts.

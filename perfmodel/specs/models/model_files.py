@@ -53,7 +53,7 @@ def _of_gguf(path: Path) -> ModelSpec:
 
 
 def _bundled(name: str) -> ModelSpec | None:
-    """The bundled model of a name in a file; None if there is none."""
+    """The bundled model of a name in a file. The result is None if there is none."""
     listed = shape_for(files.spelling(name)) or files.spelling(name)
     bundled = aliases().get(listed, listed)
     return load_bundled(bundled) if bundled in files.bundled_names("models") else None

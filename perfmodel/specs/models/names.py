@@ -49,7 +49,7 @@ def is_listed(name: str) -> bool:
 
 def shape_for(name: str) -> str | None:
     """The listed name whose shape an unlisted Hugging Face id has. The maker and the tuning suffix of the id
-    are ignored. None for an alias, and for an id that matches no listed name.
+    are ignored. The result is None for an alias, and for an id that matches no listed name.
 
     ``Qwen/Qwen2.5-7B-Instruct`` has the shape of ``qwen2.5-7b``.
     """

@@ -62,5 +62,5 @@ def published_heads() -> tuple[PublishedHead, ...]:
 
 
 def published_head(target: str, kind: str) -> PublishedHead | None:
-    """The published head of a bundled target. None if the table has none."""
+    """The published head of a bundled target. The result is None if the table has none."""
     return next((row for row in published_heads() if (row.target, row.kind) == (target, kind)), None)

@@ -31,7 +31,7 @@ def _variants() -> dict[str, Variant]:
 
 
 def variant(name: str) -> Variant | None:
-    """The variant that a name means. None for the bundled model itself."""
+    """The variant that a name means. The result is None for the bundled model itself."""
     plain = base_name(name)
     if plain in files.bundled_names("models"):
         return None

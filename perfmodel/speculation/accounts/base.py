@@ -34,8 +34,8 @@ class ServerSettings(Immutable):
 
     @property
     def stated(self) -> str:
-        """The limits that differ from the engine's defaults, as text for a caption. Empty if there are
-        none.
+        """The limits that differ from the engine's defaults, as text for a caption. The result is empty if
+        there are none.
         """
         limits = {
             "seats": self.max_num_seqs,
@@ -57,7 +57,7 @@ class Account(Immutable):
     """Whether the memory of activations and CUDA graphs is subtracted."""
 
     def budget(self, gpu: GPUSpec) -> int | None:
-        """The token budget of one pass. None if the engine's default is unknown."""
+        """The token budget of one pass. The result is None if the engine's default is unknown."""
         return self.server.max_num_batched_tokens
 
     def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
@@ -73,7 +73,7 @@ class Account(Immutable):
 
     def seats(self, gpu: GPUSpec) -> int:
         """The largest number of requests that the server runs at once. It is the stated number, or the
-        engine's default. 0 if it is unknown.
+        engine's default. The result is 0 if it is unknown.
         """
         return self.server.max_num_seqs or 0
 

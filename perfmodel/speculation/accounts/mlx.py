@@ -8,8 +8,8 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 
 
 class MLXAccount(Account):
-    """The memory account of one MLX process. While mlx_lm generates, it keeps the whole working set that
-    macOS recommends.
+    """The memory account of one MLX process. While mlx_lm generates, it keeps as much memory pinned as macOS
+    recommends for the GPU.
     """
 
     def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:

@@ -57,7 +57,9 @@ class VLLMAccount(Account):
         return tokens * self._token_bytes(shard) + logits + tower
 
     def seat_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
-        """Memory of the logits and the sampler for one seat. 0 if the number of seats is stated."""
+        """Memory of the logits and the sampler for one seat. The result is 0 if the number of seats is
+        stated.
+        """
         return self._sampled_bytes(gpu, shard) if self.server.max_num_seqs is None else 0.0
 
     def _sampled_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
@@ -81,7 +83,7 @@ class VLLMAccount(Account):
         return size * GIB
 
     def graph_bytes(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
-        """Memory of CUDA graphs. 0 for versions that do not subtract it."""
+        """Memory of CUDA graphs. The result is 0 for versions that do not subtract it."""
         facts = self.facts.graphs
         model = shard.model
         if gpu.vendor != "NVIDIA" or not self._from(facts.since):
@@ -235,8 +237,8 @@ def block_tokens(shard: Shard, drafted: int, block: int) -> int:
     """Tokens per block of a model with recurrent layers. It is the smallest multiple of `block` for which one
     recurrent state fits in an attention page.
 
-    This is the state of one layer and one sequence on one device. It includes one convolution input for each
-    drafted token (vLLM 0.32, platforms/interface.py).
+    The recurrent state is that of one layer and one sequence on one device. It includes one convolution input
+    for each drafted token (vLLM 0.32, platforms/interface.py).
     """
     assert shard.states is not None
     state = (shard.states.bytes_per_sequence + drafted * shard.states.bytes_per_input) / shard.states.layers
