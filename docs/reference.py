@@ -32,8 +32,8 @@ This page lists the verbs of `perfmodel` and their flags. The exit status is:
 - 2 for wrong input; one line on stderr names the argument or file, the given value and the allowed ones
 - 130 after an interruption
 
-`--help` lists the main flags of a verb, `--help-all` all flags. In a count, `32k`
-is 32768 and `1m` is 1048576. Lists take commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
+`--help` lists the main flags of a verb, `--help-all` all flags. In a count, `32k` is 32768 and `1m` is
+1048576. Lists are written with commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
 `eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or `zsh_source`, `fish_source`) makes the tab key
 complete verbs, flags, and the names of models, devices, engines and KV methods.
 

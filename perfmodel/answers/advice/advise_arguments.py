@@ -68,7 +68,7 @@ class AdviseArguments(CommonOptions):
         default=None,
     )
     draft: MaybeWords = argument(
-        "A draft that the search includes; may be repeated.",
+        "Draft in the search; may be repeated.",
         "self|KIND|NAME|PATH",
         "--draft-model --speculative-algorithm",
         texts,
@@ -135,7 +135,7 @@ class AdviseArguments(CommonOptions):
     )
     _: KW_ONLY
     gpus: MaybeWhole = argument(
-        "Devices to divide into servers; all layouts are searched.",
+        "Number of devices to divide into servers. The search includes all layouts.",
         "N",
         limits=(1, MOST_GPUS),
         default=None,

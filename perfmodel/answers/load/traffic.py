@@ -98,8 +98,9 @@ def traffic(question: TrafficQuery) -> Traffic:
     """Should this server speculate at this request rate (or concurrency), with which draft length, and on how
     many replicas?
 
-    A request rate is for one replica or, with pools, for all devices together. A row states whether the
-    replica is saturated. Raises InputError for wrong input.
+    Each row is about one server that gets the whole load or, with pools, about all devices together. It
+    states whether the server is saturated, and the number of replicas that the load needs. Raises InputError
+    for wrong input.
     """
     if question.decode is None:
         return _of_servers(question)
