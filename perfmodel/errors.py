@@ -86,7 +86,9 @@ def about_file(path: object) -> Iterator[None]:
 
 def one_line(text: str) -> str:
     """The text without line breaks and control characters."""
-    return " ".join("".join([c if c.isprintable() else " " for c in text]).split())
+    if not text.isprintable():
+        text = "".join([c if c.isprintable() else " " for c in text])
+    return " ".join(text.split())
 
 
 def as_names(text: str) -> str:

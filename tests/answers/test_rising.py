@@ -31,7 +31,7 @@ def falls(answer) -> list[str]:
     return wrong
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.sampled_from(SERVERS),
     st.sampled_from(["vllm", "sglang", "trtllm"]),

@@ -42,7 +42,7 @@ def test_the_ratios_that_the_page_states() -> None:
     answer = pm.whatif(**boxed, batch=512, context=2048, gamma=1, draft="mtp", alpha=0.7)
     iteration = answer.iteration_s / answer.target_step.predicted_s
     assert f"is predicted to take {iteration:.2f} times a baseline step" in page
-    assert f"the verification alone takes {answer.cost_ratios.verify_to_target:.2f} times a step" in page
+    assert f"the verification alone {answer.cost_ratios.verify_to_target:.2f} times" in page
     listed = json.loads(racks.PATH.read_text(encoding="utf-8"))["rows"]
     measured = {(row["row"], row["figure"]): row["measured"] for row in listed}
     assert f"speedup is {measured['srt-dsv4-b200-20', 'speedup']:.2f}" in page
@@ -66,9 +66,10 @@ def test_what_the_page_says_of_mtp_on_another_maker_s_device() -> None:
             longer.append(row.tpot_ms * row.tokens_per_iteration / predicted_ms)
     page = (racks.PATH.parents[1] / "docs" / "racks.md").read_text(encoding="utf-8")
     shown = f"{100 * (min(longer) - 1):.0f} to {100 * (max(longer) - 1):.0f} %"
-    assert f"Its iterations remain {shown}" in " ".join(page.split())
+    assert f"The iterations take {shown} longer than" in " ".join(page.split())
 
 
+@pytest.mark.slow
 def test_the_width_of_steps_is_what_left_out_rows_need_beside_the_tables_of_links() -> None:
     left_out, _ = racks.left_out()
     errors = [

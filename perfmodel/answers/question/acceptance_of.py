@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
+from perfmodel.reading import exists
 from perfmodel.specs.acceptance.acceptance_library import (
     DEFAULT_TASK,
     LEAST_KNOWN,
@@ -70,6 +71,8 @@ def measured_acceptance(
 
 def _as_named(model: str, target: str) -> str:
     """An alias together with the model whose shape it shares; empty for that model itself, or for a file."""
+    if exists(model):
+        return ""
     with suppress(InputError):
         if (alias := short_name(model)) != short_name(target):
             return f"{alias} (of the shape of {target})"

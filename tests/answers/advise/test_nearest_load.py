@@ -8,6 +8,7 @@ from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.load.traffic import traffic
 from tests.answers.advise.loads import LOAD, alternative
+from tests.sampled import first_fast
 
 QUESTIONS = {
     "kimi-k2.5 b200": {"request_rate": 4, "input_len": 8192, "output_len": 1024, "slo": "ttft:4000,tpot:35"},
@@ -17,6 +18,8 @@ QUESTIONS = {
 """Loads that are too much for eight of these devices."""
 SEARCHED = [pytest.param(name, marks=[pytest.mark.slow] if "kimi" in name else []) for name in QUESTIONS]
 """Their names. Each layout of the largest model is asked in the slow tests alone."""
+FIRST_FAST = first_fast([("llama-3.3-70b h100",), ("kimi-k2.5 b200",), ("qwen3-8b l40s",)])
+"""Their names. All layouts of the last two are asked in the slow tests alone."""
 
 
 @cache
@@ -42,7 +45,7 @@ def share_of(
     return max(row.slo_share or 0.0 for row in rows if row.ttft_s is not None or row.slo_share == 0.0)
 
 
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("name", FIRST_FAST)
 def test_no_layout_of_the_devices_serves_much_more_than_the_nearest(name: str) -> None:
     """The share of requests within the limits rises a little where a load has a shorter draft."""
     model, _ = name.split()

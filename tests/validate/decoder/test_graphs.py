@@ -27,6 +27,7 @@ from perfmodel.validate.decoder import (
 )
 from perfmodel.validate.harness import point_runner
 from tests.refusals import refused
+from tests.sampled import diagonal
 from tests.validate.decoder.methods import METHODS
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
@@ -81,19 +82,24 @@ def emulated(work: Callable[[], object], generator: torch.Generator) -> Callable
     return recorder.replay
 
 
-@pytest.mark.parametrize(
-    ("kind", "method"),
-    [("plain", "full"), *((kind, method) for kind in ("self", "sampled model") for method in METHODS)]
-    + [("sampled plain", "full"), ("sampled self", "full"), ("tree of a model", "snapkv:24,window=8")]
-    + [
-        (kind, method)
-        for kind in ("tree", "sampled tree")
-        for method in ("snapkv:24,window=8", "quest:24,page=4")
-    ]
-    + [("fp8", "snapkv:24,window=8"), ("fp8", "quest:24,page=4")],
-)
+SNAPKV = "snapkv:24,window=8"
+QUEST = "quest:24,page=4"
+REPLAYED = [
+    ("full", "plain"),
+    ("full", "sampled plain"),
+    ("full", "sampled self"),
+    (SNAPKV, "tree of a model"),
+    (SNAPKV, "fp8"),
+    (QUEST, "fp8"),
+    *diagonal(METHODS, [("self",), ("sampled model",)]),
+    *diagonal([SNAPKV, QUEST], [("tree",), ("sampled tree",)]),
+]
+"""KV method of the draft, and how the draft is made and accepted."""
+
+
+@pytest.mark.parametrize(("method", "kind"), REPLAYED)
 @torch.inference_mode()
-def test_replayed_iterations_equal_eager_ones(make_model, target, small, prompts, kind, method) -> None:
+def test_replayed_iterations_equal_eager_ones(make_model, target, small, prompts, method, kind) -> None:
     gamma = 0 if "plain" in kind else 3
     draft = small if "model" in kind else None
     sampling = Sampling(0.8, 0.9) if "sampled" in kind else Sampling()

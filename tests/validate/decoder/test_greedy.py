@@ -16,6 +16,8 @@ from tests.sampled import diagonal
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
 NEW = 40
+FEW_NEW = 20
+"""Tokens that each of many models makes."""
 EVERY = [*METHODS, "quantized,bits=8,group=4"]
 
 
@@ -178,8 +180,8 @@ def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     window = LAYERS[layers].get("sliding_window")
     kv_dtype = "fp8" if "fp8 cache" in layers else "auto"
     long_enough = [prompts[0], prompts[2]]
-    plain = run(model, long_enough, new=30, kv_dtype=kv_dtype)
-    assert plain.tokens == [oracle(model, prompt, 30) for prompt in long_enough]
+    plain = run(model, long_enough, new=FEW_NEW, kv_dtype=kv_dtype)
+    assert plain.tokens == [oracle(model, prompt, FEW_NEW) for prompt in long_enough]
     published_runs = window is None and kv_dtype == "auto"
     run_here = [method for method in METHODS if published_runs or method != PUBLISHED]
     half = list(LAYERS).index(layers) % 2
@@ -188,7 +190,7 @@ def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     trees = [(None, TREE | {"draft_kv": METHODS[1]}), (small, TREE)]
     cases += [(small, {"gamma": 3}), *trees]
     for draft, settings in cases:
-        out = run(model, long_enough, draft, new=30, kv_dtype=kv_dtype, **settings)
+        out = run(model, long_enough, draft, new=FEW_NEW, kv_dtype=kv_dtype, **settings)
         assert out.tokens == plain.tokens, settings
         if settings == cases[0][1]:
             assert not any(out.histogram[:-1]), "a draft that is the target is accepted"

@@ -12,7 +12,7 @@ from tests.scripts import ROOT
 
 pytest.importorskip("triton")
 
-CHECKS = ("attention", "copying", "pointwise", "eight", "product", "selection", "decoding")
+CHECKS = ("copying", "attention", "pointwise", "eight", "product", "selection", "decoding")
 
 
 @pytest.mark.parametrize("check", first_fast([(check,) for check in CHECKS]))

@@ -84,9 +84,9 @@ def test_a_tree_over_a_rolling_cache(target, shape) -> None:
 
 
 @pytest.mark.parametrize(
-    "sampling", [Sampling(), Sampling(0.8), Sampling(1.1, 0.7)], ids=["greedy", "0.8", "top-p"]
+    ("sampling", "kind"),
+    diagonal([Sampling(), Sampling(0.8), Sampling(1.1, 0.7)], [("self",), ("model",)]),
 )
-@pytest.mark.parametrize("kind", ["self", "model"])
 def test_a_chain_as_a_tree_is_the_chain(target, small, prompts, kind, sampling) -> None:
     """From the same random numbers: the same tokens, the same acceptance."""
     draft = small if kind == "model" else None

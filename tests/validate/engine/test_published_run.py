@@ -105,6 +105,7 @@ def test_what_no_fit_has_seen(seen, point, iteration, speedup, width, inside) ->
     assert np.abs(of_ratios).mean() == pytest.approx(speedup, abs=0.001)
 
 
+@pytest.mark.slow
 def test_three_rates_with_and_without_a_draft_follow_from_its_bench_files() -> None:
     calibrated = calibrate_engine(files("0235", "148"), SERVED, draft=DRAFT)
     drafting = replace(SERVED, draft=DRAFT)

@@ -62,7 +62,7 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
     """On held-out text every cache with an eighth of the context is often right, and none changes a token."""
     model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float64)
     prompts = data.held_out_prompts(1, 320)
-    new = 24
+    new = 16
     plain = make_decoder(model, Request(1, 320, new, attention="sdpa")).generate(prompts, new)
     for method in every_method(320, 4):
         request = Request(1, 320, new, 4, draft_kv=method, attention="sdpa")

@@ -105,6 +105,7 @@ def passes() -> Unfitted:
     return Unfitted()
 
 
+@pytest.mark.slow
 def test_every_device_has_a_file_that_says_what_it_was_fitted_to(passes) -> None:
     """Each row is left out once with its source, its device and its maker."""
     file_text = refitted_files(load_bundled("rtx-5090-32gb.llamacpp").date, passes)
