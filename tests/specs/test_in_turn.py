@@ -2,6 +2,7 @@
 
 import pytest
 
+from perfmodel import whatif
 from perfmodel.specs import load_gpu
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.devices.in_turn import combined, parts_of
@@ -42,5 +43,13 @@ def test_a_plus_in_a_name_of_one_device_cuts_nothing() -> None:
     assert parts_of("rtx-3090+nothing", load, "--hardware") == []
 
 
-def test_devices_of_two_makers_are_refused_by_name() -> None:
-    refused("devices of one maker", combined, [SMALL, load_gpu("mi300x")])
+def test_devices_of_two_makers_share_one_server() -> None:
+    both = load_gpu("rtx-4090-laptop+7900-xtx")
+    assert both.vendor == "AMD"  # the maker of the larger one
+    assert both.makers_in_turn == ("AMD", "NVIDIA")
+    answer = whatif("qwen3.8-27b", both.name, 1, 4096, 0, weights="q4_k_m")
+    assert any("devices of AMD and NVIDIA share one server" in warning for warning in answer.warnings)
+
+
+def test_a_mac_has_no_devices_of_other_makers() -> None:
+    refused("devices of one computer", combined, [SMALL, load_gpu("m4-max")])

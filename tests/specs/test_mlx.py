@@ -104,6 +104,8 @@ def test_words_of_mlx_are_formats_with_a_scale_and_a_bias_per_group() -> None:
     assert Named.of(query).precision(query).weights.name == "4bit"
     notes = whatif("llama-3.1-8b", "m4-max", 1, 1024, 0, engine="mlx", weights="fp8").warnings
     assert "MLX has no fp8 weights: the answer uses 8bit" in notes
+    notes = whatif("llama-3.1-8b", "m4-max", 1, 1024, 0, engine="llamacpp", weights="8bit").warnings
+    assert "llama.cpp has no 8bit weights: the answer uses q8_0; MLX has them (--engine mlx)" in notes
 
 
 def test_mlx_runs_on_apple_devices_only() -> None:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 
 from perfmodel.answers.point.whatif_answer import WhatIf
+from perfmodel.specs import DRIFT, serving_engines
 from perfmodel.specs.engines.backends import attention_of
+from perfmodel.validate.engine.logged_config import LoggedConfig
 from perfmodel.validate.engine.signs import Half, Sign
 
 _CAPTURED_TOKENS = re.compile(
@@ -15,6 +17,8 @@ _CAPTURED_TOKENS = re.compile(
 """The sizes of CUDA graphs in a log of vLLM, in tokens of a pass."""
 _CAPTURED_REQUESTS = re.compile(r"cuda[-_]graph[-_]max[-_]bs\W+\d+")
 """The largest CUDA graph in a log of SGLang, in requests."""
+_SEATS = re.compile(r"max[_-]num[_-]seqs['\"]?[=: ]\s*(\d+)")
+"""The requests that a server of vLLM runs at once."""
 _BACKEND = re.compile(
     r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend"
     r"|Use (\w+) (?:attention )?backend by default|\battention_backend=['\"](\w+)['\"]"
@@ -41,8 +45,31 @@ def _outside_captured(text: str, predicted: WhatIf) -> Iterator[Sign]:
     """
     requests = predicted.query.batch
     tokens = requests * ((predicted.query.gamma or 0) + 1)
+    if not _CAPTURED_TOKENS.search(text):
+        yield from _larger_than_usual(text, predicted, tokens)
     yield from _larger_than_captured(text, _CAPTURED_TOKENS, tokens, "tokens")
     yield from _larger_than_captured(text, _CAPTURED_REQUESTS, requests, "requests")
+
+
+def _larger_than_usual(text: str, predicted: WhatIf, tokens: int) -> Iterator[Sign]:
+    """A sign if an iteration has more tokens than the largest graph that the engine captures by default for
+    the requests that the log allows at once.
+    """
+    engine = serving_engines().get(predicted.calibration.stack.partition(" ")[0])
+    seats = _SEATS.search(text)
+    if engine is None or seats is None:
+        return
+    version = (predicted.query.engine or "").partition(DRIFT)[2] or LoggedConfig.of(text).version or ""
+    rule = next((rule for rule in engine.captured_graphs if rule.of_version(version)), None)
+    if rule is None:
+        return
+    largest = rule.largest(int(seats[1]), (predicted.query.gamma or 0) + 1)
+    if tokens > largest:
+        meaning = (
+            f"an iteration has {tokens} tokens, and the largest CUDA graph that is captured by default for "
+            f"{seats[1]} requests at once {largest}"
+        )
+        yield Sign(_SEATS, Half.STEP, meaning)
 
 
 def _larger_than_captured(text: str, captured: re.Pattern[str], count: int, unit: str) -> Iterator[Sign]:

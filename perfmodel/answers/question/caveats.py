@@ -25,10 +25,12 @@ from perfmodel.specs import (
 )
 from perfmodel.specs.acceptance.acceptance_library import SHORT_TOKENS
 from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.engine_words import MLX
 from perfmodel.specs.models.conversions import Conversion
 from perfmodel.specs.models.ggml import plain_of
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.loading import named_format
+from perfmodel.specs.models.mlx import of_bits
 from perfmodel.specs.models.variants import name_of
 from perfmodel.speculation import (
     Memory,
@@ -171,7 +173,10 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
     used = weights and conversion.named(weights, False)
     if used != weights:
         engine = ENGINES[scenario.machine.calibration.stack]
-        yield f"{engine} has no {weights} weights: the answer uses {used}"
+        mlx = serving_engines()[MLX]
+        runs_mlx = scenario.machine.gpu.vendor in mlx.makers and of_bits(weights or "")
+        other = f"; {mlx.title} has them (--engine {MLX})" if runs_mlx else ""
+        yield f"{engine} has no {weights} weights: the answer uses {used}{other}"
     mix = weights or (repository and repository.mix) or ""
     if plain_mix := plain_of(mix.strip().lower()):
         yield (
@@ -294,6 +299,11 @@ def of_device(scenario: Scenario) -> Iterator[str]:
     run = scenario.precision.weights
     if run != stored and run == stored.within(gpu.peak, wide_mxfp4=True):
         yield f"{gpu.name} has no peak for the checkpoint's {stored.name}: it runs weight-only, as {run.name}"
+    if len(gpu.makers_in_turn) > 1:
+        yield (
+            f"devices of {' and '.join(gpu.makers_in_turn)} share one server with llama.cpp's Vulkan "
+            "backend: no run of such a server was fitted"
+        )
     yield from _of_links(scenario)
     yield from _of_transfer(scenario)
 

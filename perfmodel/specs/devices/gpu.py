@@ -91,6 +91,7 @@ class GPUSpec(Frozen):
     - box_devices: largest number of devices in one machine.
     - working_set: the share of the memory that the GPU may use. It is None if it may use all of it.
     - in_turn: names of the devices, if this record represents several devices that run one after another.
+    - makers_in_turn: the makers of these devices.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -116,6 +117,7 @@ class GPUSpec(Frozen):
     box_devices: Annotated[int, Meta(ge=1, le=16)] = 8
     working_set: WorkingSet | None = None
     in_turn: tuple[str, ...] = ()
+    makers_in_turn: tuple[str, ...] = ()
     notes: str = ""
 
     def __post_init__(self) -> None:

@@ -13,18 +13,20 @@ from perfmodel.specs.boundary.units import Quantity, Unit
 from perfmodel.specs.devices.gpu import GPUSpec
 
 SIGN = "+"
+ALONE = "Apple"
+"""The maker whose computers have no devices of other makers."""
 
 
 def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
     """One device that represents all of them. It has the memory of all devices, and the rates that they reach
     when they run one after another.
 
-    All other figures are those of the device with the largest memory. Raises InputError for devices of
-    several vendors, and for a device without a memory size.
+    All other figures are those of the device with the largest memory. Raises InputError for a Mac beside
+    another device, and for a device without a memory size.
     """
-    makers = sorted({part.vendor for part in parts})
-    if len(makers) > 1:
-        raise refuse(flag, None, "devices of one maker, which one build of llama.cpp runs", ", ".join(makers))
+    makers = tuple(sorted({part.vendor for part in parts}))
+    if ALONE in makers and len(makers) > 1:
+        raise refuse(flag, None, "devices of one computer", SIGN.join(part.name for part in parts))
     sizes = [part.memory_bytes for part in parts]
     shares = [size / sum(sizes) for size in sizes]
     names = [part.name for part in parts]
@@ -45,6 +47,7 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
         name=SIGN.join(names),
         title=f" {SIGN} ".join(part.title for part in parts),
         in_turn=tuple(names),
+        makers_in_turn=makers,
         memory=derived(largest.stated_memory, sum(sizes), "B"),
         reported_memory=None,
         working_set=None,

@@ -93,6 +93,6 @@ def _with_memory(gpu: Any, size_gb: int, name: str, flag: str) -> str:
 def _words(name: str) -> frozenset[str]:
     """The words that distinguish devices, without the memory; from ``lspci`` only those in brackets."""
     plain = re.sub(r"\[[0-9a-f]{4}(:[0-9a-f]{4})?\]", "", name.lower())  # numbers of `lspci -nn`
-    plain = re.sub(r"macbook (pro|air)|mac (studio|mini|pro)", "", plain)
+    plain = re.sub(r"macbook[ -](pro|air)|mac[ -](studio|mini|pro)", "", plain)
     text = re.sub(r"sxm\d", "sxm", MEMORY.sub("", re.sub(r".*\[(.*)\].*", r"\1", plain)))
     return frozenset(word for word in re.findall(r"[a-z0-9]+", text) if not COMMON.fullmatch(word))

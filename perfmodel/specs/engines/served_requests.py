@@ -147,3 +147,35 @@ class StatePool(Frozen):
     replay_without: tuple[str, ...] = ()
     unread: bool = False
     source: Text
+
+
+class CapturedGraphs(Frozen):
+    """The rule for the largest CUDA graph under default flags, from version `since` to before `until`.
+
+    - per_seat: tokens of the largest graph for each request that the server runs at once.
+    - times_tokens: whether `per_seat` counts for each token of an iteration, and not for each request.
+    - most: largest number of tokens of a graph on any device.
+    """
+
+    since: Text
+    until: str | None = None
+    per_seat: Positive
+    times_tokens: bool = False
+    most: Positive
+    source: Text
+
+    def of_version(self, version: str) -> bool:
+        """Whether a release has this rule; an empty version is the newest."""
+        if not version:
+            return self.until is None
+        number = release(version)
+        return release(self.since) <= number and (self.until is None or number < release(self.until))
+
+    def largest(self, seats: int, tokens: int) -> int:
+        """The number of tokens of the largest graph.
+
+        - seats: requests that the server runs at once.
+        - tokens: tokens of a request in an iteration.
+        """
+        of_seats = seats * self.per_seat * (tokens if self.times_tokens else 1)
+        return min(of_seats, self.most)

@@ -12,6 +12,7 @@ from perfmodel.specs.engines.prompt_graphs import PromptGraphs
 from perfmodel.specs.engines.row_kernels import OwnKernel, RowKernels
 from perfmodel.specs.engines.served_drafts import Defect, DynamicMode, ServedDraft
 from perfmodel.specs.engines.served_requests import (
+    CapturedGraphs,
     DraftedSlots,
     PrefixBlocks,
     ReservedOutput,
@@ -37,6 +38,19 @@ class HostPasses(Frozen):
     token_share: Annotated[float, Meta(ge=0, le=1)]
     most_tokens: Annotated[int, Meta(ge=1)]
     source: Text
+
+
+class Unseen(Frozen):
+    """What can slow a server without a word of it in a pasted text.
+
+    - step: reasons for every step.
+    - draft: reasons for drafting alone, if steps without a draft are as fast as predicted.
+    - shown_by: a pattern for grep, of the lines in a whole log that name them; empty if it has none.
+    """
+
+    step: Text
+    draft: Text
+    shown_by: str = ""
 
 
 class Stack(Frozen):
@@ -143,6 +157,12 @@ class ServingEngine(Stack):
     flag."""
     host: HostPasses | None = None
     """How its processor runs layers. The result is None if it runs none."""
+
+    # its health
+    captured_graphs: tuple[CapturedGraphs, ...] = ()
+    """The rules for the largest CUDA graph, by version; none for versions that were not read."""
+    unseen: Unseen | None = None
+    """What can slow it unseen; None if that is unknown."""
 
     # its kernels and formats
     draft_quantization: str = ""
