@@ -1,14 +1,14 @@
-"""Should an LLM server speculate, with which draft, how many tokens, in which layout? Begin with ``import
-perfmodel as pm``.
+"""Computes whether an LLM server should use speculative decoding, and with which draft, draft length and
+layout. Begin with ``import perfmodel as pm``.
 
 To ask about given points, use `whatif` (one point), `sweep` (lists), `ops`, `sensitivity` or `predictor` (for
 a million calls). To decide, use `advise`, `schedule`, `tree`, `hierarchy`, `traffic` or `compare`.
 `inflection` finds the context at which speculation begins to pay off.
 
 The arguments of a function are the flags of its command. Each is a number or a text (``context="32k"``). A
-function also takes a `Query`, followed by the arguments to change in it: ``whatif(query, batch=8)``.
-`explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines` list the known names.
-Every name is loaded on first use.
+function also accepts a `Query`, followed by the arguments that replace values of the query: ``whatif(query,
+batch=8)``. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines` list the known
+names. Every name is loaded on first use.
 """
 
 from importlib import import_module

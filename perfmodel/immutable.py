@@ -1,5 +1,5 @@
 """Base classes of immutable records that code creates. The first answer of a process defines about fifty such
-classes. Each takes a thirtieth of the time that a frozen dataclass takes.
+classes. The definition of such a class takes a thirtieth of the time that a frozen dataclass takes.
 
 For records that are read from files, use `specs.boundary.frozen.Frozen`, which checks keys, types and limits.
 """

@@ -9,8 +9,8 @@ ROOT_3 = 3**0.5
 
 
 def largest_std(mean: float) -> float:
-    """Standard deviation of the widest uniform distribution with this mean. It extends from 0 to twice the
-    mean.
+    """Standard deviation of the widest uniform distribution with this mean. This distribution extends from 0
+    to twice the mean.
     """
     return mean / ROOT_3
 

@@ -18,8 +18,8 @@ class AttentionKernels:
     """The attention kernels of a software stack on a device.
 
     - byte_s: seconds per byte at the peak bandwidth of the device.
-    - kv_reread: number of times that a verification pass reads the cache, clipped to 1 ... query. It replaces
-      the re-reads of the backend. None means the value of the calibration.
+    - kv_reread: number of times that a verification pass reads the cache, limited to the range 1 ... query.
+      This number replaces the re-reads of the backend. None means the value of the calibration.
     - requested: the attention backend that the user named. None means that the engine chooses.
     """
 
@@ -38,8 +38,8 @@ class AttentionKernels:
     def reread(
         self, query: Floats, head: Head = "usual", narrow: bool = False, group: Floats = 1.0
     ) -> Floats:
-        """Number of times that a pass with `query` tokens per sequence reads the cache. It is 1 for one
-        token, and at most `query`.
+        """Number of times that a pass with `query` tokens per sequence reads the cache. The number is 1 for
+        one token, and at most `query`.
 
         - head: kind of the attention heads. Some kinds have their own kernels.
         - narrow: whether the cache has values below 16 bits. Such caches may have their own kernels.

@@ -22,7 +22,8 @@ class DeviceGroup:
     - host_experts: share of the MoE layers whose experts are read from the host's memory, at the rate
       host_bytes_per_s.
     - host_layers: share of all layers that run on the host.
-    - host: how the host's processor runs its layers. None means that it reads at the full bandwidth.
+    - host: how the host's processor runs its layers. None means that the processor reads at the full
+      bandwidth.
     - fabric: the links between nodes. It is None for a group within one node.
     - schedulers: number of ranks that each schedule and sample their own sequences.
     """

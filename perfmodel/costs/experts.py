@@ -110,7 +110,8 @@ def experts(
     model without experts.
 
     - popularity: see `Experts`.
-    - layout: has the number of additional copies of experts, and the imbalance between groups.
+    - layout: the layout over several nodes, which states the number of additional copies of experts and the
+      imbalance between groups.
 
     If `degrees` exchange tokens, a group gets only the tokens of its own experts. Otherwise it gets all
     tokens.

@@ -1,5 +1,5 @@
-"""Times of messages between the devices of several nodes or of a rack. They are read from tables for each
-link and library.
+"""Times of messages between the devices of several nodes or of a rack. The times are read from tables for
+each link and library.
 """
 
 import math

@@ -14,8 +14,8 @@ def graph_sizes(step: int, last: int) -> tuple[int, ...]:
 
 
 def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
-    """The number of tokens of a pass, rounded up to the next captured size. It is unchanged beyond the
-    largest size, and if no size is captured.
+    """The number of tokens of a pass, rounded up to the next captured size. The number is unchanged if it is
+    above the largest size, or if no size is captured.
 
     - sizes: captured sizes in rising order.
     """

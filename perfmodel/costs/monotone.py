@@ -1,5 +1,5 @@
 """Computes GEMM times from measured (noisy) shares of the roofline. These times never fall with more rows
-(tokens of the pass). They never rise with a higher peak or bandwidth.
+(tokens of the pass). The times never rise with a higher peak or bandwidth.
 
 A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. The time of the GEMM
 is max(1, rows / ridge) / share, in units of the time of loading its weights once. The *ridge* is the number

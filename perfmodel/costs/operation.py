@@ -61,8 +61,8 @@ class Op(AbstractImmutable):
         return self.kernels
 
     def sum_of(self, values: Floats) -> Floats:
-        """The sum over the operations that this object represents. It represents one operation, unless
-        operations are stacked.
+        """The sum of the values of all operations that this object represents. An object represents one
+        operation, unless operations are stacked.
         """
         return values
 

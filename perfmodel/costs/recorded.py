@@ -1,4 +1,4 @@
-"""Numbers without a value. They record the arithmetic of a formula."""
+"""Numbers without a value, which record the arithmetic of a formula."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

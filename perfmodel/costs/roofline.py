@@ -97,7 +97,7 @@ class Machine(DeviceGroup):
         return max(terms, key=lambda name: float(terms[name]))
 
     def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime[Floats]:
-        """All times of a pass. They broadcast over the shapes of the operations' counts."""
+        """All times of a pass. The times broadcast over the shapes of the operations' counts."""
         splits = [self.split(op) for op in ops]
         terms = _by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)

@@ -39,7 +39,7 @@ class Attention(Immutable):
     - topk: number of cached tokens that an indexer chooses for each query token. None means all tokens in the
       span.
     - stride: number of tokens per cached entry. If it is above 1, one kernel reads these entries and the
-      window of the same layers. Its launches are counted with the window.
+      window of the same layers. The launches of this kernel are counted with the window.
     - shared: number of these layers that have no cache of their own.
     - prompt_flops_per_pair: FLOPs per pair of query token and attended token in a pass over an empty cache.
       In such a pass, MLA is not absorbed, and its heads have their own keys and values (vLLM,
@@ -84,7 +84,8 @@ class Shard:
     """The share of a model on one device: everything in a pass that does not depend on batch, context and
     query tokens.
 
-    - expert_bytes: bytes of all routed experts that the device holds. They are part of stored_weight_bytes.
+    - expert_bytes: bytes of all routed experts that the device holds. These bytes are part of
+      stored_weight_bytes.
     - graph_sizes: numbers of tokens for which CUDA graphs are captured (`graphs.padded`). It is empty without
       graphs.
     - groups: number of data-parallel attention groups. Each group computes the whole attention of its own

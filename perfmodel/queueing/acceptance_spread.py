@@ -18,7 +18,7 @@ all or nothing, and no distribution reaches the gain of a constant acceptance ne
 
 
 class GainSpread(NamedTuple):
-    """How much the gain Omega (tokens per iteration) varies. All values are dimensionless.
+    """The variation of the gain Omega (tokens per iteration). All values are dimensionless.
 
     - between, third: variance and third central moment of 1/Omega between requests, divided by the square and
       the cube of its mean.
@@ -49,7 +49,7 @@ class BetaValues(NamedTuple):
 
 @cache
 def gain_spread(gamma: int, gained: float, spread: float) -> GainSpread:
-    """How much the tokens per iteration vary with a draft of `gamma` tokens, if the acceptance of requests
+    """The variation of the tokens per iteration with a draft of `gamma` tokens, if the acceptance of requests
     has a Beta distribution.
 
     - gained: the mean tokens per iteration, 1/E[1/Omega]. Engines count it as tokens divided by iterations.

@@ -39,7 +39,7 @@ def arrivals(
     """Draws requests at random. Their lengths are uniformly distributed with the given mean and standard
     deviation. The gaps between arrivals are gamma-distributed.
 
-    - rate: requests per second. It is None if all arrive at `start`.
+    - rate: requests per second. None means that all requests arrive at `start`.
     """
     draw = np.random.default_rng(seed)
     gaps = np.zeros(count)

@@ -1,9 +1,9 @@
 """Prompts that wait for a fuller pass, as in TensorRT-LLM.
 
 While requests decode, prompts wait until the next pass would use the share ``batch_wait_max_tokens_ratio`` of
-its token budget. They wait for at most ``batch_wait_timeout_iters`` passes.
+its token budget. Prompts wait for at most ``batch_wait_timeout_iters`` passes.
 
-Source: PyExecutor._waiting_requests in _torch/pyexecutor/py_executor.py (recalled from memory, not checked).
+Source: PyExecutor._waiting_requests in _torch/pyexecutor/py_executor.py (not checked against the code).
 """
 
 from dataclasses import dataclass

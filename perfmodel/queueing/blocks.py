@@ -1,6 +1,6 @@
 """The prefix cache of a replay, block by block: hits, blocks of running requests, and evictions.
 
-A *node* is a sequence of blocks that begins where the previous node of its prompt ends. It is a common
+A *node* is a sequence of blocks that begins where the previous node of its prompt ends. A node is a common
 prefix, a session's context, or the block of one hash in a trace. Blocks that no running request uses stay in
 the cache until their memory is needed. The least recently used blocks are evicted first. A request releases
 its last blocks first, as in vLLM.
@@ -80,7 +80,7 @@ class BlockCache:
 
     def find(self, request: int, prompt: int) -> FoundPrompt:
         """Looks up how much of a prompt is in the cache, and how much memory the prompt would take. Cached
-        blocks that are idle now count as memory that it takes.
+        blocks that are idle count as part of this memory.
         """
         matched = 0
         missed = False

@@ -1,5 +1,5 @@
-"""The cycle of one of C clients, each of which waits for its answer: the time to the first token, then
-decoding.
+"""The cycle of one of C clients. Each client waits for its answer. A cycle is the time to the first token
+plus the decoding time.
 
 A client decodes in a share f of the passes. At the same time (C - 1) f other clients decode on average. Their
 prompts take time in the same passes:
@@ -7,8 +7,8 @@ prompts take time in the same passes:
     s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau
     f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
 
-This follows from the arrival theorem (Reiser and Lavenberg 1980): a client that arrives sees the system in
-the steady state of C - 1 clients.
+These equations follow from the arrival theorem (Reiser and Lavenberg 1980): a client that arrives sees the
+system in the steady state of C - 1 clients.
 
 - s: duration of a pass in seconds.
 - T(n): seconds of decoding in a pass with n decoding clients.
@@ -77,8 +77,8 @@ def client_cycle(
 
     The request rate is at most the saturation rate. It does not fall with more clients, except where a table
     of draft lengths changes to a slower length. By Little's law a cycle lasts clients / rate. If this time is
-    shorter than the cycle from the equations, the decoding time is reduced by the same factor. With a single
-    draft length, decoding never takes less time than with fewer clients.
+    shorter than the cycle from the equations, the decoding time is multiplied by the ratio of the two. With a
+    single draft length, decoding never takes less time than with fewer clients.
     """
     fewer = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, clients]), return_inverse=True)

@@ -105,8 +105,8 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
 def first_token(
     steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting
 ) -> Moments:
-    """Time to the first token, without the wait for a seat or for cache memory. At its arrival, `batch` other
-    requests are decoding with probability `seen`.
+    """Time to the first token, without the wait for a seat or for cache memory. When the request arrives,
+    `batch` other requests are decoding with probability `seen`.
 
     - per_pass: number of prompts that fit in a pass.
 
@@ -137,7 +137,7 @@ def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Arr
 
 def backlog(ends: Array, per_pass: Array) -> Array:
     """Factor (at least 1) that multiplies the time for which a prompt of a closed loop waits for other
-    prompts. It accounts for prompts that did not fit in earlier passes.
+    prompts. The factor accounts for prompts that did not fit in earlier passes.
     """
     busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
     return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))

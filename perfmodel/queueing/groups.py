@@ -2,11 +2,10 @@
 the most prompt tokens is done, because all groups share the experts.
 
 In TensorRT-LLM, groups may also wait for each other's prompts. With ``enable_balance`` in
-``attention_dp_config``, prompts wait until every group has a prompt. They are also admitted when
+``attention_dp_config``, prompts wait until every group has a prompt. Prompts are also admitted when
 ``timeout_iters`` passes have run since the last admission.
 
-Source: PyExecutor._balance_adp_requests in _torch/pyexecutor/py_executor.py (recalled from memory, not
-checked).
+Source: PyExecutor._balance_adp_requests in _torch/pyexecutor/py_executor.py (not checked against the code).
 """
 
 from collections.abc import Iterable

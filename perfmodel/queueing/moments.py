@@ -1,8 +1,8 @@
 """Sums and percentiles of random times from three moments.
 
 The means, variances and third central moments of independent times add up. Percentiles are those of the
-Pearson III (shifted gamma) distribution with these moments. They are computed with the approximation of
-Wilson and Hilferty (1931). The inverse of this approximation also has a closed form.
+Pearson III (shifted gamma) distribution with these moments. Percentiles are computed with the approximation
+of Wilson and Hilferty (1931). The inverse of this approximation also has a closed form.
 """
 
 from dataclasses import dataclass
@@ -113,7 +113,9 @@ def uniform(width: Floats) -> Moments:
 
 
 def sometimes(chance: Floats, mean: Floats) -> Moments:
-    """A time that is exponentially distributed with this mean with probability `chance`, and 0 otherwise."""
+    """A time that is 0 with probability 1 - `chance`, and otherwise exponentially distributed with this
+    mean.
+    """
     p = np.asarray(chance, float)
     m = np.asarray(mean, float)
     first = p * m

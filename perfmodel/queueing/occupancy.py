@@ -84,8 +84,8 @@ class Occupancy:
     - running: mean number of requests that decode.
     - pass_s: seconds of a pass, including its prompts, at each n from 1.
     - saturated: whether requests arrive at least as fast as they can leave.
-    - metastable: whether a server that is not saturated would finish fewer requests than arrive once all
-      seats are taken.
+    - metastable: whether requests arrive faster than they leave while all seats are taken, although the
+      server is not saturated.
     - load: arrival rate divided by the rate at which requests leave, at each n from 1.
     - index: variance of the number of arrivals divided by its mean.
     """

@@ -1,8 +1,7 @@
-"""The number of prompt tokens that a prefix cache saves, and the number of these that are lost again with a
-draft.
+"""The number of prompt tokens that a prefix cache saves. A draft may reduce this number.
 
-If the first m tokens of a prompt of L tokens are cached, an engine reuses whole blocks of U tokens. It never
-reuses the last token of the prompt:
+If the first m tokens of a prompt of L tokens are cached, an engine reuses whole blocks of U tokens. The
+engine never reuses the last token of the prompt:
 
     hits = max(0, floor(min(m, L - 1) / U) - d) U
 

@@ -29,7 +29,7 @@ def engine_requests(scenario: Scenario) -> EngineRequests:
 
 def pass_order(scenario: Scenario, of_engine: EngineRequests) -> PassOrder:
     """How prompts and decoding share passes. The engine's version determines it, if its scheduler is known.
-    Otherwise it is as assumed when the request costs of the engine were fitted.
+    Otherwise the order is the one that was assumed when the request costs of the engine were fitted.
     """
     calibration = scenario.machine.calibration
     engine = serving_engine_of(calibration)

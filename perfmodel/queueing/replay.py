@@ -1,4 +1,5 @@
-"""A discrete-event model of a continuous-batching server, pass by pass. It checks the closed form.
+"""A discrete-event model of a continuous-batching server, pass by pass. The replay checks the results of the
+closed form.
 
 Requests are served in the order of arrival. The number of iterations of each request is drawn at random
 before the simulation, token by token, from the acceptance of the request. `Server` simulates the passes.
@@ -40,7 +41,8 @@ def replay(
     - lengths: the request lengths for which `steps` was computed. The first request of each client arrives at
       its time in `requests`.
     - cap: the largest number of requests at the server, like ``--max-concurrency`` of ``vllm bench serve``. A
-      request beyond this number is sent when another request ends. Its latencies count from then on.
+      request beyond this number is sent when another request ends. Its latencies count from the time when it
+      is sent.
     - around: a running batch. If the draft length depends on the running batch, iterations are drawn with the
       draft length of this batch. None means the longest draft.
     """

@@ -52,8 +52,8 @@ class RunningBatch:
 
     @property
     def left(self) -> float:
-        """Work until the next answer ends. It may be too small if a preempted request would have ended
-        earlier.
+        """Work until the next answer ends. The result may be too small if a preempted request would have
+        ended earlier.
         """
         return self.endings[0].work - self.work
 

@@ -1,5 +1,5 @@
-"""Reads a trace of requests from a file. It has the arrival time, prompt tokens and output tokens of each
-request.
+"""Reads a trace of requests from a file. A trace has the arrival time, prompt tokens and output tokens of
+each request.
 
 Files are read in blocks, so the memory use grows by only three numbers per request.
 """
@@ -59,8 +59,8 @@ Columns = tuple[list[Any], ...]
 
 
 def read_trace(path: str | Path, longest: int = LONGEST) -> Arrivals:
-    """Reads the requests of a CSV file with a header, or of a file with JSON lines. They are returned in the
-    order of arrival; the first request arrives at 0 s.
+    """Reads the requests of a CSV file with a header, or of a file with JSON lines. The requests are returned
+    in the order of arrival; the first request arrives at 0 s.
 
     - longest: number of requests whose shared prompt parts are kept.
 

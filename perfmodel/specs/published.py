@@ -1,5 +1,5 @@
-"""Published measurements of baseline steps and of speculation. They come from one table and are converted to
-seconds.
+"""Published measurements of baseline steps and of speculation. The measurements come from one table and are
+converted to seconds.
 
 tests/specs/test_published.py checks the bundled table. In each row, the times must add up to the published
 speed, and the speedup must be the ratio of the published times.

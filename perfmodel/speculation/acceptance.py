@@ -48,8 +48,8 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
     """The constant acceptance alpha with Omega(gamma, alpha) = omega. The arguments broadcast. gamma is a
     whole number from 1.
 
-    It is found by Newton's method from alpha = 1. Omega is convex and rising in alpha, so the steps approach
-    the solution from above. Raises InputError for omega outside [1, gamma + 1].
+    Alpha is found by Newton's method, which starts from alpha = 1. Omega is convex and rising in alpha, so
+    the steps approach the solution from above. Raises InputError for omega outside [1, gamma + 1].
     """
     omega, gamma = np.broadcast_arrays(np.asarray(omega, np.float64), np.asarray(gamma, np.float64))
     _whole("gamma", gamma, 1)
@@ -155,9 +155,9 @@ class Acceptance(Immutable):
 
         Published curves are noisy. The gain of each further token is therefore smoothed so that it never
         grows with the length (pool adjacent violators). Between two lengths, the conditional acceptance is
-        constant. It is known up to the longest length. If the longest length is below `LEAST_KNOWN`, further
-        positions up to `LEAST_KNOWN` are added, each with `decay` times the acceptance of the position
-        before. Raises InputError for tokens per iteration outside [1, gamma + 1].
+        constant. The acceptance is known up to the longest length. If the longest length is below
+        `LEAST_KNOWN`, further positions up to `LEAST_KNOWN` are added, each with `decay` times the acceptance
+        of the position before. Raises InputError for tokens per iteration outside [1, gamma + 1].
         """
         lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
         positions: list[float] = []
@@ -215,7 +215,7 @@ class Acceptance(Immutable):
     def carried(self, gamma: npt.ArrayLike) -> Array:
         """Distance of each gamma from the nearest measured draft length m: |ln((gamma + 1) / (m + 1))|.
 
-        It is 0 at gamma 0. It is 0 at every gamma if every position was measured.
+        The distance is 0 at gamma 0. If every position was measured, it is 0 at every gamma.
         """
         drafted = np.asarray(gamma, np.float64)
         if not self.measured_at:

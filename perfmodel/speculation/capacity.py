@@ -23,8 +23,8 @@ class Memory(Generic[Number]):
     """The memory use of the device that holds the most, in bytes. The fields are arrays, or plain numbers for
     a single point.
 
-    - max_batch, ar_max_batch: largest number of sequences that fit with the draft, and without it. It is 0 if
-      not one sequence fits.
+    - max_batch, ar_max_batch: largest number of sequences that fit with the draft, and without it. 0 means
+      that not one sequence fits.
     - available_bytes: memory for weights and caches. The engine needs the rest for activations, CUDA graphs
       and other purposes.
     - pool_bytes: the part of available_bytes that the weights leave for caches and seats.
@@ -56,7 +56,9 @@ class Memory(Generic[Number]):
         )
 
     def shortage(self, batch: float) -> tuple[str, ...]:
-        """One sentence if this batch does not fit, otherwise empty. It works only for a single point."""
+        """A sentence that says that this batch does not fit. It is empty if the batch fits. The function
+        works only for a single point.
+        """
         text = (
             f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest "
             "that does is "

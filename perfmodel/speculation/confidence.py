@@ -1,10 +1,11 @@
-"""Verification by confidence: only those drafted tokens are verified that are likely enough to be accepted.
+"""Verification by confidence: the engine verifies only the drafted tokens that are likely enough to be
+accepted.
 
 The engine ranks the drafted tokens of all requests by the probability that they and all tokens before them
-are accepted. It verifies the most likely ones (vLLM 0.32, v1/worker/gpu/spec_decode/adaptive_verification.py;
-vllm#47808). w_c is the share of drafts with confidence c, and s_cj is their survival at position j. If a set
-of pairs (c, j) is verified, a sequence gets 1 + sum w_c s_cj tokens per iteration. The pass then has 1 + sum
-w_c tokens per sequence.
+are accepted. The engine verifies the most likely tokens (vLLM 0.32,
+v1/worker/gpu/spec_decode/adaptive_verification.py; vllm#47808). w_c is the share of drafts with confidence c,
+and s_cj is their survival at position j. If a set of pairs (c, j) is verified, a sequence gets 1 + sum w_c
+s_cj tokens per iteration. The pass then has 1 + sum w_c tokens per sequence.
 
 llama.cpp instead stops a draft before the first token whose probability is below ``--spec-draft-p-min``
 (common/speculative.cpp of 0c1e57098). All slots draft together in one pass, and passes run as long as one
@@ -24,10 +25,11 @@ from perfmodel.speculation.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class ByConfidence:
-    """The best cut and the best constant draft length. The *cut* is the lowest probability with which a token
-    is verified at each batch. Every batch has an equal share of the baseline's time.
+    """The best cuts and the best constant draft length. At each batch, a token is verified only if its
+    probability of acceptance is at least the *cut* of this batch. Speedups are means over the batches, which
+    have equal shares of the baseline's time.
 
-    - speedup, fixed_speedup: speedup with the cut, and speedup with the constant length.
+    - speedup, fixed_speedup: speedup with the cuts, and speedup with the constant length.
     - verified: mean number of drafted tokens per sequence that are verified at the largest batch.
     - fixed: the best constant draft length.
     """
@@ -66,8 +68,9 @@ def best_stop(
     constant: int,
     fraction: float | None = None,
 ) -> Stop:
-    """The fastest combination of longest draft and least probability that fits in memory. Its gain is the
-    speedup over a server that always drafts `constant` tokens. The acceptance of `scenario` must have bins.
+    """The fastest combination of longest draft and least probability that fits in memory. The gain of this
+    rule is the speedup over a server that always drafts `constant` tokens. The acceptance of `scenario` must
+    have bins.
 
     - fraction: the engine's share of device memory. None means its default.
 
@@ -99,7 +102,7 @@ def best_stop(
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:
-    """Computes the best cut and the best constant draft length. The acceptance of `scenario` must have bins.
+    """Computes the best cuts and the best constant draft length. The acceptance of `scenario` must have bins.
 
     Every iteration drafts all tokens. The cut limits only which of them are verified.
 

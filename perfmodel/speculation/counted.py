@@ -94,15 +94,15 @@ class CountedScenario:
 
     @cached_property
     def summed_target(self) -> costs.Shard:
-        """`target_shard` with similar operations combined. It has fewer operations with the same total
-        time.
+        """`target_shard` with similar operations combined. The summed share has fewer operations with the
+        same total time.
         """
         return self.target_shard if self.core_ops else self.target_shard.summed()
 
     @cached_property
     def summed_draft(self) -> costs.Shard:
-        """`draft_shard` with similar operations combined. It has fewer operations with the same total
-        time.
+        """`draft_shard` with similar operations combined. The summed share has fewer operations with the same
+        total time.
         """
         return self.draft_shard if self.core_ops else self.draft_shard.summed()
 

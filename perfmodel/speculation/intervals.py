@@ -61,8 +61,8 @@ def interval_of_speedup(
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 0.0) -> tuple[Array, Array]:
     """The ends of the intervals around speedups, from the error of their logarithm. Each interval contains
-    the speedup. Its upper end is at most `most` (the tokens per iteration) unless the speedup itself is above
-    it. Without an error, both ends equal the speedup.
+    the speedup. The upper end of an interval is at most `most` (the tokens per iteration), unless the speedup
+    itself is above `most`. Without an error, both ends equal the speedup.
 
     - middle: see `log_middle`.
     """
@@ -74,9 +74,9 @@ def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 
 
 
 def log_middle(scenario: Scenario) -> float:
-    """ln(middle of an interval / speedup), per unit of `extra_share`. It is below 0 for a class whose
-    iterations are more often predicted too short than too long. It is 0 for several nodes, whose errors come
-    from other measurements.
+    """ln(middle of an interval / speedup), per unit of `extra_share`. The value is below 0 for a class whose
+    iterations are more often predicted too short than too long. For several nodes, it is 0, because their
+    errors come from other measurements.
     """
     class_name = speedup_class(scenario)
     if class_name is None or scenario.machine.fabric is not None:

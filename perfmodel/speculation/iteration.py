@@ -194,8 +194,8 @@ class Passes:
 
     def energy(self, scenario: Scenario) -> dict[str, Any]:
         """The energy in joules per token of all devices together, with speculation and for the baseline, and
-        the mean power of a device in watts. It works only for a single point. The result is empty if the
-        power of the device was not measured.
+        the mean power of a device in watts. The function works only for a single point. The result is empty
+        if the power of the device was not measured.
         """
         if scenario.machine.gpu.power_draw is None:
             return {}
@@ -283,8 +283,8 @@ class Passes:
         return np.asarray(scenario.draft_machine.predicted_s(self.draft_ops, tokens, of_ops) * self.share)
 
     def sequence_rates(self, scenario: Scenario) -> Array:
-        """Tokens per second of one sequence, over ``[gamma, batch, context]``. At gamma 0, it is that of the
-        baseline.
+        """Tokens per second of one sequence, over ``[gamma, batch, context]``. The rate at gamma 0 is that of
+        the baseline.
         """
         times = self.times(scenario)
         rates = self.tokens_per_s(times)

@@ -137,7 +137,9 @@ class ContextSearch:
 
     @property
     def grid(self) -> Array:
-        """The contexts at which the current round evaluates the property. They are computed on first use."""
+        """The contexts at which the current round evaluates the property. The contexts are computed on first
+        use.
+        """
         if self._grid is None:
             low, high = self._ends
             self._grid = low * (high / low) ** STEPS

@@ -18,8 +18,8 @@ from perfmodel.speculation.programs import PassFormulas
 
 
 def formulas_of(scenario: CountedScenario) -> PassFormulas:
-    """The formulas of a scenario's times. They use the `summed` shares of the models. A compiled program
-    lists their operations one by one, because it cannot combine similar operations in one array.
+    """The formulas of a scenario's times. The formulas use the `summed` shares of the models. A compiled
+    program lists their operations one by one, because it cannot combine similar operations in one array.
     """
 
     def target(
@@ -73,9 +73,9 @@ def formulas_of(scenario: CountedScenario) -> PassFormulas:
 
 
 def outside_passes_s(scenario: CountedScenario, batch: Floats, context: Floats) -> Floats:
-    """Seconds of an iteration outside its draft steps and its verification. They consist of rebuilding by the
-    KV method, work that the draft does once per iteration, and the end of the iteration. Some engines also
-    run a pass of the draft over the verified tokens.
+    """Seconds of an iteration outside its draft steps and its verification. These seconds consist of
+    rebuilding by the KV method, work that the draft does once per iteration, and the end of the iteration.
+    Some engines also run a pass of the draft over the verified tokens.
     """
     rebuild = costs.selection(scenario.draft_shard, batch, context, scenario.draft.kv, "iteration")
     once = [*rebuild, *scenario.draft.iteration_ops(scenario.draft_shard, batch)]
@@ -109,8 +109,8 @@ def _reading_verified(scenario: CountedScenario, batch: Floats, context: Floats)
 
 
 def before_first_token_s(scenario: CountedScenario, batch: Floats, context: Floats) -> Floats:
-    """Seconds by which the draft delays the first token. They consist of the draft's prefill, and of the
-    scoring and gathering of its KV method.
+    """Seconds by which the draft delays the first token. These seconds consist of the draft's prefill, and of
+    the scoring and gathering of its KV method.
     """
     once = costs.selection(scenario.draft_shard, batch, context, scenario.draft.kv, "setup")
     seconds = sum((scenario.draft_machine.op_predicted_s(op) for op in once), start=0.0)

@@ -36,7 +36,7 @@ class Prediction:
       share of a parallel draft's pass.
     - verify_s: time of the pass over gamma + 1 tokens.
     - gamma_optimal: the draft length with the largest speedup, from 0 (do not speculate) to the end of the
-      search. On a tie, it is the shorter length.
+      search. On a tie, the shorter length is chosen.
     """
 
     batch: Array

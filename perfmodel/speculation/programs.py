@@ -14,7 +14,8 @@ class PassPrograms(Immutable, eq=False):
 
 
 class PassFormulas(Immutable, eq=False):
-    """The formulas of the seconds of passes, without a power limit. They do not depend on the acceptance.
+    """The formulas of the seconds of passes, without a power limit. These formulas do not depend on the
+    acceptance.
 
     These are functions of (batch, context, query):
 

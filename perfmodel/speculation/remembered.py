@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 def once(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function of a scenario and a few other values. Its results are stored, so equal arguments
-    are computed only once. The function must not depend on the acceptance.
+    """Decorates a function of a scenario and a few other values. The results are stored, so the function runs
+    only once for equal arguments. The function must not depend on the acceptance.
     """
 
     @wraps(function)

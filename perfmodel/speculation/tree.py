@@ -62,7 +62,7 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """Number of nodes including the root. It is the number of query tokens of a verification pass."""
+        """Number of nodes including the root. It equals the number of query tokens of a verification pass."""
         return len(self.parents)
 
     @property
@@ -98,8 +98,8 @@ class Growth:
             self._level(row, rates)
 
     def best(self, size: int, levels: int) -> Tree:
-        """The best tree with at most `size` nodes on at most `levels` levels. Both must be at most those of
-        this object.
+        """The best tree with at most `size` nodes on at most `levels` levels. Both numbers must be at most
+        those of this object.
         """
         if not (1 <= size <= self.size and 1 <= levels <= self.levels):
             raise refuse(

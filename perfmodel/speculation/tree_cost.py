@@ -190,7 +190,7 @@ def choose(
     size: int = DEFAULT_SIZE,
     levels: int | None = None,
 ) -> TreeChoice:
-    """The tree with the largest speedup. On a tie, it is the smaller tree.
+    """The tree with the largest speedup. On a tie, the smaller tree is chosen.
 
     - levels: the largest number of levels. By default, it is `DEFAULT_LEVELS`, or fewer if the draft allows
       only fewer.

@@ -143,8 +143,8 @@ def best_two_levels(
     gammas_1: Sequence[int] | None,
     gammas_2: Sequence[int] | None,
 ) -> TwoLevels:
-    """Two-level drafting with the fastest pair of the given lengths. On a tie, it is the pair with the
-    shorter lengths.
+    """Two-level drafting with the fastest pair of the given lengths. On a tie, the pair with the shorter
+    lengths is chosen.
 
     None means the lengths 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the draft and the
     acceptances allow. Raises InputError as `predict_two_levels` does.

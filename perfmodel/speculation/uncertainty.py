@@ -30,7 +30,7 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
     """Standard deviation of ln(speedup), over ``[batch, context]`` with a trailing axis of gammas. It is 0 at
     gamma 0.
 
-    None if the calibration has no observed error, as for an ideal calibration.
+    The result is None if the calibration has no observed error, as for an ideal calibration.
     """
     passes = Passes(scenario, batch, context, gammas)
     deviation = stated_log_error(scenario, passes, lambda: np.moveaxis(passes.ratios(), 0, -1))
@@ -43,10 +43,11 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 
 def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Array]) -> Array | None:
     """Standard deviation of ln(time of an iteration / time of a baseline step), as the calibration or the
-    public sources state it. It is larger for a question outside the measured ranges. The result is None if no
-    error was observed.
+    public sources state it. The error is larger for a question outside the measured ranges. The result is
+    None if no error was observed.
 
-    - ratios: a function that computes these ratios. It is called only if the error depends on them.
+    - ratios: a function that computes these ratios. This function is called only if the error depends on the
+      ratios.
 
     The ratios and the result are over ``[batch, context]`` with a trailing axis of gammas.
     """
@@ -71,8 +72,8 @@ def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Ar
 
 
 def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
-    """Standard deviation of ln(tokens per iteration). It is due to the distance from the measured draft
-    length, and to differences between texts. It is 0 without an acceptance.
+    """Standard deviation of ln(tokens per iteration). This error is due to the distance from the measured
+    draft length, and to differences between texts. It is 0 without an acceptance.
     """
     acceptance = scenario.acceptance
     if acceptance is None:
@@ -100,8 +101,8 @@ def step_log_error(
     """Standard deviation of ln(time of a baseline step). The result is None if the calibration states no
     error.
 
-    - step: the times of the step. If None, the errors of communication over the host and between nodes are
-      not added.
+    - step: the times of the step. If `step` is None, the errors of communication over the host and between
+      nodes are not added.
     """
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)

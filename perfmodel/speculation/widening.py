@@ -19,8 +19,8 @@ def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | 
     """The factor by which the observed error of a user's own engine grows for a question outside its
     measurements.
 
-    It is over ``[batch, context]``, with a trailing axis of gammas if they are given. It is 1 within the
-    measured ranges, and if the calibration has no such ranges. It grows by `ERROR_PER_DOUBLING` for each
+    The factor is over ``[batch, context]``, with a trailing axis of gammas if they are given. It is 1 within
+    the measured ranges, and if the calibration has no such ranges. It grows by `ERROR_PER_DOUBLING` for each
     doubling of batch, context or verified tokens beyond the ranges. Another model and another draft each
     count as one doubling.
     """

@@ -1,5 +1,5 @@
-"""The calibrated time of attention. It depends on how often the kernels read the cache, how fast they read,
-and into how many pieces they cut it.
+"""The calibrated time of attention. The time depends on how often the kernels read the cache, how fast they
+read, and into how many pieces they cut the cache.
 """
 
 from typing import ClassVar
@@ -18,7 +18,7 @@ class AttentionOp(CacheOp):
 
     - query: tokens per sequence in the pass. The number of reads of the cache depends on it.
     - work_items: number of independent pieces of one kernel call. Each piece is one KV head of one sequence.
-      It is None if their number does not matter.
+      None means that this number does not matter.
     - padded_items: number of work items, including the padding of a CUDA graph.
     - longer_bytes: cache bytes of a work item of the longest sequence minus the mean over work items, summed
       over layers.

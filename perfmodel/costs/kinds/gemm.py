@@ -137,8 +137,9 @@ class StackedGemmsOp(GemmOp):
 
 
 def curve_of(curves: Collection[str], op: GemmOp) -> str:
-    """Name of the curve (or kernel) for the operation's weight format. If there is none, it is the curve of a
-    usual format with the same compute format or size, and otherwise the curve of bf16.
+    """Name of the curve (or kernel) for the operation's weight format. If there is none, the curve of a usual
+    format with the same compute format or size is used. Without such a curve, it is the curve of bf16 or else
+    the first curve.
     """
     name = op.form if op.form in curves else op.form.partition("-g")[0]
     usual = USUAL_FORM.get(op.compute, "bf16")

@@ -1,5 +1,5 @@
-"""The draft lengths that SGLang's adaptive speculation chooses in its steady state. They depend on the number
-of running requests and on the mean number of accepted tokens.
+"""The draft lengths that SGLang's adaptive speculation chooses in its steady state. The lengths depend on the
+number of running requests and on the mean number of accepted tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ class BatchTier:
     """The rule for the number of draft steps that a server uses if at least `running` requests run.
 
     - candidates: the allowed numbers of draft steps, the smallest first.
-    - down: an offset in tokens. It is added to the threshold of accepted tokens at or below which the server
-      changes to the next smaller candidate.
+    - down: offset in tokens, which is added to a threshold. If the mean number of accepted tokens is at or
+      below the threshold, the server changes to the next smaller candidate.
     """
 
     running: int

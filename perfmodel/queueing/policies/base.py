@@ -47,9 +47,9 @@ class Replica:
     def sustained(self, drafted: Iterable[int]) -> float:
         """The request rate for which a table of these draft lengths is made, in requests/s.
 
-        It is the largest rate of the question, but at most `FULL` times the lowest saturation rate of these
-        lengths. In a closed loop it is always this limit. It is 0 if not one request fits at one of the
-        lengths.
+        The result is the largest rate of the question, but at most `FULL` times the lowest saturation rate of
+        these lengths. In a closed loop it is always this limit. The result is 0 if not one request fits at
+        one of the lengths.
         """
         rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits).requests_per_s for k in drafted)
         if self.load.rate is None:

@@ -60,8 +60,8 @@ class Confidence(LengthPolicy):
 
 
 def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
-    """Tokens per iteration for each number of verified tokens per request. Those drafted tokens are verified
-    that are most likely to be accepted.
+    """Tokens per iteration for each number of verified tokens per request. The server verifies the drafted
+    tokens that are most likely to be accepted.
 
     - spread: standard deviation of the acceptance between requests.
 

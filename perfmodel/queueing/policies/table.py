@@ -1,5 +1,5 @@
 """A policy that chooses a draft length for each running batch by policy iteration on the birth-death chain.
-It includes the time that a change of length costs.
+The policy includes the time that a change of length costs.
 
 d(n) is the cost of running n requests instead of n - 1, in request-seconds. At a given request rate, it
 follows from the mean batch of the chain (Howard 1960). The gain of a draft length at batch n is the product

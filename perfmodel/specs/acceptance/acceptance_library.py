@@ -1,7 +1,8 @@
-"""The library of published acceptance, by target, draft and task. It is used if the user gives no acceptance.
+"""The library of published acceptance, by target, draft and task. The library is used if the user gives no
+acceptance.
 
-``results/published/acceptance.csv`` summarises published results. It has one row for each target, head, task
-and thinking mode, with the mean over data sets. Prompts had a few hundred to a few thousand tokens. If a
+``results/published/acceptance.csv`` summarises published results. The file has one row for each target, head,
+task and thinking mode, with the mean over data sets. Prompts had a few hundred to a few thousand tokens. If a
 question names no head, the first head in the file for its target and kind of draft is used.
 """
 
@@ -29,8 +30,9 @@ SHORT_TOKENS = 4096.0
 
 
 class LibraryEntry(Immutable):
-    """The rows of one head that are used for a question. They are the rows of the question's task. If there
-    are none, they are the rows of mixed text, and otherwise all rows of the head.
+    """The rows of one head that are used for a question. These are the rows of the question's task. If there
+    are none, the rows of mixed text are used. If there are none of these either, all rows of the head are
+    used.
 
     - longer: a row with longer drafts, which is used beyond the longest draft length of `rows`. If it also
       has that length, its accepted tokens (tokens per iteration minus 1) are scaled to agree with `rows`

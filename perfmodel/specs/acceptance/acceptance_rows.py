@@ -1,4 +1,4 @@
-"""Measured acceptance rates, which were published or come from a user's file. They are looked up by target,
+"""Measured acceptance rates, which were published or come from a user's file. Rows are looked up by target,
 draft, KV method and KV budget.
 
 This module only looks up rows. `perfmodel.speculation.acceptance` computes tokens per iteration from a row.

@@ -31,7 +31,8 @@ class TypicalAcceptance:
         """Median ratio of the conditional acceptance at a position (2 or 3) to the conditional acceptance at
         the position before.
 
-        The median is over one kind of draft. It is over all heads if too few results of that kind exist.
+        The median is over one kind of draft. If too few results of that kind exist, the median is over all
+        heads.
         """
         if draft not in self._decays:
             rows = [row for row in self._rows if row.draft == draft or not draft]

@@ -117,8 +117,8 @@ def _line_of(text: str, pattern: str) -> str:
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     """Checks a mapping and converts it to a record. For the first fault, it raises InputError with the file,
-    the key, the allowed values and the given value. If the mapping has none of the required keys, it is a
-    file of another kind. The message then quotes nothing of it.
+    the key, the allowed values and the given value. If the mapping has none of the required keys, the file
+    counts as a file of another kind. The message then quotes nothing of the file.
     """
     try:
         return convert(data, spec, str_keys=True)
@@ -135,8 +135,8 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
 
 
 def newest(path: Path, pattern: str) -> Path:
-    """The newest file in a folder whose name matches a pattern. Names must begin with the time. A path that
-    is not a folder is returned unchanged.
+    """The newest file in a folder whose name matches a pattern. The names must begin with the time when the
+    file was written. A path that is not a folder is returned unchanged.
     """
     if is_folder(path):
         return max(path.glob(pattern), default=path)

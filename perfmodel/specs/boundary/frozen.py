@@ -30,7 +30,8 @@ class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=
     """The base class of immutable records of a mapping in a file. Unknown keys are refused.
 
     In a subclass, `__post_init__` raises ValueError for contradictory fields. Types and limits are checked
-    when a mapping is read (`files.parse`, `of_mapping`). They are not checked when code creates a record.
+    when a mapping is read (`files.parse`, `of_mapping`). Types and limits are not checked when code creates a
+    record.
     """
 
     @classmethod

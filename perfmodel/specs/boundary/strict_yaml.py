@@ -1,8 +1,8 @@
 """Reads a subset of YAML. Keys are plain and not repeated, aliases and tags are not allowed, and the depth is
 limited. Scalars follow YAML 1.2.
 
-A single loop builds the values from libyaml's events. It takes less than half of the time that PyYAML's nodes
-and constructors take. A date remains text; a typed field converts it.
+A single loop builds the values from libyaml's events. This loop takes less than half of the time that
+PyYAML's nodes and constructors take. A date remains text; a typed field converts it.
 """
 
 import math
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 
 
 def read_yaml(text: str) -> Any:
-    """The value of a YAML text. Each string in it is on one line. The result is None for an empty text.
+    """The value of a YAML text. Each string in the text is on one line. The result is None for an empty text.
 
     Raises ValueError for YAML outside this subset. The message gives the line but quotes nothing, because the
     text may come from a file of another kind.

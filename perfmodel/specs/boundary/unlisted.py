@@ -1,5 +1,6 @@
-"""Names that people use but that are not modelled. Each comes with the most similar question that can be
-answered. They are read from ``hardware/unlisted.yaml``.
+"""Names of engines, devices, models and formats that people use but that are not modelled. For each name, the
+file states the most similar question that can be answered. The names are read from
+``hardware/unlisted.yaml``.
 """
 
 import re

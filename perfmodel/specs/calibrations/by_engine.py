@@ -1,5 +1,5 @@
-"""Finds the calibration for a question. It belongs to an engine on the device, or on the most similar
-device.
+"""Finds the calibration for a question. The calibration belongs to an engine on the device, or on the most
+similar device.
 """
 
 import math
@@ -126,9 +126,9 @@ def distance(one: GPUSpec, other: GPUSpec) -> Distance:
 
 
 def load_device(name: str) -> GPUSpec:
-    """Loads a device by its name, its alias or the path of its YAML file. Its field `calibration` is the
-    calibration for questions that name neither an engine nor a calibration. Raises InputError for an unknown
-    name.
+    """Loads a device by its name, its alias or the path of its YAML file. The field `calibration` of the
+    device is the calibration for questions that name neither an engine nor a calibration. Raises InputError
+    for an unknown name.
     """
     gpu = load_gpu(name)
     if looks_like_path(gpu.calibration):

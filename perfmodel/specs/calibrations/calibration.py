@@ -1,5 +1,5 @@
-"""A calibration: the constants of one device and software stack. Each constant is declared once here. Its
-value in a file has a source and a standard error.
+"""A calibration: the constants of one device and software stack. Each constant is declared once here. The
+value of a constant in a file has a source and a standard error.
 """
 
 import datetime
@@ -269,10 +269,10 @@ class Calibration(EngineConstants):
         return release(self.version)[:2] in {release(version)[:2] for version in self.versions}
 
     def unseen_log_error(self, context: Floats, tokens: Floats) -> Floats:
-        """Additional error of the time of an iteration divided by the time of a step. It applies if the
-        context or the number of verified tokens is above that of all fitted rows.
+        """Additional error of the time of an iteration divided by the time of a step. This error applies if
+        the context or the number of verified tokens is above that of all fitted rows.
 
-        The result is the standard deviation of the logarithm of this ratio. It broadcasts over both
+        The result is the standard deviation of the logarithm of this ratio. The result broadcasts over both
         arguments.
 
         - tokens: number of tokens that a pass verifies, over all sequences.

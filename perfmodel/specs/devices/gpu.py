@@ -1,5 +1,5 @@
-"""The figures of a device: its peaks, memory and links. They come from its vendor, or from measurements of a
-CPU host.
+"""The figures of a device: its peaks, memory and links. The figures come from the device's vendor, or from
+measurements of a CPU host.
 """
 
 from collections.abc import Iterable

@@ -18,8 +18,8 @@ ALONE = "Apple"
 
 
 def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
-    """One device that represents all of them. It has the memory of all devices, and the rates that they reach
-    when they run one after another.
+    """One device that represents all devices of the server. It has the memory of all devices, and the rates
+    that they reach when they run one after another.
 
     All other figures are those of the device with the largest memory. Raises InputError for a Mac beside
     another device, and for a device without a memory size.
@@ -59,8 +59,8 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
 
 
 def parts_of(name: str, load: Callable[[str, str], GPUSpec], flag: str) -> list[GPUSpec]:
-    """The devices of a name that joins them with `SIGN`. The result is empty for other names, such as ``ryzen
-    ai max+ 395``.
+    """The devices in a name that joins several devices with `SIGN`. The result is empty for other names, such
+    as ``ryzen ai max+ 395``.
 
     A part that is not a device by itself belongs to the part before it, such as ``395 (Strix Halo)`` in this
     name.

@@ -1,5 +1,5 @@
 """The attention kernels that an engine chooses, the way they split the cache, and the way they are launched.
-They are read from ``attention`` in ``hardware/engines/<word>.yaml``.
+These facts are read from ``attention`` in ``hardware/engines/<word>.yaml``.
 
 Some kernels cut the cache of a sequence into pieces only if there is one query token. A verification with
 such a kernel uses at most as many multiprocessors as it has sequences times KV heads. This is one cause of

@@ -88,7 +88,7 @@ class FittedEngine(Frozen):
 
 class Engines(Frozen):
     """The contents of ``hardware/fitted/engines.yaml``. The parameters of `fit` are the constants of
-    iterations. They are named by their places in the file, such as ``all.drafted_token_s``.
+    iterations. A constant is named by its place in the file, such as ``all.drafted_token_s``.
 
     - acceptance: error of tokens per iteration at draft lengths that were not measured, per unit of ln((gamma
       + 1) / (measured gamma + 1)).

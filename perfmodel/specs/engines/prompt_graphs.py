@@ -1,4 +1,4 @@
-"""The passes over prompts that an engine runs as CUDA graphs. They are read from ``prompt_graphs`` in
+"""The passes over prompts that an engine runs as CUDA graphs. These facts are read from ``prompt_graphs`` in
 ``hardware/engines/<word>.yaml``.
 
 Such a graph is cut at attention, recurrent layers and messages. The host launches only these operations and

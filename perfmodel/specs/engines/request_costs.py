@@ -1,4 +1,4 @@
-"""The costs of a request on a serving engine that are not part of the model's passes. They are read from
+"""The costs of a request on a serving engine that are not part of the model's passes. The costs are read from
 ``hardware/fitted/requests.yaml``.
 """
 
@@ -75,8 +75,8 @@ class Requests(Frozen):
         return engine in {place.partition(".")[0] for place in self.engines}
 
     def of(self, engine: str | None, architecture: str) -> EngineRequests:
-        """The costs of a request on an engine and an architecture. They are the common costs if the engine
-        has no fitted runs, and zero if `engine` is None.
+        """The costs of a request on an engine and an architecture. If the engine has no fitted runs, the
+        common costs are returned. The costs are zero if `engine` is None.
         """
         if engine is None:
             return EngineRequests()

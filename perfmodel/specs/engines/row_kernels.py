@@ -1,9 +1,9 @@
 """The kernels that multiply quantised weights by the rows of a verification. The number of rows determines
-the kernel. They are read from ``row_kernels`` in ``hardware/engines/<word>.yaml``.
+the kernel. These facts are read from ``row_kernels`` in ``hardware/engines/<word>.yaml``.
 
 MLX has three such kernels. ``qmv`` reads the weights once for each row. ``qmv_wide`` reads them once for a
-few rows. Its time is the loading time, until the arithmetic of the rows takes longer. ``qmm`` computes a
-whole tile of rows.
+few rows. The time of ``qmv_wide`` is its loading time, or the time of its arithmetic if that is longer.
+``qmm`` computes a whole tile of rows.
 """
 
 from typing import Annotated
@@ -46,8 +46,8 @@ class RowKernels(Frozen):
       title of a device.
     - tile: number of rows of a tile of ``qmm``.
     - row: measured time of each further row of ``qmv``, divided by the time of the first row.
-    - dense_tile: number of rows of a tile of 16-bit weights, if they have no kernel for few rows. This is the
-      case in old releases and on `linear` devices.
+    - dense_tile: number of rows of a tile of 16-bit weights, if they have no kernel for few rows. They have
+      none in old releases and on `linear` devices.
     - alone: largest number of rows for which each token reads its own experts.
     """
 

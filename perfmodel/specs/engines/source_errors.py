@@ -47,8 +47,8 @@ class SourceError(Frozen):
     - log_within: half-width of the interval that contains 90 % of the errors of left-out sources. For
       speedups, errors are divided by `extra_share`.
     - log_middle: middle of that interval, as ln(measured / predicted).
-    - devices, middles: half-width and middle for each class of devices (`device_class`) that has rows. They
-      are computed with the largest weight on the rows of that class.
+    - devices, middles: half-width and middle for each class of devices (`device_class`) that has rows. In
+      their computation, the rows of that class have the largest weight.
     """
 
     log_within: LogError
@@ -59,14 +59,14 @@ class SourceError(Frozen):
     middles: dict[str, LogShift] = field(default_factory=dict)
 
     def log_within_on(self, gpu: GPUSpec) -> float:
-        """The half-width for a device. It is that of the device's class, or that of all devices if the class
-        has no rows.
+        """The half-width for a device. If the class of the device has no rows, the half-width for all devices
+        is returned.
         """
         return self.devices.get(device_class(gpu), self.log_within)
 
     def log_middle_on(self, gpu: GPUSpec) -> float:
-        """The middle for a device. It is that of the device's class, or that of all devices if the class has
-        no rows.
+        """The middle for a device. If the class of the device has no rows, the middle for all devices is
+        returned.
         """
         return self.middles.get(device_class(gpu), self.log_middle)
 
@@ -100,8 +100,8 @@ class SourceErrors(Frozen):
 
 
 def extra_share(ratio: Floats) -> Floats:
-    """The share of an iteration that is extra time, from the ratio of iteration time to step time. It is at
-    least `LEAST_EXTRA`.
+    """The share of an iteration that is extra time, from the ratio of iteration time to step time. The result
+    is at least `LEAST_EXTRA`.
     """
     return np.maximum(1.0 - 1.0 / ratio, LEAST_EXTRA)
 

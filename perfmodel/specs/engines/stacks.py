@@ -1,5 +1,5 @@
-"""The values (*words*) of ``--engine``. Each has a file ``hardware/engines/<word>.yaml``. To add an engine,
-add a file.
+"""The values (*words*) of ``--engine``. Each engine has a file ``hardware/engines/<word>.yaml``. To add an
+engine, add a file.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""The experts that an engine runs with kernels that also route and sort their tokens. They are read from
-``tuned_experts`` in ``hardware/engines/<word>.yaml``.
+"""The experts that an engine runs with kernels that also route and sort their tokens. These facts are read
+from ``tuned_experts`` in ``hardware/engines/<word>.yaml``.
 
 For other experts, the constant `expert_layer_s` adds the time of the surrounding kernels, which the tables of
 experts do not contain.

@@ -136,7 +136,7 @@ class _Cursor:
         self.skip(at - self.at)
 
     def tensor(self) -> Tensor:
-        """Reads the shape and the format of a tensor. Its offset in the file is skipped."""
+        """Reads the shape and the format of a tensor. The offset of the tensor in the file is skipped."""
         dimensions = self.number("I")
         if not 1 <= dimensions <= 4:
             raise self.bad(f"tensors of 1 to 4 dimensions, given {dimensions}")

@@ -1,8 +1,8 @@
 """Reads the shape of a model from the header of its GGUF file. In any architecture, the tensors show the
 parts of a layer.
 
-The number of values in the tensors must agree with the parameter count of the shape within 2 %. Other files
-are refused.
+The number of values in the tensors must agree with the parameter count of the shape within 2 %. A file with a
+larger difference is refused.
 """
 
 from functools import lru_cache

@@ -35,7 +35,7 @@ def from_config(
 ) -> ModelSpec:
     """Reads one ``config.json``.
 
-    `where` is the path of the file, from which the name of the model follows.
+    `where` is the path of the file. The name of the model follows from this path.
 
     - beside: contents of ``hf_quant_config.json`` in the same folder.
     - family: the family to use instead of that of `model_type`. It is given for the layers of a draft head.

@@ -41,8 +41,8 @@ def _mlp_width(keys: Keys) -> int:
 
 
 def lfm3(keys: Keys, layers: int) -> Fields:
-    """Reads LFM3. It has short convolutions, full attention and sliding-window attention, with a gate for
-    each head.
+    """Reads LFM3. The model has short convolutions, full attention and sliding-window attention, with a gate
+    for each head.
     """
     types = layer_types(keys, layers, ("conv", "full_attention", "sliding_attention"), ())
     keys.ignore("use_sandwich_norm", "layer_types")

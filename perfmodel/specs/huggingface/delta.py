@@ -29,16 +29,16 @@ def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _KINDS) -> Fie
 
 
 def ungated_delta(keys: Keys, layers: int) -> Fields:
-    """Reads Olmo-Hybrid. It is like Qwen3.5, but the output of its attention has no gate."""
+    """Reads Olmo-Hybrid. The model is like Qwen3.5, but the output of its attention has no gate."""
     return gated_delta(keys, layers) | {"attention_gate": False}
 
 
 def qwen4(keys: Keys, layers: int) -> Fields:
-    """Reads Qwen4-Exp. It is like Qwen3.5, but has several residual streams. Its attention layers have an
-    indexer over means of keys.
+    """Reads Qwen4-Exp. The model is like Qwen3.5, but has several residual streams. The attention layers have
+    an indexer over means of keys.
 
-    Its n-gram tables are read row by row and stay in host memory, so they are not counted. Layers with such a
-    table project a row onto all streams.
+    The n-gram tables of the model are not counted, because they stay in host memory and are read row by row.
+    Layers with such a table project a row onto all streams.
     """
     fields = gated_delta(keys, layers, kinds=(*_KINDS, "indexed_attention"))
     fields |= sparse.gated_streams(keys, layers)

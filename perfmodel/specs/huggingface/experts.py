@@ -144,7 +144,7 @@ def qwen_without_dense(keys: Keys, layers: int) -> Fields:
 
 
 def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
-    """Reads DeepSeek-V3. Its dense layers come first.
+    """Reads DeepSeek-V3. The dense layers come first.
 
     - bias: whether the router has a bias.
     """
@@ -169,7 +169,7 @@ def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
 
 
 def deepseek_without_bias(keys: Keys, layers: int) -> Fields:
-    """Reads Mistral-4, and DeepSeek models before V3. Their router has no bias."""
+    """Reads Mistral-4, and DeepSeek models before V3. The router of these models has no bias."""
     return deepseek(keys, layers, bias=False)
 
 
@@ -230,8 +230,8 @@ def ernie(keys: Keys, layers: int) -> Fields:
 
 
 def hunyuan(keys: Keys, layers: int) -> Fields:
-    """Reads Hunyuan-Large and Hunyuan-A13B. They have one shared expert, unless the file states another
-    number.
+    """Reads Hunyuan-Large and Hunyuan-A13B. These models have one shared expert, unless the file states
+    another number.
     """
     width = (
         "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
@@ -278,8 +278,8 @@ def jamba(keys: Keys, layers: int) -> Fields:
 
 
 def longcat(keys: Keys, layers: int) -> Fields:
-    """Reads LongCat-Flash. A layer has two blocks of latent attention and MLP. Some of its experts are the
-    identity and do no work.
+    """Reads LongCat-Flash. A layer has two blocks of latent attention and MLP. Some experts are the identity
+    and do no work.
 
     The two MLPs count as a shared expert. The number of experts per token is the mean number of a token's
     experts that are not the identity.
@@ -298,6 +298,6 @@ def longcat(keys: Keys, layers: int) -> Fields:
 
 
 def behind_latent(keys: Keys, layers: int) -> Fields:
-    """Reads Muse. Its experts read and write a vector that is narrower than the hidden state."""
+    """Reads Muse. The experts read and write a vector that is narrower than the hidden state."""
     latent = keys.integer("moe_hidden_size")
     return routed(keys, layers, RoutedKeys(dense_layers="mlp_layer_types"), latent_size=latent)

@@ -15,7 +15,7 @@ def _slides(layers: int) -> list[bool]:
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
-    """Reads Gemma-4. Its global layers have heads of another size, and may use one projection for keys and
+    """Reads Gemma-4. Global layers have heads of another size, and may use one projection for keys and
     values.
     """
     window = keys.integer("sliding_window", high=MAX_TOKENS)
@@ -88,8 +88,8 @@ def inputs_of_layers(keys: Keys, layers: int) -> Fields:
 
 
 def gemma3n(keys: Keys, layers: int) -> Fields:
-    """Reads Gemma-3n. It has several hidden states, of which a layer runs one, and a low-rank branch next to
-    attention.
+    """Reads Gemma-3n. The model has several hidden states, and each layer runs one of them. It also has a
+    low-rank branch next to attention.
     """
     fields = inputs_of_layers(keys, layers)
     hidden = keys.integer("hidden_size")

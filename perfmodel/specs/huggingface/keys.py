@@ -75,7 +75,7 @@ class Keys:
 
     @property
     def read(self) -> set[str]:
-        """The keys that were requested, whether they are present or not. They are listed under their name in
+        """The keys that were requested, whether they are present or not. Keys are listed under their name in
         the file and under their usual name.
         """
         seen = self.data.seen

@@ -63,8 +63,8 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
 
 
 def falcon(keys: Keys, layers: int) -> Fields:
-    """Reads Falcon. It has one KV head, one KV head per query head, or groups. It has fewer norms if
-    attention and MLP run in parallel.
+    """Reads Falcon. The model has one KV head, one KV head per query head, or groups of query heads that
+    share a KV head. The model has fewer norms if attention and MLP run in parallel.
     """
     grouped = keys.flag("new_decoder_architecture", False)
     heads = keys.integer("num_attention_heads")
@@ -82,7 +82,7 @@ def falcon(keys: Keys, layers: int) -> Fields:
 
 
 def mpt(keys: Keys, layers: int) -> Fields:
-    """Reads MPT. It has linear biases (ALiBi) or learned position embeddings."""
+    """Reads MPT. The model has linear biases (ALiBi) or learned position embeddings."""
     attention = keys.mapping("attn_config")
     hidden = keys.integer("hidden_size")
     heads = keys.integer("num_attention_heads")
@@ -96,8 +96,8 @@ def mpt(keys: Keys, layers: int) -> Fields:
 
 
 def half_width(keys: Keys, layers: int) -> Fields:
-    """Reads the Qwen models of 2023. Their `intermediate_size` is the width of the gate and up projections
-    together.
+    """Reads the Qwen models of 2023. The `intermediate_size` of these models is the width of the gate and up
+    projections together.
     """
     return {"intermediate_size": keys.integer("intermediate_size") // 2}
 

@@ -37,7 +37,7 @@ def granite_hybrid(keys: Keys, layers: int) -> Fields:
 
 
 def bamba(keys: Keys, layers: int) -> Fields:
-    """Reads Bamba. Its layers have Mamba-2, except for listed layers with attention."""
+    """Reads Bamba. All layers have Mamba-2, except for listed layers with attention."""
     attention = keys.integers("attn_layer_indices")
     kinds = keys.data.get("layers_block_type")
     keys.ignore("layers_block_type")

@@ -20,7 +20,7 @@ def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
 
 
 def learned_positions_and_two(keys: Keys, layers: int) -> Fields:
-    """Reads OPT. Its table has two positions more than the longest sequence."""
+    """Reads OPT. The table of the model has two positions more than the longest sequence."""
     return learned_positions(keys, layers, extra=2)
 
 

@@ -1,10 +1,10 @@
 """Converts the ``quantization_config`` or the ``hf_quant_config.json`` of a checkpoint to values of
 `--weights` and `--kv-dtype`.
 
-It reads fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and torchao. The
-file names the modules that have 16 bits, module by module and layer by layer. The LM head and the router
-have 16 bits unless the file names a format for them. The makers of all these formats leave them at 16 bits
-(transformers, `get_modules_to_not_convert`).
+The module reads fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and
+torchao. The file names the modules that have 16 bits, module by module and layer by layer. The LM head and
+the router have 16 bits unless the file names a format for them. The makers of all these formats leave them at
+16 bits (transformers, `get_modules_to_not_convert`).
 """
 
 from collections import Counter

@@ -18,8 +18,8 @@ FURTHER_KEYS = {
 
 
 def rotary(keys: Keys, family: Family, positions: int) -> Fields:
-    """The fields `rope_theta`, `partial_rotary_factor` and `rope_scaling`. They are read from the old layout,
-    or from the newer `rope_parameters`.
+    """The fields `rope_theta`, `partial_rotary_factor` and `rope_scaling`. These fields are read from the old
+    layout of the file, or from the newer `rope_parameters`.
 
     - positions: longest sequence of the model, in tokens.
 

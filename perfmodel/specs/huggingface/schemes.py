@@ -30,7 +30,7 @@ class Scheme:
     lm_head: str = "bf16"
 
     def of(self, module: str, default: str | None = None) -> str:
-        """The format of one module. Its name is given without the part before ``layers``."""
+        """The format of one module. The name of the module is given without the part before ``layers``."""
         if self.kept and self.kept.search(
             f"{module}\nmodel.language_model.{module}\nlanguage_model.model.{module}"
         ):
@@ -47,7 +47,9 @@ class Scheme:
 
 
 def scheme_of(q: Keys) -> Scheme:
-    """The scheme of a `quantization_config`. Its quantisation method determines how it is read."""
+    """The scheme of a `quantization_config`. The quantisation method determines how the configuration is
+    read.
+    """
     method = q.data.get("quant_method", "modelopt" if "quant_algo" in q.data else None)
     if str(method) not in _READERS:
         raise q.bad("quant_method", f"one of {', '.join(_READERS)}")

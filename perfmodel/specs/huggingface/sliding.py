@@ -36,7 +36,7 @@ def qwen(keys: Keys, layers: int) -> Fields:
 
 
 def qwen3_moe(keys: Keys, layers: int) -> Fields:
-    """Reads Qwen3 with experts. It is like `qwen`, but a file with sliding windows is refused."""
+    """Reads Qwen3 with experts. The reader is like `qwen`, but it refuses a file with sliding windows."""
     if keys.flag("use_sliding_window", False):
         raise keys.bad(
             "use_sliding_window", "false (transformers' versions disagree on which qwen3_moe layers slide)"

@@ -101,7 +101,7 @@ def streams(keys: Keys, layers: int, exchanged: bool = True) -> Fields:
 
 def gated_streams(keys: Keys, layers: int) -> Fields:
     """Reads the residual streams of Qwen4-Exp. Each block reads a mean of the streams, which is weighted by
-    low-rank gates. It adds its output to each stream with a weight.
+    low-rank gates. A block adds its output to each stream with a weight.
 
     One norm over all streams replaces the norm of the block. Another mean is computed after the last layer.
     """
@@ -137,7 +137,9 @@ def mean_indexer(keys: Keys, layers: int) -> Fields:
 
 
 def gated_latent(keys: Keys, layers: int) -> Fields:
-    """Reads Hy-v4. It is like DeepSeek-V3.2, with an output gate, attention sinks and hyper-connections."""
+    """Reads Hy-v4. The model is like DeepSeek-V3.2, with an output gate, attention sinks and
+    hyper-connections.
+    """
     fields = latent(keys, layers) | indexer(keys, layers) | streams(keys, layers, exchanged=False)
     width = keys.integer("num_attention_heads") * keys.integer("v_head_dim")
     gate = {

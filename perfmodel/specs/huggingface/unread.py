@@ -15,7 +15,8 @@ class Pattern:
 
     - pattern: a regular expression that matches a part of the key.
     - changes_cost: yes for keys that may change bytes or FLOPs, such as widths and counts of heads, experts,
-      states and caches. It is no for keys that change neither. A matching row with no takes precedence.
+      states and caches. It is no for keys that change neither. A matching row with the value no takes
+      precedence.
     - seen_in: an example of such a key, with a `model_type` that has it. It is blank if transformers has no
       such code.
     """

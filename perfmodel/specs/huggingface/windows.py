@@ -42,7 +42,8 @@ WindowRule = Literal[
 
 class Windows(Frozen):
     """The rule of a family that determines which layers have a sliding window. The file must state the
-    window, or null for no window. It may leave the window out if the rule is `named` or ends in `if_stated`.
+    window, or null for no window. The file may leave the window out if the rule is `named` or ends in
+    `if_stated`.
 
     - all: every layer has a window.
     - all_unless_named: every layer has a window, unless `layer_types` lists the layers that have one.

@@ -86,8 +86,8 @@ def alike(weights: str) -> tuple[str, ...]:
 
 
 def main_format(weights: str) -> str:
-    """The format of most weights in a mix of formats. It is the format of the experts or MLPs, if they have
-    their own.
+    """The format of most weights in a mix of formats. If the experts or MLPs have their own format, it is
+    that format.
     """
     first, *parts = weights.split(",")
     named = dict(part.split("=") for part in parts)

@@ -67,7 +67,8 @@ def with_sizes(name: str) -> str | None:
     ``seed-oss-36b``. For ``nemotron-3-super`` and for ``nemotron-3-super-120b`` it is
     ``nemotron-3-super-120b-a12b``.
 
-    None if the name itself is listed, or if the names of several models consist of it and sizes.
+    The result is None if the name itself is listed, or if the names of several models consist of it and
+    sizes.
     """
     if is_listed(name):
         return None

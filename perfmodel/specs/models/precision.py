@@ -44,7 +44,7 @@ def precision_of(
     wide_mxfp4: bool = False,
     weight_only: bool = False,
 ) -> Precision:
-    """The formats in which a model is served. They are the named formats, or else the formats of its
+    """The formats in which a model is served. These are the named formats, or else the formats of the model's
     checkpoint.
 
     - peaks: formats that have a peak on the device. If a format of the checkpoint has no peak, its weights

@@ -42,10 +42,10 @@ class RecurrentShape(Frozen):
 
 
 class RecurrentKind(ABC):
-    """The base class of the kinds of recurrent layers. It computes the sizes of one layer from its shape.
+    """The base class of the kinds of recurrent layers. A kind computes the sizes of one layer from its shape.
 
     - flops_per_value: FLOPs per token and value of the state. The outer product and the read at the query
-      take 2 each (Mamba-2, arXiv 2405.21060).
+      take 2 FLOPs each (Mamba-2, arXiv 2405.21060).
     """
 
     flops_per_value: ClassVar[int] = 4
@@ -70,7 +70,7 @@ class RecurrentKind(ABC):
 
 
 class GatedDelta(RecurrentKind):
-    """The gated delta rule (Qwen3-Next, arXiv 2412.06464). It also reads the state at the key."""
+    """The gated delta rule (Qwen3-Next, arXiv 2412.06464). This rule also reads the state at the key."""
 
     flops_per_value = 6
 
@@ -146,7 +146,7 @@ class Mamba1(RecurrentKind):
 
 
 class Convolution(RecurrentKind):
-    """A short convolution with gated inputs and outputs (LFM2). Its state consists only of its last
+    """A short convolution with gated inputs and outputs (LFM2). The state consists only of the last
     inputs.
     """
 

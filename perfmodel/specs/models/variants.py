@@ -13,8 +13,8 @@ from perfmodel.specs.models.names import base_name, with_sizes
 class Variant:
     """One row of ``models/variants.csv``: another model with the shape of a bundled model.
 
-    It has its own longest context. The acceptance that was measured for the bundled model does not apply to
-    it.
+    A variant has its own longest context. The acceptance that was measured for the bundled model does not
+    apply to it.
 
     - name: name of the model without owner and tuning suffix.
     """

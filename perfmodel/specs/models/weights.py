@@ -51,8 +51,9 @@ class Weights(Immutable):
     typed: str = ""
 
     def of(self, tensor: str) -> Format:
-        """The format of one GEMM. It is its own format, or else the format of its part. Without these, it is
-        bf16 for parts that usually remain at 16 bits, and the format of the layers for all others.
+        """The format of one GEMM. A GEMM may have its own format, or else the format of its part. Without
+        these, the format is bf16 for parts that usually remain at 16 bits, and the format of the layers for
+        all other parts.
         """
         named = self.by_part()
         part = _PART_OF.get(tensor, tensor)

@@ -1,5 +1,5 @@
-"""The base class of memory accounts. It applies if no engine is known: a fixed share of the memory is for
-weights and caches.
+"""The base class of memory accounts. If no engine is known, the base class itself applies. It gives a fixed
+share of the memory to weights and caches.
 """
 
 from typing import ClassVar, Literal
@@ -23,7 +23,8 @@ class ServerSettings(Immutable):
     """The limits with which a server is started. None means the default of the engine.
 
     - version: version of the engine. Empty means the newest version.
-    - devices: number of devices that share the layers and run one after another. Their memory is added up.
+    - devices: number of devices that share the layers and run one after another. The memory of these devices
+      is added up.
     """
 
     version: str = ""

@@ -19,8 +19,8 @@ DIGITS = 3
 
 
 class SGLangAccount(Account):
-    """The memory account of SGLang. Its default share leaves memory for the largest prefill and for CUDA
-    graphs.
+    """The memory account of SGLang. The default share of SGLang leaves memory for the largest prefill and for
+    CUDA graphs.
     """
 
     complete = True

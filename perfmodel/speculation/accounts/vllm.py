@@ -28,7 +28,7 @@ v1/core/kv_cache_utils.py); beyond this ratio, all groups have the size of the s
 
 
 class VLLMAccount(Account):
-    """The memory account of vLLM, for both V0 and V1. Their `Activation` numbers differ.
+    """The memory account of vLLM, for its engines V0 and V1. The `Activation` numbers of the two differ.
 
     - facts: the numbers that the account uses.
     """
@@ -234,8 +234,8 @@ def _sliding(shard: Shard) -> list[Attention]:
 
 
 def block_tokens(shard: Shard, drafted: int, block: int) -> int:
-    """Tokens per block of a model with recurrent layers. It is the smallest multiple of `block` for which one
-    recurrent state fits in an attention page.
+    """Tokens per block of a model with recurrent layers. The result is the smallest multiple of `block` for
+    which one recurrent state fits in an attention page.
 
     The recurrent state is that of one layer and one sequence on one device. It includes one convolution input
     for each drafted token (vLLM 0.32, platforms/interface.py).
