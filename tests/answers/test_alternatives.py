@@ -161,7 +161,7 @@ def test_smaller_weights_that_save_gpus_are_named_with_their_line() -> None:
     named = alternative(answer, "With --weights fp8 ")
     gpus = int(re.search(r"fp8 (\d+) GPUs suffice", named.text)[1])
     assert gpus < answer.chosen.gpus
-    assert "-FP8 " in named.line
+    assert "-FP8-dynamic " in named.line
     assert advise("llama-3.3-70b", f"{gpus}xh100", weights="fp8", **load).chosen is not None
 
 
@@ -188,7 +188,7 @@ def test_smaller_weights_are_tried_on_every_kind_of_device() -> None:
     assert f" on {min(costs, key=costs.get)}, " in named.text
     gain = answer.chosen.cost_per_million_tokens / min(costs.values())
     assert f"{gain:.2f} times as good" in named.text
-    assert "-FP8 " in named.line
+    assert "-FP8-dynamic " in named.line
 
 
 def test_a_draft_that_is_too_close_to_call_has_the_line_without_it_and_its_interval() -> None:

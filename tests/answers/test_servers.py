@@ -347,12 +347,14 @@ def test_tokens_are_dispatched_by_the_library_that_was_priced() -> None:
     assert "all2all" not in gathered
 
 
-def test_a_checkpoint_of_nvidia_is_not_for_amd() -> None:
-    question = {"model": "llama-3.1-70b", "weights": "fp8", "draft": ["ngram"], "context": 4096}
-    assert "serve nvidia/Llama-3.1-70B-Instruct-FP8 " in advise(hardware="2xh100", **question).serve.vllm_line
-    amd = advise(hardware="2xmi300x", **question).serve.vllm_line
-    assert "serve meta-llama/Llama-3.1-70B-Instruct " in amd
-    assert "--quantization fp8" in amd
+@pytest.mark.parametrize("hardware", ["8xa100", "8xmi300x"])
+def test_an_fp8_checkpoint_of_nvidia_is_for_its_devices_that_compute_in_fp8(hardware: str) -> None:
+    question = {"model": "nemotron-3-super-120b-a12b", "weights": "fp8", "draft": ["ngram"], "context": 4096}
+    repository = " nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8 "
+    assert repository in advise(hardware="8xh100", **question).serve.vllm_line
+    other = advise(hardware=hardware, **question).serve.vllm_line
+    assert repository not in other
+    assert "--quantization fp8" in other
 
 
 def test_no_line_measures_a_draft_whose_head_nobody_named() -> None:

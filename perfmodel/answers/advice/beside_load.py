@@ -2,7 +2,7 @@
 line that starts it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -10,14 +10,15 @@ from perfmodel.answers.advice.alternatives import Alternative, draft_text
 from perfmodel.answers.advice.beside_choice import with_shorter_draft
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.load_decision import LoadDecision
-from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
-from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
+from perfmodel.answers.advice.load_reasons import enough_text
+from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
 from perfmodel.answers.advice.served import Served, confirmed, estimated
 from perfmodel.answers.advice.shorter_draft import shorter_draft
-from perfmodel.answers.advice.smaller_weights import in_smaller_formats
+from perfmodel.answers.advice.smaller_formats import with_smaller_cache
+from perfmodel.answers.advice.smaller_servers import NOTICED, SmallerServers
+from perfmodel.answers.advice.started import started
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
-from perfmodel.specs import engine_of
 
 NEARLY_GOOD = 1.1
 """A layout is named if a request takes at most this many times as long as with the choice."""
@@ -25,32 +26,25 @@ SOONER = 2.0
 """A layout is named for its earlier first token if its TTFT is shorter by at least this factor."""
 LONG_WAIT_S = 1.0
 """A layout with a shorter time to the first token is only named if the choice has at least this time."""
-WITH_FP8_CACHE = ("vllm", "sglang")
-"""Engines that can keep the KV cache in FP8 for any checkpoint."""
-NOTICED = 0.95
-"""A smaller cache is named if a request then takes at most this share of its time with the choice."""
-MUCH_SOONER = 0.85
-"""Smaller weights are named if a request then takes at most this share of its time with the choice."""
 
 
-def beside_load(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Iterator[Alternative]:
+def beside_load(
+    question: AdviseQuery, decision: LoadDecision, chosen: Served, smaller: Sequence[SmallerServers]
+) -> Iterator[Alternative]:
     """Alternatives with fewer GPUs, smaller number formats, a simpler layout, an earlier first token or a
     shorter draft.
+
+    - smaller: better servers with smaller weights.
     """
     named = (
         _on_fewer_gpus(question, chosen),
-        _smaller_weights(question, chosen),
+        *(each.alternative for each in smaller),
         _smaller_cache(question, chosen),
         _simpler(question, decision, chosen),
         _sooner(question, decision, chosen),
         _shorter(question, decision.option or chosen),
     )
     yield from (alternative for alternative in named if alternative is not None)
-
-
-def started(text: str, question: AdviseQuery, served: Served) -> Alternative:
-    """These servers as an alternative. text: as in `Alternative`."""
-    return Alternative.of(text, question, served.point, served.started_seats)
 
 
 def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
@@ -67,36 +61,18 @@ def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
     return started(enough_text(fewest), counted, fewest)
 
 
-def _smaller_weights(question: AdviseQuery, chosen: Served) -> Alternative | None:
-    """Servers in the first other weight format that saves GPUs or, on the given GPUs, much of the time of
-    a request.
-    """
-    layout = chosen.candidate.layout
-    for flag, other in in_smaller_formats(question):
-        if question.gpus is None:
-            fewest = fewest_gpus(other, all_reaches(other), most=layout.gpus - 1)
-            if fewest is not None:
-                return started(f"With {flag} {enough_text(fewest)}", other, fewest)
-            continue
-        best = best_on(other, [layout])
-        if best is not None and best.request_s <= MUCH_SOONER * chosen.request_s:
-            times = f"{seconds(best.request_s)} instead of {seconds(chosen.request_s)}"
-            return started(f"With {flag} a request takes {times}: {served_with_draft(best)}", other, best)
-    return None
-
-
 def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
     """Servers with an FP8 cache, if the clients of a server do not all fit in memory; None if FP8 would
     change little, or if the question names a format.
     """
     layout = chosen.candidate.layout
     most = chosen.asked.max_concurrency
-    engine = engine_of(chosen.candidate.scenario.machine.calibration)
-    if question.kv_dtype is not None or most is None or engine not in WITH_FP8_CACHE:
+    if most is None or chosen.seats >= max(most):
         return None
-    if chosen.seats >= max(most):
+    found_caches = [changed for _, changed in with_smaller_cache("", question)]
+    if not found_caches:
         return None
-    smaller = replace(question, kv_dtype="fp8", gpus=layout.gpus)
+    smaller = replace(found_caches[0], gpus=layout.gpus)
     drafts = chosen.row.gamma != 0
     try:
         found = find_candidates(smaller, [layout])

@@ -12,7 +12,7 @@ from perfmodel.answers.advice.decision import Decision, quick_choice
 from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
-from perfmodel.answers.advice.smaller_weights import SMALLER, four_bit_checkpoints, may_be_smaller
+from perfmodel.answers.advice.smaller_formats import SMALLER, four_bit_checkpoints, may_be_smaller
 from perfmodel.answers.advice.ways import smaller_caches
 from perfmodel.answers.point.remedies import switch_text
 from perfmodel.answers.point.whatif_answer import Remedy

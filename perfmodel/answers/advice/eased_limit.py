@@ -7,13 +7,13 @@ from typing import Any
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
-from perfmodel.answers.advice.beside_load import started
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
 from perfmodel.answers.advice.one_alone import OneAlone
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.servers_needed import HEADROOM
+from perfmodel.answers.advice.started import started
 
 FARTHEST = 10.0
 """A limit over this many times as long as the stated one is not named."""
@@ -26,11 +26,13 @@ LOADED = 1.25
 
 
 def with_eased_limits(
-    question: AdviseQuery, layouts: list[Layout], limits: Sequence[str]
+    question: AdviseQuery, layouts: list[Layout], limits: Sequence[str], formats: str = ""
 ) -> Alternative | None:
     """The servers of these layouts that come nearest to the limits `limits` under the whole load, with the
     limits that they can meet. Returns None if they are near saturation, exceed another limit, or exceed
     one of `limits` by more than the factor `FARTHEST`.
+
+    - formats: flags that the question has in addition to those of the reader.
     """
 
     def times_ms(served: Served) -> dict[str, float]:
@@ -58,7 +60,7 @@ def with_eased_limits(
     if served is None:
         return None
     these = "this GPU serves" if question.gpus == 1 else "these GPUs serve"
-    flags = _flags(question, eased, limits)
+    flags = " ".join(filter(None, (formats, _flags(question, eased, limits))))
     return started(f"With {flags} {these} all of it: {served_with_draft(served)}", eased, served)
 
 

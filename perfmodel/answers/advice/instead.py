@@ -2,17 +2,18 @@
 server for each change of the question that helps.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, point_text
-from perfmodel.answers.advice.better_changes import as_asked
+from perfmodel.answers.advice.better_changes import LESS_PRECISE, as_asked
 from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.decision import quick_choice
 from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
+from perfmodel.answers.advice.smaller_formats import in_smaller_weights
 from perfmodel.answers.advice.ways import Way
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
@@ -43,6 +44,7 @@ def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternativ
     says so.
     """
     points = []
+    on_these = []
     for way in ways:
         if way.changes is None:
             continue
@@ -52,9 +54,31 @@ def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternativ
             text = f"{way.opening}: {_with_pace(point)}"
             yield Alternative.of(text, changed, point, seats_of(changed, point))
             points.append(point)
+            if way.on_given_devices:
+                on_these.append(point)
+    four_bits = _in_four_bits(query, on_these)
+    if four_bits is not None:
+        points.append(four_bits[0])
+        yield four_bits[1]
     if points and not any(point.gamma for point in points) and without_acceptance(query):
         known = f"No draft of {query.model} has a known acceptance and gains here"
         yield Alternative(f"{known}; with any of these changes, advise names one to measure", 1, None)
+
+
+def _in_four_bits(
+    query: AdviseQuery, others: Sequence[PricedPoint]
+) -> tuple[PricedPoint, Alternative] | None:
+    """The server with a known 4-bit checkpoint, if it is much better than the other servers on the given
+    devices.
+    """
+    if not others:
+        return None
+    for flags, changed in in_smaller_weights(query):
+        point = None if changed.model == query.model else _choice(changed)
+        if point is not None and all(point.times(other, query) >= LESS_PRECISE for other in others):
+            text = f"With {flags}: {_with_pace(point)}"
+            return point, Alternative.of(text, changed, point, seats_of(changed, point))
+    return None
 
 
 def _choice(query: AdviseQuery) -> PricedPoint | None:

@@ -2,6 +2,7 @@
 instead.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -9,13 +10,13 @@ from itertools import islice
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_choice import with_shorter_draft
-from perfmodel.answers.advice.beside_load import started
 from perfmodel.answers.advice.better_changes import as_asked
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.eased_limit import fewest_with_eased_limit, with_eased_limits
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
 from perfmodel.answers.advice.instead import fastest, with_changes
 from perfmodel.answers.advice.layouts import Layout
+from perfmodel.answers.advice.load_in_formats import in_formats
 from perfmodel.answers.advice.load_reasons import enough_text, load_text, served_with_draft
 from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.nearest import NearestServers, nearest_servers, reaches_of
@@ -27,16 +28,11 @@ from perfmodel.answers.advice.reach import Reach
 from perfmodel.answers.advice.searched_layouts import searched_layouts
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.shorter_draft import shorter_draft
-from perfmodel.answers.advice.smaller_weights import in_smaller_formats
-from perfmodel.answers.advice.ways import Way
+from perfmodel.answers.advice.smaller_formats import in_smaller_weights
+from perfmodel.answers.advice.started import started
 from perfmodel.answers.question import Named
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
-
-MUCH_MORE = 1.1
-"""A weight format that does not serve the whole load is named if it serves at least this many times as much
-as before.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +102,7 @@ class Insufficient:
                 eased = fewest_with_eased_limit(question, self.alone)
                 if eased is not None:
                     yield eased
+            yield from _fewest_in_smaller_weights(question)
         else:
             named = [] if self.nearest is None else [self.nearest.served]
             if self.nearest is not None:
@@ -123,7 +120,10 @@ class Insufficient:
                 if eased is not None:
                     yield eased
             yield from _shorter(question, named)
-        yield from self._in_smaller_formats(layouts)
+            gpus = math.inf if fewest is None else fewest.candidate.layout.gpus
+            limits = list(question.latency_limits_ms) if eased is None else []
+            most = 0.0 if self.nearest is None else self.nearest.load
+            yield from in_formats(question, self._promising(layouts), most, limits, gpus)
 
     def _with_changes(self) -> Iterator[Alternative]:
         """One server for each change with which the model fits. For the first change that needs no other
@@ -132,10 +132,21 @@ class Insufficient:
         question = self.search.question
         ways = list(self.why.ways)
         for way in [each for each in ways if each.on_given_devices][:1]:
-            under_load = _under_load(question, way)
-            if under_load is not None:
-                yield under_load
+            changed = replace(question, **as_asked(way.changes or {}))
+            layouts = _layouts_of(changed)
+            served = best_on(changed, layouts)
+            if served is not None:
+                yield started(f"{way.opening} {enough_text(served)}", changed, served)
                 ways.remove(way)
+                continue
+            best = None if changed.gpus is None else _nearest_on(changed, layouts)
+            if best is None:
+                continue
+            words = f"these serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
+            yield started(f"{way.opening} {words}", best.question, best.served)
+            ways.remove(way)
+            limits = list(question.latency_limits_ms)
+            yield from in_formats(question, _layouts_of(question), best.load, limits, math.inf)
         yield from with_changes(without_load(question), ways)
 
     def _eased(self, layouts: list[Layout]) -> Alternative | None:
@@ -154,29 +165,6 @@ class Insufficient:
         found = (with_eased_limits(question, layouts, each) for each in tried)
         return next((eased for eased in found if eased is not None), None)
 
-    def _in_smaller_formats(self, layouts: list[Layout]) -> Iterator[Alternative]:
-        """Smaller formats of weights with which the given devices serve the load, or much more of it; the
-        first that suffices is the last.
-        """
-        most = 0.0 if self.nearest is None else self.nearest.load
-        for flag, question in in_smaller_formats(self.search.question):
-            if question.gpus is None:
-                fewest = fewest_gpus(question, all_reaches(question))
-                if fewest is not None:
-                    yield started(f"With {flag} {enough_text(fewest)}", question, fewest)
-                    return
-                continue
-            best = _with_weights(question, self._promising(layouts))
-            if best is None or not (best.whole or best.load > MUCH_MORE * most):
-                continue
-            text = f"these serve about {best.nearest.load_text}"
-            if best.whole:
-                text = "these suffice"
-            yield started(f"With {flag} {text}: {served_with_draft(best.served)}", best.question, best.served)
-            if best.whole:
-                return
-            most = best.load
-
     def _promising(self, layouts: list[Layout]) -> list[Layout]:
         """The layout of the nearest servers, and those with servers of half its size, which smaller weights
         may fit; all if none is known.
@@ -188,24 +176,24 @@ class Insufficient:
         return [best, *half]
 
 
-def _under_load(question: AdviseQuery, way: Way) -> Alternative | None:
-    """The servers on which the load runs after a change, or those with the largest part of it; None if there
-    are none.
+def _fewest_in_smaller_weights(question: AdviseQuery) -> Iterator[Alternative]:
+    """The fewest devices that serve the load in the first smaller format of weights in which any number
+    does.
     """
-    changed = replace(question, **as_asked(way.changes or {}))
-    named = Named.of(changed)
-    layouts = searched_layouts(changed, named.target, named.gpu)
-    served = best_on(changed, layouts)
-    if served is not None:
-        return started(f"{way.opening} {enough_text(served)}", changed, served)
-    best = None if changed.gpus is None else _with_weights(changed, layouts)
-    if best is None:
-        return None
-    text = f"{way.opening} these serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
-    return started(text, best.question, best.served)
+    for flag, changed in in_smaller_weights(question):
+        fewest = fewest_gpus(changed, all_reaches(changed))
+        if fewest is not None:
+            yield started(f"With {flag} {enough_text(fewest)}", changed, fewest)
+            return
 
 
-def _with_weights(question: AdviseQuery, layouts: list[Layout]) -> NearestServers | None:
+def _layouts_of(question: AdviseQuery) -> list[Layout]:
+    """The layouts that a question searches."""
+    named = Named.of(question)
+    return searched_layouts(question, named.target, named.gpu)
+
+
+def _nearest_on(question: AdviseQuery, layouts: list[Layout]) -> NearestServers | None:
     """The servers of some layouts with the largest load; None if none serve any."""
     try:
         return nearest_servers(question, *reaches_of(question, find_candidates(question, layouts)))

@@ -15,6 +15,9 @@ from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.question.typical import TypicalGain
 
+MOST_GPUS = 2
+"""An answer lists layouts with at most this many times the GPUs of the choice."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadDecision:
@@ -44,9 +47,14 @@ class LoadDecision:
 
     @property
     def layouts(self) -> list[Served]:
-        """The best servers in each layout; the choice comes first."""
+        """The best servers in each layout; the choice comes first. Layouts that need many more GPUs are left
+        out.
+        """
+        if self.chosen is None:
+            return []
+        most = MOST_GPUS * self.chosen.candidate.layout.gpus
         layouts: dict[str, Served] = {}
-        for served in ([] if self.chosen is None else [self.chosen]) + self.others:
+        for served in [self.chosen, *(s for s in self.others if s.candidate.layout.gpus <= most)]:
             layouts.setdefault(served.candidate.layout.label(), served)
         return list(layouts.values())
 

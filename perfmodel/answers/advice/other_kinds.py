@@ -10,7 +10,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.at_batches import at_batches
 from perfmodel.answers.advice.ranking import ALIKE
-from perfmodel.answers.advice.smaller_weights import SMALLER, may_be_smaller
+from perfmodel.answers.advice.smaller_formats import SMALLER, may_be_smaller
 from perfmodel.answers.advice.under_load import under_load
 from perfmodel.answers.text import Note
 from perfmodel.errors import InputError

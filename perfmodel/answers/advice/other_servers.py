@@ -34,11 +34,11 @@ def all_reaches(
     named = Named.of(question)
     shapes = {_shape(layout) for layout in searched}
     layouts = searched_layouts(question, named.target, named.gpu)
-    found = [*known, *_reaches(question, [each for each in layouts if _shape(each) not in shapes])]
-    return found or _reaches(question, over_nodes(question))
+    found = [*known, *reaches_on(question, [each for each in layouts if _shape(each) not in shapes])]
+    return found or reaches_on(question, over_nodes(question))
 
 
-def _reaches(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
+def reaches_on(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
     """The reaches of servers in these layouts; none if the model runs in none of them."""
     if not layouts:
         return []

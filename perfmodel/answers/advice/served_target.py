@@ -205,12 +205,12 @@ def _nearest(served: ServedTarget, model_id: str, scenario: Scenario) -> str:
     """A checkpoint in the format that the engine does not load, or else the checkpoint with the nearest
     format.
     """
-    vendor = scenario.machine.gpu.vendor
-    unread = checkpoint(model_id, served.weights, vendor)
+    gpu = scenario.machine.gpu
+    unread = checkpoint(model_id, served.weights, gpu)
     engine = serving_engines().get(served.engine or "")
     if unread is not None and engine is not None and engine.reads_instead:
         return f": {engine.title} reads {engine.reads_instead}, and not {unread.checkpoint}"
-    similar = nearest(model_id, served.weights, vendor, reads_of(scenario))
+    similar = nearest(model_id, served.weights, gpu, reads_of(scenario))
     return ", and none is known" if similar is None else f"; the nearest known one is {similar.checkpoint}"
 
 

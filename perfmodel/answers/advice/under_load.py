@@ -21,6 +21,7 @@ from perfmodel.answers.advice.searched_layouts import over_nodes
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.served_pick import pick_under_load
 from perfmodel.answers.advice.shorter_draft import shorter_draft
+from perfmodel.answers.advice.smaller_servers import first_of_smaller, smaller_servers
 from perfmodel.answers.load.rows_by_load import check_positions
 from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.specs import load_model
@@ -87,9 +88,11 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
         warnings=warnings,
     )
-    alternatives = tuple(beside_load(question, decision, chosen))
-    first = None
-    if decision.verdict == "unknown_acceptance" and (line_to_try or any(each.line for each in alternatives)):
+    smaller = list(smaller_servers(question, chosen))
+    alternatives = tuple(beside_load(question, decision, chosen, smaller))
+    first = first_of_smaller(chosen, smaller)
+    several = line_to_try is not None or any(each.line for each in alternatives)
+    if first is None and several and decision.verdict == "unknown_acceptance":
         first = run_first(question, (), decision.likely, None)
     return replace(
         choice,

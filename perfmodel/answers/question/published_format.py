@@ -30,7 +30,7 @@ def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
     weights = stored_weights(scenario)
     if main_format(scenario.target.weights) in alike(weights):
         return None
-    return checkpoint(model_id, weights, scenario.machine.gpu.vendor, reads_of(scenario))
+    return checkpoint(model_id, weights, scenario.machine.gpu, reads_of(scenario))
 
 
 def undivided(model_id: str, scenario: Scenario) -> str | None:

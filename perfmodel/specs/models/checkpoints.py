@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 
 from perfmodel.errors import InputError
+from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.models.checkpoint_rows import Checkpoint, listed_checkpoints
 from perfmodel.specs.models.hub_ids import hub_id
 from perfmodel.specs.models.names import base_name
@@ -32,21 +33,27 @@ does not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization
 """
 
 
+WITH_FP8_UNITS = ("nvidia",)
+"""Owners of repositories whose FP8 checkpoints need devices that compute in FP8: ModelOptFp8Config of vLLM
+and SGLang asks for compute capability 8.9 (from memory). Other FP8 checkpoints run weight-only elsewhere.
+"""
+
+
 def read_by_all(repository: str, weights: str) -> bool:
     """The default value of the argument `reads`: an engine loads every repository."""
     return True
 
 
-def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
+def checkpoint(model_id: str, weights: str, gpu: GPUSpec, reads: Reads = read_by_all) -> Checkpoint | None:
     """A listed checkpoint of a model in a weight format. If there is none, a checkpoint in another format of
     the same size is returned. If there is none of these either, a checkpoint is returned whose main format is
     the weight format or has its size. Otherwise the result is None. Checkpoints with a 16-bit cache are
     preferred.
 
     - model_id: Hugging Face id of any repository of the model.
-    - vendor: the vendor of the device.
+    - gpu: the device that runs it.
     """
-    of_model = sorted(_of_model(model_id, vendor, reads), key=lambda row: row.kv_dtype != "bf16")
+    of_model = sorted(_of_model(model_id, gpu, reads), key=lambda row: row.kv_dtype != "bf16")
     for of in (_whole, main_format):
         for formats in ((weights,), alike(weights)):
             found = next((row for row in of_model if of(row.weights) in formats), None)
@@ -55,7 +62,7 @@ def checkpoint(model_id: str, weights: str, vendor: str, reads: Reads = read_by_
     return None
 
 
-def nearest(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all) -> Checkpoint | None:
+def nearest(model_id: str, weights: str, gpu: GPUSpec, reads: Reads = read_by_all) -> Checkpoint | None:
     """The listed checkpoint of a model whose weights have the most similar size. The result is None if the
     two sizes differ by more than a factor of 4/3. The arguments are those of `checkpoint`.
     """
@@ -66,17 +73,17 @@ def nearest(model_id: str, weights: str, vendor: str, reads: Reads = read_by_all
         )
         return abs(math.log(has / asked))
 
-    closest = min(_of_model(model_id, vendor, reads), key=apart, default=None)
+    closest = min(_of_model(model_id, gpu, reads), key=apart, default=None)
     return closest if closest is not None and apart(closest) <= NEAR else None
 
 
-def _of_model(model_id: str, vendor: str, reads: Reads) -> list[Checkpoint]:
-    """The listed checkpoints of a model that an engine reads on the devices of a maker."""
+def _of_model(model_id: str, gpu: GPUSpec, reads: Reads) -> list[Checkpoint]:
+    """The listed checkpoints of a model that an engine reads on a device."""
     thinks = _thinks(model_id)
     asked = base_name(model_id)
     of_model = [row for row in listed_checkpoints() if _base_name_of(row.model) == asked]
     of_model = [row for row in of_model if _thinks(row.checkpoint) == thinks]
-    of_model = [row for row in of_model if _maker(row.checkpoint) in ("", vendor)]
+    of_model = [row for row in of_model if _runs_on(row, gpu)]
     return [row for row in of_model if reads(row.checkpoint, main_format(row.weights))]
 
 
@@ -94,9 +101,12 @@ def main_format(weights: str) -> str:
     return named.get("experts", named.get("mlp", first)).removesuffix("-wo")
 
 
-def _maker(name: str) -> str:
-    """The only maker on whose devices engines read a repository; empty if there is no such limit."""
-    return OF_ONE_MAKER.get(name.partition("/")[0], "")
+def _runs_on(row: Checkpoint, gpu: GPUSpec) -> bool:
+    """Whether engines load a checkpoint on a device."""
+    owner = row.checkpoint.partition("/")[0]
+    if OF_ONE_MAKER.get(owner, gpu.vendor) != gpu.vendor:
+        return False
+    return owner not in WITH_FP8_UNITS or main_format(row.weights) not in FP8 or "fp8" in gpu.peak
 
 
 def _thinks(name: str) -> bool:

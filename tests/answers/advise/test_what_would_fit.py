@@ -118,7 +118,7 @@ def test_the_change_that_needs_no_other_gpus_is_the_one_to_run_first(
 
 
 def test_where_only_other_gpus_would_do_none_of_them_is_the_first() -> None:
-    answer = advise("devstral-small-2-24b", "rtx-4090", context=131_072, batch=(1,), engine="sglang")
+    answer = advise("exaone-4.0-32b", "rtx-4090", context=131_072, batch=(1,), engine="sglang")
     assert len([each for each in answer.alternatives if each.line]) > 1
     assert answer.run_first is None
 

@@ -1,4 +1,4 @@
-"""Finds smaller weight formats for a question: FP8, and known 4-bit checkpoints."""
+"""Finds smaller formats for a question: FP8 weights, known 4-bit checkpoints, and an FP8 cache."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,15 +7,17 @@ from typing import Any
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.servers.base import UNQUANTISED
 from perfmodel.answers.question import Named
-from perfmodel.specs import load_model, served_id, weight_format
+from perfmodel.specs import engine_of, load_model, served_id, weight_format
 from perfmodel.specs.models.checkpoints import FOUR_BIT_GROUPS, checkpoint, main_format
 
 SMALLER = "fp8"
-"""The format that vLLM and SGLang make of unquantised weights when they load them."""
+"""The format that vLLM and SGLang make of unquantised weights when they load them, and of caches."""
 FOUR_BIT_FLOATS = {"NVIDIA": "nvfp4", "AMD": "mxfp4"}
 """The format of 4-bit floats in which the devices of a vendor compute."""
 MOST_FOUR_BIT_BYTES = 0.7
 """Up to this many bytes per weight, scales included, a format counts as a 4-bit format."""
+WITH_FP8_CACHE = ("vllm", "sglang")
+"""Engines that can keep the KV cache in FP8 for any checkpoint."""
 LESS = 0.75
 """FP8 counts as smaller if it has at most this share of the bytes per weight of the question's format."""
 
@@ -38,7 +40,7 @@ def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
         yield {"model": repository}
 
 
-def in_smaller_formats(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
+def in_smaller_weights(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
     """Pairs of a flag and the question with this flag, for each smaller weight format that the engine can
     serve, FP8 first. A format that the question states is replaced. The result is empty for engines that
     convert checkpoints first, such as llama.cpp.
@@ -49,6 +51,27 @@ def in_smaller_formats(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
         yield f"--weights {SMALLER}", replace(query, weights=SMALLER)
     if (repository := _four_bit_checkpoint(query)) is not None:
         yield f"--model {repository}", replace(query, model=repository, weights=None)
+
+
+def in_smaller_formats(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
+    """Pairs of flags and the question with these flags, for each smaller format of weights, cache or both.
+    Those that lose less precision come first.
+    """
+    yield from with_smaller_cache("", query)
+    for flag, smaller in in_smaller_weights(query):
+        yield flag, smaller
+        yield from with_smaller_cache(f"{flag} ", smaller)
+
+
+def with_smaller_cache(flags: str, query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
+    """The question with an FP8 cache, after these flags; empty if the engine does not have one for any
+    checkpoint, if the question states a format, or if the checkpoint's own cache is as small.
+    """
+    named = Named.of(query)
+    if query.kv_dtype is not None or engine_of(named.calibration) not in WITH_FP8_CACHE:
+        return
+    if not named.precision(query).narrow_kv:
+        yield f"{flags}--kv-dtype {SMALLER}", replace(query, kv_dtype=SMALLER)
 
 
 def _has_smaller_fp8(query: AdviseQuery) -> bool:
@@ -80,7 +103,7 @@ def _known(query: AdviseQuery, weights: str) -> str | None:
     engine = query.served_by
     if served is None or engine is None:
         return None
-    known = checkpoint(served, weights, Named.of(query).gpu.vendor, engine.reads)
+    known = checkpoint(served, weights, Named.of(query).gpu, engine.reads)
     return None if known is None else known.checkpoint
 
 

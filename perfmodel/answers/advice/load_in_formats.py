@@ -1,0 +1,106 @@
+"""Finds smaller formats of weights and cache with which given devices serve a load, or more of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.eased_limit import with_eased_limits
+from perfmodel.answers.advice.layouts import Layout
+from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
+from perfmodel.answers.advice.nearest import NearestServers, nearest_servers, reaches_of
+from perfmodel.answers.advice.other_servers import best_on, fewest_gpus, reaches_on
+from perfmodel.answers.advice.reach import MORE, Reach, load_of
+from perfmodel.answers.advice.smaller_formats import in_smaller_formats
+from perfmodel.answers.advice.started import started
+from perfmodel.errors import InputError
+
+MUCH_MORE = 1.1
+"""A format that does not serve the whole load is named if it serves at least this many times as much as
+before.
+"""
+AS_MUCH = 1.2
+"""Of the formats that do not serve the whole load, the one that loses the least precision is named, among
+those with which the load is smaller than the largest by at most this factor.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatReach:
+    """The largest load in a format, by the closed form. flags: the format as flags. question: the question
+    in this format. alone, drafted: the largest load of each candidate, without a draft and with one.
+    """
+
+    flags: str
+    question: AdviseQuery
+    alone: list[Reach]
+    drafted: list[Reach]
+
+    @property
+    def load(self) -> float:
+        """The largest load of all candidates."""
+        return max((reach.load for reach in (*self.alone, *self.drafted)), default=0.0)
+
+    @property
+    def servers(self) -> NearestServers | None:
+        """The servers that `traffic` confirms for the largest load."""
+        return nearest_servers(self.question, self.alone, self.drafted)
+
+
+def in_formats(
+    question: AdviseQuery, layouts: list[Layout], most: float, limits: list[str], most_gpus: float
+) -> Iterator[Alternative]:
+    """The first smaller format with which these layouts serve the whole load. If there is none: the format
+    with the largest load, if it is much larger than `most`, and what serves the whole load in this format:
+    longer limits and more devices.
+
+    - limits: the limits to lengthen; empty if servers in the question's format serve the load with longer
+      limits.
+    - most_gpus: the devices that the load needs in the question's format; infinite if no number suffices.
+    """
+    found = list(_reaches(question, layouts))
+    for each in found:
+        if MORE * each.load < load_of(question):
+            continue
+        served = best_on(each.question, layouts)
+        if served is not None:
+            text = f"With {each.flags} these suffice: {served_with_draft(served)}"
+            yield started(text, each.question, served)
+            return
+    largest = max((each.load for each in found), default=0.0)
+    for each in found:
+        if AS_MUCH * each.load < largest:
+            continue
+        best = each.servers
+        if best is None or best.load <= MUCH_MORE * most:
+            continue
+        text = f"these serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
+        yield started(f"With {each.flags} {text}", best.question, best.served)
+        yield from _for_all(each, best.served.candidate.layout, limits, most_gpus)
+        return
+
+
+def _reaches(question: AdviseQuery, layouts: list[Layout]) -> Iterator[FormatReach]:
+    """The reaches in each smaller format that runs in these layouts."""
+    for flags, changed in in_smaller_formats(question):
+        try:
+            candidates = find_candidates(changed, layouts)
+            yield FormatReach(flags, changed, *reaches_of(changed, candidates))
+        except InputError:
+            continue
+
+
+def _for_all(each: FormatReach, layout: Layout, limits: list[str], most_gpus: float) -> Iterator[Alternative]:
+    """Servers of this kind that serve the whole load in a format: on the given devices with longer limits,
+    and on the fewest devices, if they are fewer than `most_gpus`.
+    """
+    if limits:
+        eased = with_eased_limits(each.question, [layout], limits, each.flags)
+        if eased is not None:
+            yield eased
+    counted = replace(each.question, gpus=None)
+    alike = reaches_on(counted, [layout.times(1)])
+    fewest = fewest_gpus(counted, alike, most=most_gpus - 1.0)
+    if fewest is not None:
+        yield started(f"With {each.flags} {enough_text(fewest)}", counted, fewest)

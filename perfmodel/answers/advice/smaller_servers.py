@@ -1,0 +1,86 @@
+"""Finds servers with smaller weights that serve a load on fewer GPUs, or sooner on the same GPUs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.load_reasons import enough_text, gpus_text, served_with_draft
+from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
+from perfmodel.answers.advice.served import Served
+from perfmodel.answers.advice.smaller_formats import in_smaller_weights, with_smaller_cache
+from perfmodel.answers.advice.started import started
+from perfmodel.answers.text import seconds
+
+NOTICED = 0.95
+"""A smaller cache is named if a request then takes at most this share of its time without it."""
+MUCH_SOONER = 0.85
+"""Smaller weights are named if a request then takes at most this share of its time without them."""
+FIRST = 0.6
+"""Servers are to be run first if they need at most this share of the GPUs of the choice or, on as many
+GPUs, of its time.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallerServers:
+    """Servers with smaller weights. flags: the format as flags. gain: what they save, in words."""
+
+    flags: str
+    alternative: Alternative
+    served: Served
+    gain: str
+
+
+def smaller_servers(question: AdviseQuery, chosen: Served) -> Iterator[SmallerServers]:
+    """Servers in smaller formats of weights: those that save GPUs or, on the given GPUs, much of the time of
+    a request. A format that loses more precision must also save as much over the formats before it.
+    """
+    best = chosen
+    for flags, other in in_smaller_weights(question):
+        find = _fewer_gpus if question.gpus is None else _sooner_ended
+        found = find(flags, other, best)
+        if found is not None:
+            best = found.served
+            yield found
+
+
+def _fewer_gpus(flags: str, question: AdviseQuery, before: Served) -> SmallerServers | None:
+    """The fewest GPUs that serve the load in a format, if they are fewer than before."""
+    most = before.candidate.layout.gpus
+    fewest = fewest_gpus(question, all_reaches(question), most=most - 1)
+    if fewest is None:
+        return None
+    gpus = f"{gpus_text(fewest.candidate.layout.gpus)} suffice, not {most}"
+    alternative = started(f"With {flags} {enough_text(fewest)}", question, fewest)
+    return SmallerServers(flags, alternative, fewest, gpus)
+
+
+def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerServers | None:
+    """The best servers in a format on the given GPUs, if requests end much sooner than before. Servers in
+    which requests wait for a seat also get an FP8 cache, if requests then end even sooner.
+    """
+    layout = before.candidate.layout
+    best = best_on(question, [layout])
+    if best is not None and best.queues:
+        for more, smaller in with_smaller_cache(f"{flags} ", question):
+            other = best_on(smaller, [layout])
+            if other is not None and other.request_s <= NOTICED * best.request_s:
+                flags, question, best = more, smaller, other
+    if best is None or best.request_s > MUCH_SOONER * before.request_s:
+        return None
+    gain = f"a request takes {seconds(best.request_s)} instead of {seconds(before.request_s)}"
+    alternative = started(f"With {flags} {gain}: {served_with_draft(best)}", question, best)
+    return SmallerServers(flags, alternative, best, gain)
+
+
+def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str | None:
+    """A sentence, without its full stop, that names the first servers with smaller weights as those to run
+    first; None unless they save much.
+    """
+    for each in smaller[:1]:
+        gpus, other = (served.candidate.layout.gpus for served in (chosen, each.served))
+        share = each.served.request_s / chosen.request_s if gpus == other else other / gpus
+        if share <= FIRST:
+            return f"Run first the server with {each.flags}: {each.gain}"
+    return None
