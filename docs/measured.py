@@ -130,7 +130,7 @@ def h200_draft_step() -> str:
         ["measured", measured],
     ]
     lines = [[name, f"{1e3 * seconds:.2f}", f"{seconds / step.lower_s:.2f}"] for name, seconds in rows]
-    return "\n".join(table(["draft step", "ms", "of the bound"], lines)) + "\n"
+    return "\n".join(table(["draft step", "ms", "divided by the lower bound"], lines)) + "\n"
 
 
 def h200_paper() -> str:

@@ -32,7 +32,8 @@ def _rests_on(c: Calibration) -> str:
         }
         rows = "; ".join(f"{what} of {', '.join(models)}" for what, models in measured.items() if models)
         return rows or "kernels, and steps on other devices"
-    return {"kernels": "kernels", "fitted": "its own rows", "ideal": "peaks"}.get(c.kind, "figures of others")
+    basis = {"kernels": "kernels", "fitted": "measured rows", "ideal": "peaks"}
+    return basis.get(c.kind, "other devices, or publications")
 
 
 def _faults(c: Calibration) -> list[str]:
@@ -58,7 +59,7 @@ CATALOGUE = Catalogue(
         Fact("kind", "kind", lambda c: c.kind, left=True),
         Fact("gpu", "device", lambda c: c.gpu, left=True, spare=3),
         Fact("stack", "stack", lambda c: c.stack, left=True),
-        Fact("rests_on", "rests on", _rests_on, left=True, spare=5),
+        Fact("rests_on", "based on", _rests_on, left=True, spare=5),
         _constant("gemm_bandwidth_fraction", "GEMM bandwidth", spare=1),
         _constant("attention_bandwidth_fraction", "attention bandwidth", spare=2),
         _constant("iteration_fixed_s", "us per iteration", lambda value: f"{value * 1e6:,.0f}"),
