@@ -42,7 +42,9 @@ BUSY = (
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
     """The body of an HTTP request: for each sequence of a batch, its number of new tokens and of cached
-    tokens. gamma: the draft length; None means that of the command line.
+    tokens.
+
+    - gamma: the draft length; None means that of the command line.
     """
 
     new_tokens: list[int | float]
@@ -51,7 +53,11 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Refused(Exception):
-    """An HTTP request that is refused. status: the HTTP status. why: the reason."""
+    """An HTTP request that is refused.
+
+    - status: the HTTP status.
+    - why: the reason.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -187,7 +193,12 @@ def about(predictor: Predictor) -> dict[str, Any]:
 
 
 def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
-    """The answer to ``POST /forward``. body: the JSON of a `Batch`. Raises Refused for a wrong body."""
+    """The answer to ``POST /forward``.
+
+    - body: the JSON of a `Batch`.
+
+    Raises Refused for a wrong body.
+    """
     try:
         batch = msgspec.json.decode(body, type=Batch)
         seconds = predictor.forward_s(batch.new_tokens, batch.past_tokens, batch.gamma)
@@ -239,8 +250,12 @@ class PredictorServer(ThreadingHTTPServer):
 
 
 def server(predictor: Predictor, host: str, port: int, timeout_s: float = TIMEOUT_S) -> PredictorServer:
-    """A server that answers with this predictor. port: 0 selects a free port. timeout_s: time within which a
-    request must arrive, in seconds. Raises InputError if the address cannot be used.
+    """A server that answers with this predictor.
+
+    - port: 0 selects a free port.
+    - timeout_s: time within which a request must arrive, in seconds.
+
+    Raises InputError if the address cannot be used.
     """
     try:
         return PredictorServer((host, port), partial(Handler, predictor, timeout_s))

@@ -19,9 +19,12 @@ PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One row of a profile. concurrency: number of running requests. ttft_s: time to first token for a prompt
-    of `context_tokens` tokens on an idle server, in seconds. itl_s: mean time between two tokens of a
-    request, in seconds. fits: whether the KV caches of all these requests fit in memory.
+    """One row of a profile.
+
+    - concurrency: number of running requests.
+    - ttft_s: time to first token for a prompt of `context_tokens` tokens on an idle server, in seconds.
+    - itl_s: mean time between two tokens of a request, in seconds.
+    - fits: whether the KV caches of all these requests fit in memory.
     """
 
     concurrency: int
@@ -47,9 +50,11 @@ class LinearStep:
     """A linear formula for the time of a pass: fixed_s + token_s x new tokens + cached_token_s x cached
     tokens. Both numbers of tokens are sums over all requests.
 
-    worst: the largest relative error of the formula for the passes to which it was fitted. The error is not
-    0, because the time of a pass is not linear in the number of tokens. With few tokens, a pass takes the
-    constant time of loading the weights. With many tokens, computing takes longer than loading.
+    - worst: the largest relative error of the formula for the passes to which it was fitted.
+
+    The error is not 0, because the time of a pass is not linear in the number of tokens. With few tokens, a
+    pass takes the constant time of loading the weights. With many tokens, computing takes longer than
+    loading.
     """
 
     fixed_s: float

@@ -33,9 +33,11 @@ FORMATS = {"data_type": "weights", "kv_cache_data_type": "kv_dtype"}
 class SGLangPredictor:
     """Predicts the time of a forward pass in seconds (`predict_infer_time`) with ``pm.predictor``.
 
-    model, accelerator: a name or path, or an object with the attribute `path` or `name`. scheduler: a mapping
-    or an object with `tp_size`, `ep_size`, `dp_size`, `data_type` and so on. options: further arguments of
-    ``pm.predictor``. Raises InputError for a configuration that is not modelled.
+    - model, accelerator: a name or path, or an object with the attribute `path` or `name`.
+    - scheduler: a mapping or an object with `tp_size`, `ep_size`, `dp_size`, `data_type` and so on.
+    - options: further arguments of ``pm.predictor``.
+
+    Raises InputError for a configuration that is not modelled.
     """
 
     def __init__(self, model: Any, accelerator: Any, scheduler: Any, options: Mapping[str, Any]) -> None:

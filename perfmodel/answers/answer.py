@@ -40,8 +40,10 @@ def plain(value: Any) -> Any:
 
 
 class Answer:
-    """Base class of all answers. printed: the function that makes the text for `print`. The package sets it
-    to a function that returns the output of the command line.
+    """Base class of all answers.
+
+    - printed: the function that makes the text for `print`. The package sets it to a function that returns
+      the output of the command line.
     """
 
     printed: ClassVar[Callable[[Any], str]] = repr

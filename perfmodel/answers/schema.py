@@ -25,8 +25,9 @@ MORE: dict[type, dict[str, Any]] = {PassTime: {"comm_s": float, "fixed_s": float
 
 
 def schema(verb: Verb[..., Any]) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of what `as_dict` returns for an answer. verb: the function that answers,
-    such as `whatif`.
+    """The JSON Schema (2020-12) of what `as_dict` returns for an answer.
+
+    - verb: the function that answers, such as `whatif`.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -98,7 +99,10 @@ def _struct(answer_class: Any) -> type[msgspec.Struct]:
 
 
 def _json(hint: Any, given: dict[Any, Any]) -> Any:
-    """A type in the form of JSON. given: values of the type variables; an open variable becomes a number."""
+    """A type in the form of JSON.
+
+    - given: values of the type variables; an open variable becomes a number.
+    """
     if isinstance(hint, TypeVar):
         return given.get(hint, float)
     origin = get_origin(hint)

@@ -38,10 +38,11 @@ def _two_digits(value: float) -> str:
 
 
 def counted(number: int | str, noun: str) -> str:
-    """Formats a number with its noun: ``1 client``, ``8 clients``, ``2.5 requests``. noun: the singular of a
-    noun whose plural adds an s.
+    """Formats a number with its noun: ``1 client``, ``8 clients``, ``2.5 requests``.
 
-    number: a whole number, or a number that is already formatted as text.
+    - noun: the singular of a noun whose plural adds an s.
+
+    - number: a whole number, or a number that is already formatted as text.
     """
     return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
 
@@ -52,8 +53,9 @@ def clients(number: int) -> str:
 
 
 def request_rate(rate: float, digits: str = "g") -> str:
-    """Formats a request rate: ``1 request/s`` or ``2.5 requests/s``. digits: the format of the number, as for
-    `format`.
+    """Formats a request rate: ``1 request/s`` or ``2.5 requests/s``.
+
+    - digits: the format of the number, as for `format`.
     """
     return f"{counted(format(rate, digits), 'request')}/s"
 
@@ -116,7 +118,10 @@ def devices(hardware: str, tp: float) -> str:
 
 
 def limiter(name: str) -> str:
-    """The resource or cost that limits a pass, in words. name: its name in answers."""
+    """The resource or cost that limits a pass, in words.
+
+    - name: its name in answers.
+    """
     return LIMITERS.get(name, name)
 
 
@@ -135,8 +140,10 @@ def _rounded_down(number: int) -> int:
 
 def kv_cache_text(cache: KVCapacity, stack: str) -> str:
     """A sentence with the size of the KV cache, worded like a server's log, and with the share that a draft
-    costs. stack: the name of the engine. For vLLM, the sentence says if the server would not start because
-    the longest sequence does not fit.
+    costs.
+
+    - stack: the name of the engine. For vLLM, the sentence says if the server would not start because the
+      longest sequence does not fit.
     """
     each = ""
     if cache.groups > 1:

@@ -107,8 +107,9 @@ def scope(p: Pick) -> str:
 
 
 def on_off_text(switch: OnOff, chosen: bool) -> str:
-    """A sentence that says at which numbers of running sequences a server should draft. chosen: whether the
-    choice has a draft.
+    """A sentence that says at which numbers of running sequences a server should draft.
+
+    - chosen: whether the choice has a draft.
     """
     draft = f"The draft ({switch.draft}) {'is on' if chosen else 'may pay'}"
     start = "" if switch.on_from == 1 else f"from {switch.on_from} "

@@ -20,9 +20,11 @@ from perfmodel.errors import InputError
 class Fact:
     """One column of a table.
 
-    key: the name in JSON. value: a function that returns the value of a loaded file. show: a function that
-    formats the value. left: whether the column is aligned to the left. spare: if not 0, a narrow terminal may
-    drop the column (see `output.Column`).
+    - key: the name in JSON.
+    - value: a function that returns the value of a loaded file.
+    - show: a function that formats the value.
+    - left: whether the column is aligned to the left.
+    - spare: if not 0, a narrow terminal may drop the column (see `output.Column`).
     """
 
     key: str

@@ -28,8 +28,8 @@ def takes(question_class: type[Question], *several: str) -> Callable[[Command], 
     """Replaces the first parameter of a command, which is a question, with one flag for each argument of
     `question_class`.
 
-    several: arguments that may be lists. If there are any, the command gets a list of questions, one for each
-    combination.
+    - several: arguments that may be lists. If there are any, the command gets a list of questions, one for
+      each combination.
     """
 
     def decorate(command: Command) -> Command:
@@ -66,7 +66,10 @@ def flagged(command: Command) -> Command:
 
 
 class Parameter(NamedTuple):
-    """A parameter of a command. default: its default value, or `_EMPTY` if the user must give a value."""
+    """A parameter of a command.
+
+    - default: its default value, or `_EMPTY` if the user must give a value.
+    """
 
     argument: Argument
     default: Any
@@ -150,11 +153,12 @@ def verb(
     *several: str,
     example: str,
 ) -> click.Command:
-    """Makes a command from the function `answer`, whose docstring becomes the help text. text: the function
-    that prints the answer.
+    """Makes a command from the function `answer`, whose docstring becomes the help text.
 
-    several: arguments that may be lists. If there are any, `text` gets a sequence of answers, and the JSON
-    has rows.
+    - text: the function that prints the answer.
+
+    - several: arguments that may be lists. If there are any, `text` gets a sequence of answers, and the JSON
+      has rows.
     """
     help_text = re.split(r"\s+Raises\s+InputError", inspect.getdoc(inspect.unwrap(answer)) or "")[0]
     if several:

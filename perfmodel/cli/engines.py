@@ -13,8 +13,9 @@ from perfmodel.specs.engines.stacks import lender_of
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """One engine that ``--engine`` accepts. fitted: the measurements to which a serving engine was fitted;
-    None if there are none.
+    """One engine that ``--engine`` accepts.
+
+    - fitted: the measurements to which a serving engine was fitted; None if there are none.
     """
 
     name: str

@@ -54,8 +54,10 @@ MARK = "* the flags that most questions need"
 
 
 class Flag(click.Option):
-    """A flag. group: its heading in ``--help``. shown: its default as printed by ``--help``; None without a
-    default.
+    """A flag.
+
+    - group: its heading in ``--help``.
+    - shown: its default as printed by ``--help``; None without a default.
     """
 
     def __init__(self, names: Sequence[str], group: str, shown: str | None, **settings: Any) -> None:
@@ -65,8 +67,10 @@ class Flag(click.Option):
 
 
 class Place(click.Argument):
-    """A positional argument. words: its description in ``--help``. shown: its default as printed by
-    ``--help``.
+    """A positional argument.
+
+    - words: its description in ``--help``.
+    - shown: its default as printed by ``--help``.
     """
 
     def __init__(self, names: Sequence[str], words: str, shown: str | None, **settings: Any) -> None:
@@ -82,8 +86,9 @@ class Place(click.Argument):
 
 
 class GroupedCommand(click.Command):
-    """A command whose ``--help`` shows flags in groups. example: the arguments of the example in
-    ``--help``.
+    """A command whose ``--help`` shows flags in groups.
+
+    - example: the arguments of the example in ``--help``.
     """
 
     def __init__(self, *settings: Any, example: str | None = None, **more: Any) -> None:

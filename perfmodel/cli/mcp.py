@@ -92,8 +92,10 @@ async def _forward(read: AsyncIterable[Any], messages: Any, write: Any) -> None:
 
 
 def server(files: Path | None = None, limit_s: float = LIMIT_S) -> "Server[Any]":
-    """The server, without a transport. files: the folder whose files may be read. limit_s: time limit of a
-    call in seconds.
+    """The server, without a transport.
+
+    - files: the folder whose files may be read.
+    - limit_s: time limit of a call in seconds.
     """
     import anyio
     from mcp import types

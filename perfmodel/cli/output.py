@@ -134,7 +134,7 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
     """Prints each warning of several answers once. Unless it applies to all answers, the line names those to
     which it applies.
 
-    noted: for each answer, its place, such as ``batch 8, context 4096``, and its warnings.
+    - noted: for each answer, its place, such as ``batch 8, context 4096``, and its warnings.
     """
     places: dict[str, list[str]] = {}
     for place, notes in noted:
@@ -149,8 +149,9 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
 class Column(Immutable):
     """One column of a table.
 
-    left: whether the column has text, which is aligned to the left and may be broken between words. spare: if
-    not 0, a narrow terminal may drop the column. The column with the largest value is dropped first.
+    - left: whether the column has text, which is aligned to the left and may be broken between words.
+    - spare: if not 0, a narrow terminal may drop the column. The column with the largest value is dropped
+      first.
     """
 
     name: str
@@ -236,9 +237,12 @@ def fit(fits: bool, max_batch: int) -> str:
 
 
 class Widths(NamedTuple):
-    """Four possible widths of a column. least: the smallest width at which no number or word is broken. fair:
-    the width of the widest cell, but at most `FAIR` unless a word is longer. whole: the width of the widest
-    cell. heading: `whole`, or the width of the heading if that is larger.
+    """Four possible widths of a column.
+
+    - least: the smallest width at which no number or word is broken.
+    - fair: the width of the widest cell, but at most `FAIR` unless a word is longer.
+    - whole: the width of the widest cell.
+    - heading: `whole`, or the width of the heading if that is larger.
     """
 
     least: int

@@ -54,8 +54,8 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     """Prints one answer: the verdict with its interval, the reason, time and memory, the best draft length
     and batch, and warnings.
 
-    query: the question as it was given. verbose: whether to print each pass and the evidence behind the
-    numbers too.
+    - query: the question as it was given.
+    - verbose: whether to print each pass and the evidence behind the numbers too.
     """
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
@@ -105,8 +105,10 @@ def _undecided(a: WhatIf, query: Query) -> dict[str, str]:
 
 
 def several(answers: Sequence[WhatIf], queries: Sequence[Query] = ()) -> None:
-    """Prints several answers, one per line. queries: the questions as they were given. The first
-    `MOST_VERSIONED` questions are also answered for older versions of the engine.
+    """Prints several answers, one per line.
+
+    - queries: the questions as they were given. The first `MOST_VERSIONED` questions are also answered for
+      older versions of the engine.
     """
     say(_subject(answers[0].query), "bold")
     table(COLUMNS, [_cells(a) for a in answers])

@@ -87,8 +87,9 @@ class Points(Options):
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def over(self, what: str) -> "Points":
-        """The question, with the default batches and contexts of a picture where the user gave none. what:
-        the picture, a key of `DEFAULTS`.
+        """The question, with the default batches and contexts of a picture where the user gave none.
+
+        - what: the picture, a key of `DEFAULTS`.
         """
         return replace(self, **{n: getattr(self, n) or default for n, default in DEFAULTS[what].items()})
 

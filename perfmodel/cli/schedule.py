@@ -73,8 +73,10 @@ def _interval(batches: Range) -> str:
 
 
 def _print_gains(lengths: ScheduleTable, where: str) -> None:
-    """The expected speedup of a table, what verification by confidence adds, and the advice to use one
-    length instead. where: the context with a colon, if there are several tables.
+    """The expected speedup of a table, what verification by confidence adds, and the advice to use one length
+    instead.
+
+    - where: the context with a colon, if there are several tables.
     """
     say(f"{where}expected speedup {ratio_text(lengths.speedup)}{_over_fixed(lengths)}")
     if lengths.by_confidence is not None:

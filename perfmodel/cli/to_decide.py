@@ -15,7 +15,9 @@ from perfmodel.specs import DRIFT
 
 def to_decide(a: WhatIf, query: Query) -> str:
     """A sentence with the number of tokens per iteration from which the draft pays, and the command that
-    compares a measurement. query: the question as it was given.
+    compares a measurement.
+
+    - query: the question as it was given.
     """
     length = ""
     if not a.query.gamma:
@@ -38,7 +40,10 @@ def to_decide(a: WhatIf, query: Query) -> str:
 
 
 def _least_loss(query: Query) -> WhatIf:
-    """The answer for the draft length that loses least. query: a question to which no length gains."""
+    """The answer for the draft length that loses least.
+
+    - query: a question to which no length gains.
+    """
     length = least_loss(query, resolve(query))
     assert length is not None
     return whatif(replace(query, gamma=length.gamma))

@@ -25,8 +25,11 @@ TOOLS: dict[str, Verb[..., Any]] = {verb.__name__: verb for verb in (whatif, adv
 def called(name: str, given: dict[str, Any], files: Path | None) -> dict[str, Any]:
     """Calls a tool. Returns the headline (`text`) and the answer, or only an error message (`text`).
 
-    name: the verb. given: its arguments. Only bundled files and files in the folder `files` are read. An
-    error message never contains the contents of a file.
+    - name: the verb.
+    - given: its arguments.
+
+    Only bundled files and files in the folder `files` are read. An error message never contains the contents
+    of a file.
     """
     try:
         if name not in TOOLS:

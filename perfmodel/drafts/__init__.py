@@ -54,15 +54,20 @@ def make_draft(
     weights: str | None = None,
     own_on: Collection[str] | None = None,
 ) -> Draft:
-    """Builds a draft from a value of ``--draft``. name: a kind (``self``, ``eagle``, ``medusa:heads=4``,
-    ``parallel:MODEL``), a model, a head's config.json, or the Hugging Face id of a published head.
+    """Builds a draft from a value of ``--draft``.
+
+    - name: a kind (``self``, ``eagle``, ``medusa:heads=4``, ``parallel:MODEL``), a model, a head's
+      config.json, or the Hugging Face id of a published head.
 
     ``eagle3`` means the published head of the target (`specs.published_heads`).
 
     If there is none, it means an EAGLE head with three features. The tensor-parallel degree and the weight
-    format are by default those of the target. own_on: the number formats in which the device can compute, if
-    the draft keeps the format of its own checkpoint; else None. Raises InputError for an unknown model or
-    option.
+    format are by default those of the target.
+
+    - own_on: the number formats in which the device can compute, if the draft keeps the format of its own
+      checkpoint; else None.
+
+    Raises InputError for an unknown model or option.
     """
     name = head_kind(name) or name
     _refuse_chain(name)
@@ -120,8 +125,9 @@ def _refuse_cache(word: str) -> None:
 def _drafter_of_target(kind: type[Draft], is_eagle3: bool, stated: str | None, target: ModelSpec) -> Drafter:
     """A drafter whose shape follows from the target's, or the head that was published for the target.
 
-    stated: the options after the colon; None without a colon. Published heads are used for ``eagle3``
-    only, and not for an ``eagle`` with options.
+    - stated: the options after the colon; None without a colon.
+
+    Published heads are used for ``eagle3`` only, and not for an ``eagle`` with options.
     """
     is_generic = kind.kind == "eagle" and (stated is not None or not is_eagle3)
     listed = None if is_generic else published_head(target.name, "eagle3" if is_eagle3 else kind.kind)

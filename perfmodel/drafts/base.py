@@ -24,8 +24,10 @@ class Draft:
     Each subclass becomes a frozen dataclass. Its additional fields are its options.
 
     A draft of gamma tokens needs `passes(gamma)` passes, each with `query(gamma)` query tokens per sequence.
-    kind: name of the kind on the command line, and of its file. source: the paper or code that describes it.
-    example: a value of ``--draft`` that works for any target.
+
+    - kind: name of the kind on the command line, and of its file.
+    - source: the paper or code that describes it.
+    - example: a value of ``--draft`` that works for any target.
     """
 
     kind: ClassVar[str]
@@ -139,7 +141,9 @@ class Draft:
     @final
     def ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """Operations of one pass without KV selection: those of the kind (`kind_ops`), and those that an
-        engine adds to every pass that reads a cache. shard: the share of the draft model on one device.
+        engine adds to every pass that reads a cache.
+
+        - shard: the share of the draft model on one device.
         """
         ops = self.kind_ops(shard, batch, context, query)
         if self.reads_cache:
@@ -178,11 +182,14 @@ def dense(
     copies: Floats = 1.0,
     tensor: str = "",
 ) -> costs.GemmOp:
-    """A projection outside a draft's layers, sharded like the layers. copies: number of separate weight
-    matrices.
+    """A projection outside a draft's layers, sharded like the layers.
 
-    Each of them is applied to `tokens` tokens. tensor: name of the tensor whose number format the projection
-    has; by default, it has the format of the layers.
+    - copies: number of separate weight matrices.
+
+    Each of them is applied to `tokens` tokens.
+
+    - tensor: name of the tensor whose number format the projection has; by default, it has the format of the
+      layers.
     """
     n = shard.tensor_parallel
     form = shard.precision.weights.of(tensor)

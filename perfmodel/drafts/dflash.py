@@ -19,10 +19,13 @@ class DFlash(Draft):
     Their shape is that of the target's layers, or that of the head's own config.json. For each sequence, a
     pass processes the last token and gamma masks, and drafts a token at each mask. Once per iteration,
     `features` hidden states of the target are projected to one vector, and this vector to the keys and values
-    of every layer (vLLM, models/qwen3_dflash.py). block: number of positions of a pass; at most block - 1
-    tokens are drafted. vocab: number of tokens that the head's own LM head can draft; 0 means the target's LM
-    head. Attention between the positions of the block is counted as causal, so only half of it is counted.
-    From a context of 1k tokens on, the other half is below 1 % of all attention.
+    of every layer (vLLM, models/qwen3_dflash.py).
+
+    - block: number of positions of a pass; at most block - 1 tokens are drafted.
+    - vocab: number of tokens that the head's own LM head can draft; 0 means the target's LM head.
+
+    Attention between the positions of the block is counted as causal, so only half of it is counted. From a
+    context of 1k tokens on, the other half is below 1 % of all attention.
     """
 
     source = "Chen et al. 2026 (DFlash), arXiv 2602.06036"

@@ -13,8 +13,10 @@ class DFlash2(DFlash):
     """DFlash with two convolutions per layer, one before attention and one before the MLP. A projection of
     each token gives the coefficients of the convolutions.
 
-    kernel: number of tokens that a convolution covers. group: number of channels that share their
-    coefficients. rank: length of the vectors with which the selector compares a token with the previous one.
+    - kernel: number of tokens that a convolution covers.
+    - group: number of channels that share their coefficients.
+    - rank: length of the vectors with which the selector compares a token with the previous one.
+
     The selector reads one row per candidate from two tables with a row for each token of the vocabulary. The
     tables are counted as memory, but their reads are not counted (vLLM, models/qwen3_dflash2.py).
     """

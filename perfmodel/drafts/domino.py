@@ -14,10 +14,11 @@ class Domino(DFlash):
     """After DFlash's pass, a step for each drafted token runs a GRU, a projection to width `emb`, and a
     projection to the logits.
 
-    gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json. The user must give both, because no
-    head is published. pool: number of vocabulary tokens whose logits are corrected (SGLang's
-    ``--speculative-domino-candidate-pool-size``); 0 means the whole vocabulary. All positions of the block
-    share these tokens.
+    - gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json. The user must give both, because no
+      head is published.
+    - pool: number of vocabulary tokens whose logits are corrected (SGLang's
+      ``--speculative-domino-candidate-pool-size``); 0 means the whole vocabulary. All positions of the block
+      share these tokens.
     """
 
     source = "github.com/sgl-project/sglang, 0.5.23, srt/models/dflash.py and srt/arg_groups/fields/spec.py"
@@ -51,7 +52,7 @@ class Domino(DFlash):
     def _corrections(self, shard: costs.Shard, batch: Floats, steps: Floats, pool: int) -> list[Op]:
         """The three products by which each drafted token corrects the logits of the next.
 
-        pool: the tokens whose logits are corrected; 0 for the whole vocabulary.
+        - pool: the tokens whose logits are corrected; 0 for the whole vocabulary.
         """
         whole = shard.tensor_parallel
         inputs = shard.model.hidden_size + self.gru

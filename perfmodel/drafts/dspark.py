@@ -13,10 +13,12 @@ class DSpark(DFlash):
     """DFlash whose position of the last token also drafts a token, so that gamma positions draft gamma
     tokens.
 
-    rank: rank of the matrix that corrects a token's logits by the previous token, `markov_rank` of the
-    checkpoint's config.json. It is 256 in both known heads (DeepSeek-V4-Flash and Ling-3.0-tiny,
-    sgl-project/SpecForge@67fea1af and @08218962 configs/). For each drafted token, a step reads rank x
-    vocabulary additional weights. The steps run one after another (vLLM, models/qwen3_dspark.py).
+    - rank: rank of the matrix that corrects a token's logits by the previous token, `markov_rank` of the
+      checkpoint's config.json. It is 256 in both known heads (DeepSeek-V4-Flash and Ling-3.0-tiny,
+      sgl-project/SpecForge@67fea1af and @08218962 configs/).
+
+    For each drafted token, a step reads rank x vocabulary additional weights. The steps run one after another
+    (vLLM, models/qwen3_dspark.py).
     """
 
     source = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"

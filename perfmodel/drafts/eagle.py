@@ -15,18 +15,19 @@ OWN_VOCAB = 32000
 
 class Eagle(Draft):
     """A dense layer with its own cache. Its shape is that of the target's layers, or that of the head's own
-    config.json.
+    config.json. The head uses the target's embedding.
 
-    features: number of hidden states of the target that the head takes. With 1 (EAGLE and EAGLE-2), every
-    step projects one hidden state and the token's embedding to one vector. With more (EAGLE-3), the hidden
-    states are projected to one vector once per iteration. The query, key and value projections of the first
-    layer take this vector and the embedding (vLLM, models/llama_eagle3.py). vocab: number of tokens that the
-    head's own LM head can draft. By default, EAGLE and EAGLE-2 use the target's LM head, and every draft step
-    reads all of it. EAGLE-3 by default has an LM head of `OWN_VOCAB` tokens, as published EAGLE-3 heads
-    commonly do. The head uses the target's embedding. target_width: width of the target's hidden states if it
-    differs from the head's, else 0. The first pass of an iteration also processes the accepted tokens, but it
-    is counted with one token, like the other passes. This omits less than 1 % of the time of an iteration
-    (docs/decisions.md).
+    - features: number of hidden states of the target that the head takes. With 1 (EAGLE and EAGLE-2), every
+      step projects one hidden state and the token's embedding to one vector. With more (EAGLE-3), the hidden
+      states are projected to one vector once per iteration. The query, key and value projections of the first
+      layer take this vector and the embedding (vLLM, models/llama_eagle3.py).
+    - vocab: number of tokens that the head's own LM head can draft. By default, EAGLE and EAGLE-2 use the
+      target's LM head, and every draft step reads all of it. EAGLE-3 by default has an LM head of `OWN_VOCAB`
+      tokens, as published EAGLE-3 heads commonly do.
+    - target_width: width of the target's hidden states if it differs from the head's, else 0.
+
+    The first pass of an iteration also processes the accepted tokens, but it is counted with one token, like
+    the other passes. This omits less than 1 % of the time of an iteration (docs/decisions.md).
     """
 
     source = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
@@ -99,12 +100,13 @@ def few_layers(
 ) -> ModelSpec:
     """The target cut to a few layers, each with full attention and an MLP.
 
-    vocab: size of the vocabulary; 0 means the target's. Without `keep_experts`, the layers have the form of
-    published heads: they are dense, with plain attention and the target's numbers of heads. If the target has
-    latent attention (MLA), the head instead has query heads of width 128 that fill the hidden width, and 8 KV
-    heads. If every layer of the target has experts, the head's MLP is three times as wide as the hidden state
-    (as in the published heads of Qwen3-30B-A3B and MiniMax-M2.5). With `keep_experts`, the experts and the
-    token selection remain. The weight format is bf16.
+    - vocab: size of the vocabulary; 0 means the target's.
+
+    Without `keep_experts`, the layers have the form of published heads: they are dense, with plain attention
+    and the target's numbers of heads. If the target has latent attention (MLA), the head instead has query
+    heads of width 128 that fill the hidden width, and 8 KV heads. If every layer of the target has experts,
+    the head's MLP is three times as wide as the hidden state (as in the published heads of Qwen3-30B-A3B and
+    MiniMax-M2.5). With `keep_experts`, the experts and the token selection remain. The weight format is bf16.
     """
     if vocab and not 1 < vocab <= target.vocab_size:
         raise InputError(

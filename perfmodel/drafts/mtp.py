@@ -14,12 +14,16 @@ from perfmodel.specs import ModelSpec, Weights, weight_format
 class MTP(Draft):
     """A layer like those of the target, with experts if the target has them.
 
-    A projection from twice the hidden width to the hidden width comes first. modules: number of such layers
-    in memory, at most the target's `num_nextn_predict_layers`. A single layer runs again for every drafted
-    token (DeepSeek-V3 in serving engines). With several layers, each drafts one token, so their number limits
-    the draft length. Embedding and LM head are the target's. target_width: for a separate assistant model
-    (Gemma 4), the width of the target's hidden states; else 0. An assistant has its own LM head and number
-    formats. Each of its passes ends with a projection to the target's width.
+    A projection from twice the hidden width to the hidden width comes first. Embedding and LM head are the
+    target's.
+
+    - modules: number of such layers in memory, at most the target's `num_nextn_predict_layers`. A single
+      layer runs again for every drafted token (DeepSeek-V3 in serving engines). With several layers, each
+      drafts one token, so their number limits the draft length.
+    - target_width: for a separate assistant model (Gemma 4), the width of the target's hidden states; else 0.
+
+    An assistant has its own LM head and number formats. Each of its passes ends with a projection to the
+    target's width.
     """
 
     source = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"

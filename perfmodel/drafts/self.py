@@ -8,8 +8,8 @@ from perfmodel.drafts.base import Draft
 class SelfDraft(Draft):
     """The target drafts for itself. Every draft step therefore reads all weights.
 
-    target_weights: name of the target's weight format. A draft in another format keeps a second copy of
-    the weights.
+    - target_weights: name of the target's weight format. A draft in another format keeps a second copy of the
+      weights.
     """
 
     source = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"

@@ -80,10 +80,14 @@ class Pool:
 def payload(
     grid: Exploration, *more: Exploration, progress: Callable[[int], object] = lambda surfaces: None
 ) -> dict[str, Any]:
-    """All data of the page, in JSON types. progress: a function that is called with 1 after each surface.
+    """All data of the page, in JSON types.
 
-    more: further questions with the same batches and contexts as `grid`. Their surfaces follow those of
-    `grid`. Raises InputError for an impossible question, and for more data than a page can hold.
+    - progress: a function that is called with 1 after each surface.
+
+    - more: further questions with the same batches and contexts as `grid`. Their surfaces follow those of
+      `grid`.
+
+    Raises InputError for an impossible question, and for more data than a page can hold.
     """
     batches = grid.axis("batch")
     contexts = grid.axis("context")
@@ -125,7 +129,12 @@ def payload(
 
 
 def page(content: dict[str, Any]) -> str:
-    """The text of the HTML file. content: a `payload`. Equal payloads give equal bytes."""
+    """The text of the HTML file.
+
+    - content: a `payload`.
+
+    Equal payloads give equal bytes.
+    """
     folder = Path(__file__).parent
     text = (folder / "template.html").read_text(encoding="utf-8")
     data = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace(

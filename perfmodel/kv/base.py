@@ -72,9 +72,11 @@ class KVLayout(Immutable):
 class Step(Immutable):
     """Work in addition to attention.
 
-    flops: FLOPs. bytes: bytes read plus bytes written. kernels: kernel launches, each of which waits for the
-    previous one. searched: number of tokens or pages of a sequence among which a kernel searches for the
-    best; 0 without a search.
+    - flops: FLOPs.
+    - bytes: bytes read plus bytes written.
+    - kernels: kernel launches, each of which waits for the previous one.
+    - searched: number of tokens or pages of a sequence among which a kernel searches for the best; 0 without
+      a search.
     """
 
     flops: Floats
@@ -189,8 +191,9 @@ class KVMethod:
         self.check("budget", isinstance(self.budget, int) and above < self.budget <= MAX_BUDGET, allowed)
 
     def check(self, option: str, good: bool, allowed: str) -> None:
-        """Raises InputError about an option of this method unless `good` is true. allowed: the allowed
-        values, in words.
+        """Raises InputError about an option of this method unless `good` is true.
+
+        - allowed: the allowed values, in words.
         """
         if not good:
             raise refuse(self.name, option, allowed, getattr(self, option))

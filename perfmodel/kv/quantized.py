@@ -11,9 +11,10 @@ class Quantized(KVMethod):
     """Reads every cached token from a copy with `bits` bits per value. Each `group` of values has a scale and
     a zero point.
 
-    By default, a group is one head's key or value. shared: whether the target reads the same codes and
-    further bits, so that only the scales need additional memory. The default of 4 bits is from Tiwari et al.
-    2025 (QuantSpec).
+    By default, a group is one head's key or value.
+
+    - shared: whether the target reads the same codes and further bits, so that only the scales need
+      additional memory. The default of 4 bits is from Tiwari et al. 2025 (QuantSpec).
     """
 
     source = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"

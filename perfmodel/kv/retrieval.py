@@ -8,9 +8,10 @@ class Retrieval(KVMethod):
     """Every `every` iterations, copies the chunks whose mean keys have the highest scores into the draft's
     cache.
 
-    keep_means: whether the means of chunks are stored; otherwise, every rebuild reads all keys to compute
-    them. The default of 8 tokens per chunk is from TriForce's released code. `every` has no published default
-    and is required.
+    - keep_means: whether the means of chunks are stored; otherwise, every rebuild reads all keys to compute
+      them. The default of 8 tokens per chunk is from TriForce's released code.
+
+    `every` has no published default and is required.
     """
 
     source = "Sun et al. 2024 (TriForce), arXiv 2404.11912"

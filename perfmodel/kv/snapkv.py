@@ -9,9 +9,10 @@ from perfmodel.operations import Floats
 class SnapKV(KVMethod):
     """Once after the prompt, copies the last `window` tokens and the tokens to which they attend most.
 
-    The scores are pooled over `kernel` neighbours before the selection. generated: number of tokens generated
-    since then; they are appended to the copy and also read. The defaults (window 32 and kernel 7) are from
-    the LongBench experiments of Li et al. 2024.
+    The scores are pooled over `kernel` neighbours before the selection.
+
+    - generated: number of tokens generated since then; they are appended to the copy and also read. The
+      defaults (window 32 and kernel 7) are from the LongBench experiments of Li et al. 2024.
     """
 
     source = "Li et al. 2024, arXiv 2404.14469"

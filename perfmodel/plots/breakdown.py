@@ -63,8 +63,10 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
 
 
 def row_of(place: int, stage: str) -> float:
-    """The vertical position of a pass's bar. place: index of the point, counted from the top. stage: one of
-    `BARS`.
+    """The vertical position of a pass's bar.
+
+    - place: index of the point, counted from the top.
+    - stage: one of `BARS`.
     """
     return place * PITCH + 1.0 + BARS.index(stage)
 

@@ -58,8 +58,11 @@ def curves(
     """Draws one numeric column of a sweep (`figure`) over another one (`over`).
 
     Each combination of the other swept arguments has its own line. If the column is the speedup and there are
-    only one or two lines, a band shows the 90 % interval of each line. measured: pairs of a value of `over`
-    and a measured value of `figure`, drawn as dots. Returns the figure.
+    only one or two lines, a band shows the 90 % interval of each line.
+
+    - measured: pairs of a value of `over` and a measured value of `figure`, drawn as dots.
+
+    Returns the figure.
 
     Raises InputError for an unknown column, or if pandas or matplotlib is not installed.
     """

@@ -11,8 +11,11 @@ from perfmodel.speculation import Scenario
 
 
 class StagePass(Immutable):
-    """One forward pass. machine: the devices that run it. ops: its operations. new_tokens: number of new
-    tokens, summed over the sequences.
+    """One forward pass.
+
+    - machine: the devices that run it.
+    - ops: its operations.
+    - new_tokens: number of new tokens, summed over the sequences.
     """
 
     machine: Machine

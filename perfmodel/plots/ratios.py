@@ -38,7 +38,11 @@ HORIZONTAL = {"context": "context, cached tokens per sequence", "batch": "batch,
 
 
 class Drawn(Immutable):
-    """A scenario to draw. dashes: the line style. words: the label in the legend."""
+    """A scenario to draw.
+
+    - dashes: the line style.
+    - words: the label in the legend.
+    """
 
     scenario: Scenario
     dashes: Any
@@ -59,10 +63,14 @@ def ratios(
     """The time of a draft step (left) and of a verification (right), divided by the time of a baseline step,
     over a range of contexts. Each batch in `lines` has its own line.
 
-    span: the two ends of the horizontal axis. over: the quantity on the horizontal axis, ``context`` or
-    ``batch``; with ``batch``, each context in `lines` has its own line. ideal: whether to add dashed lines
-    for the ideal calibration, which has full efficiency and no fixed costs. points: number of points per
-    line. Returns the figure.
+    - span: the two ends of the horizontal axis.
+    - over: the quantity on the horizontal axis, ``context`` or ``batch``; with ``batch``, each context in
+      `lines` has its own line.
+    - ideal: whether to add dashed lines for the ideal calibration, which has full efficiency and no fixed
+      costs.
+    - points: number of points per line.
+
+    Returns the figure.
     """
     scenario = scenario_of(question)
     left, right = panels(2, (7.6, 4.0))

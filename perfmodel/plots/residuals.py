@@ -36,9 +36,10 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
     """The relative error of each prediction (vertical axis) over the measured value (horizontal axis),
     with a panel for each quantity.
 
-    cells: comparisons from `perfmodel.validate.accuracy.compare`. The grey band spans errors from -10 % to
-    +10 %. An arrow at the end of the axis stands for an error beyond it. Raises InputError if no cell has a
-    known quantity. Returns the figure.
+    - cells: comparisons from `perfmodel.validate.accuracy.compare`.
+
+    The grey band spans errors from -10 % to +10 %. An arrow at the end of the axis stands for an error beyond
+    it. Raises InputError if no cell has a known quantity. Returns the figure.
     """
     shown = [c for c in cells if c.quantity in QUANTITIES]
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]

@@ -95,13 +95,17 @@ def surface(
     measured: Iterable[tuple[float, float, float]] = (),
     points: int = POINTS,
 ) -> Figure:
-    """The predicted speedup over ranges of batch and context. gamma: the draft length; None means the best
-    length at each point.
+    """The predicted speedup over ranges of batch and context.
+
+    - gamma: the draft length; None means the best length at each point.
 
     On the black line, the speedup is 1. The dashed line marks the inflection context and is only drawn for a
     given gamma. At longer contexts, a larger batch within `batch_range` does not reduce the speedup. Areas
-    that do not fit in memory are hatched. measured: measured points (batch, context, speedup), drawn as dots
-    in the colour of their speedup. Returns the figure.
+    that do not fit in memory are hatched.
+
+    - measured: measured points (batch, context, speedup), drawn as dots in the colour of their speedup.
+
+    Returns the figure.
     """
     scenario = scenario_of(question)
     batches = np.geomspace(*batch, points)

@@ -92,8 +92,9 @@ def scenario_of(question: Query | Scenario) -> Scenario:
 
 
 def panels(columns: int = 1, size: tuple[float, float] = (7.2, 4.4), rows: int = 1) -> "list[Axes]":
-    """The axes of a new figure, row by row. The figure never opens a window. size: width and height of the
-    figure in inches.
+    """The axes of a new figure, row by row. The figure never opens a window.
+
+    - size: width and height of the figure in inches.
     """
     from matplotlib.figure import Figure
 
@@ -129,8 +130,9 @@ def sign(words: str, **look: Any) -> "Line2D":
 
 
 def legend_above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":
-    """Adds a legend between the title and the axes, where it covers no data, and returns it. columns:
-    number of its columns.
+    """Adds a legend between the title and the axes, where it covers no data, and returns it.
+
+    - columns: number of its columns.
     """
     if handles is None:
         handles = axes.get_legend_handles_labels()[0]

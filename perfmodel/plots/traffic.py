@@ -25,8 +25,10 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     """Draws TTFT (left) and TPOT (right) over the loads of an answer. Means are solid lines, 99th percentiles
     dotted lines. Each draft length has its own colour and marker.
 
-    slo: latency limits to draw, in milliseconds, as in the question. A cross on the axis marks the saturation
-    rate of a draft length. Its lines end there. Raises InputError for fewer than two loads.
+    - slo: latency limits to draw, in milliseconds, as in the question.
+
+    A cross on the axis marks the saturation rate of a draft length. Its lines end there. Raises InputError
+    for fewer than two loads.
     """
     loads = sorted({_load(row) for row in answer.rows})
     if len(loads) < 2:

@@ -1,3 +1,3 @@
-"""Chooses the layout, draft, KV budget, gamma and batch for one workload, and writes the engine's command
-lines.
+"""Chooses the layout, draft, KV budget, gamma and batch for one workload, and writes the command lines of the
+engine.
 """

@@ -55,43 +55,46 @@ AdviseVerdict = Literal[
 ON: Mapping[Verdict, AdviseVerdict] = MappingProxyType(
     {"pays": "speculate", "likely_pays": "likely_speculate"}
 )
-"""Verdict of `whatif` about a chosen draft at its batch -> verdict of the choice; any other verdict is too
-close to call.
+"""Verdict of `whatif` about the chosen draft at its batch -> verdict of `advise`. Any other verdict becomes
+"too close to call".
 """
 
 
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
-    """The choice of `advise`: the best configuration that the engine runs, the reason, and alternatives.
+    """The answer of `advise`: the best configuration that the engine runs, the reason, and alternatives.
 
     A field is None or empty if it does not apply. *Batch* is the number of sequences in one server.
 
-    - option: the best draft, if its gain is too close to call and not worth the risk. `chosen` and `layouts`
-      then have no draft.
-    - runner_up: the second best configuration. baseline: the best one without a draft.
-    - layouts: the best configuration of each layout, the best first.
-    - by_hardware: the choice on each kind of device, the best first; empty for a single kind.
+    - option: the configuration with the best draft, if its gain is too close to call and not worth the risk.
+      `chosen` and `layouts` then have no draft.
+    - runner_up: the second best configuration. baseline: the best configuration without a draft.
+    - layouts: the best configuration of each layout. The best layout comes first.
+    - by_hardware: the choice on each kind of device, the best first. Empty if the question names only one
+      kind.
     - on_off: the batch sizes of one server at which the best draft is faster than the baseline.
     - not_run: a better configuration that the engine cannot run.
     - unbounded: the best configuration, if it gives each sequence less than ten tokens per second and the
-      question states no bound on TPOT. All other fields are then about configurations that give at least ten.
+      question states no bound on TPOT. All other fields are then about configurations with at least ten.
     - serve: the command lines for one server of the choice.
-    - serve_option: command lines of another server: of `option`; of the baseline, if the gain of `chosen` is
-      too close to call; of the draft to measure, if no acceptance is known.
-    - alternatives: servers that a reader may prefer to the choice. If nothing is feasible: changes that help.
-    - unmeasured, likely: if no draft has a known acceptance, the break-even acceptance of each draft, and its
-      gain with an acceptance that is typical of its kind.
+    - serve_option: the command lines for one other server. It is the server of `option`. If the gain of
+      `chosen` is too close to call, it is the baseline. If no acceptance is known, it has the draft to
+      measure.
+    - alternatives: servers that a reader may prefer to the choice. If nothing is feasible, changes of the
+      question that help.
+    - unmeasured, likely: only if no draft has a known acceptance. They have the break-even acceptance of each
+      draft, and its gain with an acceptance that is typical of its kind.
     - remedies: changes, such as an engine flag, with which the best draft would pay at its batch or fit in
       memory.
     - better_changes: an engine flag or a smaller number format that gives much better servers.
     - shorter: a shorter draft with nearly the speedup of `option` (or of `chosen`, without an option).
-    - run_first: which server to start first and why, if there are several command lines and either no
-      acceptance is known or nothing fits.
-    - pools: with a request rate and more devices than one node has, separate servers for prefill and decoding
-      compared with servers that do both. All other fields are about servers that do both.
+    - run_first: a sentence that says which server to start first, and why. It is given if there are several
+      command lines and either no acceptance is known or nothing fits.
+    - pools: a comparison of separate servers for prefill and decoding with servers that do both. It is given
+      for a load on more devices than one node has. All other fields are about servers that do both.
     - nearest: if the given devices cannot serve the load, the servers that serve the largest part of it.
-    - trees: the best tree of each draft with a `tree_rate`, the best first. `chosen` is never a tree; if only
-      a tree meets the bounds, the verdict is `infeasible`.
+    - trees: the best tree of drafted tokens for each draft with a `tree_rate`, the best first. `chosen` is
+      never a tree. If only a tree meets the bounds, the verdict is `infeasible`.
     """
 
     query: AdviseQuery
@@ -128,8 +131,8 @@ class Advice(Answer):
     trees_skipped: tuple[TreeSkip, ...] = ()
 
     def gain(self, pick: Pick) -> float | None:
-        """How many times better `pick` is than the best baseline, by the objective; None if no baseline
-        meets the bounds.
+        """How many times better a configuration is than the best baseline, by the objective. None if no
+        baseline meets the bounds.
         """
         if (b := self.baseline) is None:
             return None
@@ -143,8 +146,8 @@ class Advice(Answer):
 
     @property
     def failed(self) -> bool:
-        """Whether the answer recommends nothing: no chain, tree or pool meets the bounds, or no acceptance
-        is known.
+        """Whether the answer recommends nothing. The reason is that no configuration meets the bounds, or
+        that no acceptance is known.
         """
         if self.pools is not None and self.pools.serves:
             return False
@@ -154,24 +157,24 @@ class Advice(Answer):
 
     @property
     def close_with_draft(self) -> bool:
-        """Whether `chosen` has a draft whose gain is too close to call. `serve_option` is then the line
-        without a draft.
+        """Whether `chosen` has a draft whose gain is too close to call. `serve_option` then has the command
+        lines without a draft.
         """
         drafts = self.chosen is not None and bool(self.chosen.gamma)
         return drafts and self.verdict == "too_close_to_call" and self.baseline is not None
 
     @property
     def sentence(self) -> str:
-        """The verdict in words. If another attention backend would be much better, the words say that the
-        verdict is for the default one.
+        """The verdict in words. If another attention backend would be much better, the text says that the
+        verdict is for the default backend.
         """
         backend = any(change.flags.startswith("--attention-backend") for change in self.better_changes)
         return SENTENCES[self.verdict] + (" with the default attention backend" if backend else "")
 
     @property
     def unmeasured_context(self) -> str:
-        """A clause that says that the acceptance was not measured at the context of the question; empty if
-        it was. It is about the draft of `option`, or of `chosen` if there is no option.
+        """A clause that says that the acceptance was not measured at the context of the question. Empty if it
+        was measured there. It is about the draft of `option`, or of `chosen` without an option.
         """
         pick = self.option or self.chosen
         longest = None if pick is None else pick.measured_context_tokens

@@ -1,8 +1,8 @@
-"""Finds the best layout of GPUs, draft, KV method and draft length, or finds that decoding without a draft
-is best.
+"""Finds the best layout of GPUs, draft, KV method and draft length. The best choice may be to decode without
+a draft.
 
-Without a load, every candidate is predicted at all batches and draft lengths at once. Under a load, it is
-predicted as in `traffic`.
+Without a load, each candidate is predicted at all batches and draft lengths at once. Under a load, each
+candidate is predicted as in `traffic`.
 """
 
 from dataclasses import replace
@@ -20,10 +20,11 @@ from perfmodel.answers.declaration import asks
 
 @asks(AdviseQuery)
 def advise(question: AdviseQuery) -> Advice:
-    """Find the best layout, draft, KV method and budget, gamma and batch; the best may be to use no draft.
+    """Find the best layout, draft, KV method and budget, gamma and batch. The best choice may be to use no
+    draft.
 
-    Only drafts with a measured acceptance are searched: from `rate`, from a file, or from the bundled rows.
-    Raises InputError for wrong input.
+    Only drafts with a measured acceptance are searched. The acceptance comes from `rate`, from a file, or
+    from the bundled measurements. Raises InputError for wrong input.
     """
     kinds = question.by_kind
     answers = [of_one_kind(each) for each in kinds]

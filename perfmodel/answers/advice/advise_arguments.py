@@ -30,7 +30,7 @@ LOADS = ("request_rate", "clients")
 OBJECTIVES = ("throughput", "latency", "cost")
 MOST_GPUS = 1024
 COUNTED = re.compile(r"(\d+)\s*[xX]\s*(.+)")
-"""A number of devices of one kind: ``8xh100``."""
+"""The form of a number of devices of one kind, such as ``8xh100``."""
 
 
 def _kinds(given: Any, flag: str) -> str:
@@ -40,8 +40,8 @@ def _kinds(given: Any, flag: str) -> str:
 
 @question
 class AdviseArguments(CommonOptions):
-    """The arguments of a question to `advise`. `AdviseQuery` explains those that are not explained by
-    their help.
+    """The arguments of a question to `advise`. `AdviseQuery` explains some of them in more detail than their
+    help.
     """
 
     hardware: Parsed[str, str | Sequence[str]] = argument(
@@ -202,7 +202,9 @@ class AdviseArguments(CommonOptions):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The arguments, with the number of devices filled in where other arguments determine it."""
+        """The arguments after reading, with the number of devices filled in where other arguments determine
+        it.
+        """
         values = _with_stated_number(values)
         values = _with_one_server_of_clients(values)
         return super().settled(values)

@@ -1,4 +1,4 @@
-"""A question to `advise`, and the values that follow from its arguments."""
+"""A question to `advise`, with values that follow from its arguments."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -16,27 +16,32 @@ from perfmodel.specs import serving_engine_of
 from perfmodel.specs.engines.serving import ServingEngine
 
 READING_S = 0.1
-"""Time per token up to which a text appears faster than people read it: ten tokens a second."""
+"""Time per token in seconds up to which a text appears faster than people read: ten tokens per second."""
 MOST_STEPS = 32
-"""Batches above `MAX_BATCHES` are searched in steps of 1/32 of the next power of two."""
+"""Above `MAX_BATCHES`, the step between two searched batches is the next power of two divided by this
+number.
+"""
 
 
 @question
 class AdviseQuery(AdviseArguments):
     """A question to `advise`.
 
-    rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
-    ``0.6x3.5`` (n-gram: hit probability x run length). tree_rate: maps a draft to the probabilities that
-    the 1st, 2nd, ... child of a tree node is accepted. The first one is also the acceptance of the draft's
-    chains, unless `rate` states it. acceptance: a file of measured acceptance rates. It replaces the
-    bundled rates for drafts without a `rate`. draft, draft_kv: None searches the drafts and methods that
-    `rate`, `tree_rate` and the file name, or all known ones if none of these arguments is given.
+    - rate: maps a draft, or ``draft@METHOD:BUDGET``, to its acceptance. This is ``0.8`` (alpha),
+      ``0.8/0.7/0.5`` (by position) or ``0.6x3.5`` (n-gram: hit probability x accepted tokens per hit).
+    - tree_rate: maps a draft to the probabilities that the first, second and further children of a tree node
+      are accepted. The first probability is also the acceptance of the draft's chains, unless `rate` states
+      it.
+    - acceptance: a file of measured acceptance rates. It replaces the bundled rates for drafts without a
+      `rate`.
+    - draft, draft_kv: the drafts and KV methods to search. None means those that `rate`, `tree_rate` and the
+      file name. Without these arguments, it means all known drafts and methods.
     """
 
     @property
     def chain_rates(self) -> dict[str, str]:
-        """The acceptance of chains (drafts without branches): `rate`, or the rate of the first child for a
-        draft that has only a `tree_rate`.
+        """The acceptance of chains (drafts without branches). It is `rate`. For a draft that only has a
+        `tree_rate`, it is the rate of the first child.
         """
         return {key: by_rank.partition(",")[0] for key, by_rank in self.tree_rate.items()} | self.rate
 
@@ -53,31 +58,33 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def dollars(self) -> float | None:
-        """Dollars per device and hour, in a question about one kind of device."""
+        """The price in dollars per device and hour, in a question about one kind of device. None without a
+        price.
+        """
         return None if self.price is None else self.price[0]
 
     @property
     def searches_pools(self) -> bool:
-        """Whether the question is about a load on more devices than one node has; prefill and decode pools
-        are then searched too.
+        """Whether separate prefill and decode pools are searched too. This is so for a load on more devices
+        than one node has.
         """
         return self.has_load and (self.gpus or 0) > MOST_IN_SERVER
 
     @property
     def latency_limits_ms(self) -> dict[str, float]:
-        """The latency limits of a request under a load, by name, from `slo`, `max_ttft_ms` and
-        `max_tpot_ms`.
+        """The latency limits of a request under a load in milliseconds, by name. They come from `slo`,
+        `max_ttft_ms` and `max_tpot_ms`.
         """
         bounds = {"ttft": self.max_ttft_ms, "tpot": self.max_tpot_ms}
         return {name: bound for name, bound in bounds.items() if bound is not None} | (self.slo or {})
 
     @property
     def served_by(self) -> ServingEngine | None:
-        """The serving engine that the answer is about; None if the calibration is of research code."""
+        """The serving engine of the answer. None if the calibration is for research code."""
         return serving_engine_of(Named.of(self).calibration)
 
     def batches(self, layout: Layout) -> Array:
-        """The batch sizes to search for one server of a layout, in rising order."""
+        """The batch sizes to search for one server of a layout, in ascending order."""
         if self.batch is not None:
             return np.unique(np.asarray(self.batch, float))
         most = MAX_BATCHES * layout.server_gpus
@@ -89,8 +96,9 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def for_its_users(self) -> "AdviseQuery":
-        """The question at batch 1, with latency in place of throughput as the objective, if the engine
-        usually serves one person and no batch is stated. Otherwise, the question is not changed.
+        """The question as it suits the engine. If the engine usually serves one person and no batch is
+        stated, the batch is 1, and latency replaces throughput as the objective. Otherwise, the question is
+        unchanged.
         """
         engine = self.served_by
         if self.batch is not None or engine is None or not engine.one_person:
@@ -100,20 +108,21 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def leaves_pace_open(self) -> bool:
-        """Whether nothing in the question limits the time per token. The chosen batch could then be so
-        large that text appears more slowly than people read.
+        """Whether nothing in the question limits the time per token. The chosen batch could then be so large
+        that text appears more slowly than people read it.
         """
         return self.max_tpot_ms is None and self.batch is None and self.objective != "latency"
 
     def query(self, **changes: Any) -> Query:
-        """As `CommonOptions.query`, but without an acceptance, because each candidate gets the rate of its
-        own draft.
+        """Like `CommonOptions.query`, but without an acceptance, because each candidate gets the acceptance
+        of its own draft.
         """
         return super().query(**{"rate": None} | changes)
 
     def traffic(self, **changes: Any) -> TrafficQuery:
-        """The question to `traffic` with the same values in the fields that both have, and with these
-        changes.
+        """A question to `traffic` with the values of this question in the fields that both have.
+
+        - changes: values that replace them.
         """
         shared = {f.name: getattr(self, f.name) for f in fields(CommonOptions)}
         asked = {
@@ -127,8 +136,9 @@ class AdviseQuery(AdviseArguments):
         return TrafficQuery(**shared | asked | changes)
 
     def may_choose(self, runs: RunsIn | None) -> bool:
-        """Whether a draft may be recommended. runs: whether the engine runs it; None if no serving engine
-        is given.
+        """Whether a draft may be recommended.
+
+        - runs: whether the engine runs it; None for research code.
         """
         return self.any_draft or runs is None or runs.runs
 
@@ -138,6 +148,8 @@ class AdviseQuery(AdviseArguments):
         return None if self.max_tpot_ms is None else self.max_tpot_ms / 1e3
 
     def as_dict(self) -> dict[str, Any]:
-        """As `Question.as_dict`, but with only the smallest and the largest of the stated batch sizes."""
+        """Like `Question.as_dict`, but of the stated batch sizes only the smallest and the largest are
+        included.
+        """
         ends = None if self.batch is None else [min(self.batch), max(self.batch)]
         return super().as_dict() | {"batch": ends}

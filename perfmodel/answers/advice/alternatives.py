@@ -1,5 +1,5 @@
-"""A server that `advise` names in addition to its choice, or because there is no choice, with the command
-line that starts it.
+"""Servers that `advise` names in addition to its choice, or because there is no choice, each with its command
+line.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,11 @@ from perfmodel.answers.advice.servers.base import MODEL
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A configuration that a reader may prefer to the choice. text: a sentence, without its full stop,
-    about the configuration and its cost. servers: number of servers to start behind a router. line: the
-    command line of one of these servers; None if the engine of the question has none.
+    """A configuration that a reader may prefer to the choice.
+
+    - text: a sentence about the configuration and its cost, without a full stop.
+    - servers: number of servers to start behind a router.
+    - line: the command line of one of these servers; None if there is no line for the engine of the question.
     """
 
     text: str
@@ -23,8 +25,9 @@ class Alternative:
 
     @classmethod
     def of(cls, text: str, query: AdviseQuery, point: PricedPoint, seats: int | None = None) -> "Alternative":
-        """The alternative that consists of the servers of a point. seats: sequences that one server runs
-        at once; None means the batch of the point.
+        """The alternative with the servers of a point (a layout with draft, batch and draft length).
+
+        - seats: largest number of sequences that one server runs at once; None means the batch of the point.
         """
         lines = serve(query, point, seats)
         line = None if lines is None else line_of(lines, point)
@@ -39,8 +42,8 @@ class Alternative:
 class BetterChange:
     """A change of the question that gives much better servers than the choice.
 
-    flags: the change as command-line flags. gain: how many times better the servers are than the choice,
-    by the objective.
+    - flags: the change as command-line flags.
+    - gain: how many times better these servers are than the choice, by the objective.
     """
 
     flags: str
@@ -51,12 +54,12 @@ class BetterChange:
 
 
 def point_text(point: PricedPoint) -> str:
-    """A layout with its draft and batch: ``2 x TP 4, eagle3, gamma 3, batch 38``."""
+    """A layout with its draft and batch in words, such as ``2 x TP 4, eagle3, gamma 3, batch 38``."""
     return f"{point.layout.label()}, {draft_text(point)}, batch {point.batch}"
 
 
 def draft_text(point: PricedPoint) -> str:
-    """The draft with its KV method and its length: ``eagle3, gamma 3``. A method that reads the full cache
+    """The draft with its KV method and draft length in words, such as ``eagle3, gamma 3``. The method `full`
     is left out.
     """
     if not point.gamma:
@@ -68,6 +71,6 @@ def draft_text(point: PricedPoint) -> str:
 
 
 def per_gpu(point: PricedPoint) -> float:
-    """Tokens per second and GPU; GPUs that the layout leaves idle count too."""
+    """Tokens per second per GPU. GPUs that the layout leaves idle are counted too."""
     layout = point.layout
     return layout.replicas * point.batch / point.tpot_s / layout.gpus

@@ -1,4 +1,4 @@
-"""`advise` without a load: finds the best of all batches and draft lengths that fit in memory and meet the
+"""`advise` without a load: finds the best batch and draft length among those that fit in memory and meet the
 bounds.
 """
 
@@ -32,7 +32,7 @@ from perfmodel.speculation import memory_of
 
 
 def at_batches(query: AdviseQuery) -> Advice:
-    """The answer for one kind of device."""
+    """The answer of `advise` without a load, for one kind of device."""
     query = query.for_its_users
     search = Search.of(query)
     top = search.best

@@ -1,5 +1,5 @@
-"""Alternatives that a reader may prefer to the choice of `advise` without a load, each with the command
-line that starts it.
+"""Alternatives that a reader may prefer to the choice of `advise` without a load, each with its command
+line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ from perfmodel.answers.advice.shorter_draft import ShorterDraft
 from perfmodel.answers.text import seconds
 
 NEARLY = 1.15
-"""Smaller servers are named if their time per token is at most this many times the shortest one."""
+"""Smaller servers are named if their time per token is at most this many times the shortest time."""
 NEARLY_GOOD = 1.1
 """A simpler layout is named if it is worse than the choice by at most this factor."""
 LEAST_BETTER = 0.01
-"""A layout is only named as better if it is better by at least this share."""
+"""A layout is only named as better if its gain over the choice is at least this share."""
 
 
 def layouts_beside(query: AdviseQuery, decision: Decision) -> Iterator[Alternative]:
@@ -74,8 +74,8 @@ def _smaller_servers(
 
 
 def with_no_bound(query: AdviseQuery, point: PricedPoint) -> Alternative:
-    """The best point without the bound of `READING_S` on the time per token, for text that nobody reads as
-    it appears.
+    """The alternative of the best point without the bound `READING_S` on the time per token. It is for text
+    that nobody reads while it appears.
     """
     bound = f"Every sequence gets at least {1 / READING_S:g} tokens/s, the pace of reading"
     free = f"{point_text(point)}: {per_gpu(point):.0f} tokens/s/GPU at {seconds(point.tpot_s)}"
@@ -83,8 +83,8 @@ def with_no_bound(query: AdviseQuery, point: PricedPoint) -> Alternative:
 
 
 def with_shorter_draft(shorter: ShorterDraft) -> Alternative:
-    """The same server with a shorter draft that is nearly as fast. In its command line only the draft
-    length changes.
+    """The alternative of the same server with a shorter draft that is nearly as fast. In the command line,
+    only the draft length changes.
     """
     kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
     return Alternative(f"A shorter draft loses less on text of which less is accepted: {kept}", 1, None)

@@ -1,5 +1,5 @@
-"""Alternatives that an operator may prefer to the choice of `advise` under a load, each with the command
-line that starts it.
+"""Alternatives that an operator may prefer to the choice of `advise` under a load, each with its command
+line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,18 +23,18 @@ from perfmodel.errors import InputError
 NEARLY_GOOD = 1.1
 """A layout is named if a request takes at most this many times as long as with the choice."""
 SOONER = 2.0
-"""A layout is named for its earlier first token if its TTFT is shorter by at least this factor."""
+"""A layout is named for its shorter TTFT if the TTFT is shorter by at least this factor."""
 LONG_WAIT_S = 1.0
-"""A layout with a shorter time to the first token is only named if the choice has at least this time."""
+"""A layout with a shorter TTFT is only named if the TTFT of the choice is at least this long."""
 
 
 def beside_load(
     question: AdviseQuery, decision: LoadDecision, chosen: Served, smaller: Sequence[SmallerServers]
 ) -> Iterator[Alternative]:
-    """Alternatives with fewer GPUs, smaller number formats, a simpler layout, an earlier first token or a
-    shorter draft.
+    """Alternatives with fewer GPUs, smaller number formats, a simpler layout, a shorter TTFT or a shorter
+    draft.
 
-    - smaller: better servers with smaller weights.
+    - smaller: servers with smaller number formats that are better than the choice.
     """
     named = (
         _on_fewer_gpus(question, chosen),

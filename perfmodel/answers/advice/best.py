@@ -1,4 +1,4 @@
-"""Finds the batch and draft length that give the most tokens per second and fit in memory."""
+"""Finds the batch and draft length with the most tokens per second that fit in memory."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,16 @@ import numpy as np
 from perfmodel.speculation import Passes, Scenario, memory_of
 
 LARGEST = 256
-"""The largest batch that is tried, even where memory would hold more."""
+"""The largest batch that is tried, even if more sequences fit in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The batch from 1 to `looked_to`, and its gamma, with the largest throughput of one server. gamma 0
-    is the baseline. speedup: over the baseline at the same batch.
+    """The batch and gamma with the largest throughput of one server.
+
+    - looked_to: the largest batch that was tried.
+    - gamma: 0 means the baseline.
+    - speedup: speedup over the baseline at the same batch.
     """
 
     batch: int
@@ -24,8 +27,9 @@ class Best:
 
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float | None) -> Best | None:
-    """The best batch and draft length; None if memory does not hold one sequence. fraction: share of
-    device memory that the engine may use.
+    """The best batch and draft length. None if not even one sequence fits in memory.
+
+    - fraction: share of device memory that the engine may use.
     """
     gammas = np.arange(scenario.longest(max_gamma) + 1)
     room = memory_of(scenario, 1.0, context, gammas.astype(float), fraction)

@@ -1,5 +1,5 @@
-"""Changes of a question that give better servers than the choice of `advise`: an engine flag, or a smaller
-format of weights or cache.
+"""Changes of a question that give better servers than the choice of `advise`. A change is an engine flag, or
+a smaller number format of the weights or the cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,14 @@ from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
 BETTER_SWITCH = 1.05
-"""An engine flag that leaves number formats as they are is named if it is at least this many times as good
-as the choice.
+"""An engine flag that does not change number formats is named if the servers are at least this many times as
+good as the choice.
 """
 BETTER_FORMAT = 1.5
-"""A format is named if it is at least this many times as good as the choice."""
+"""A smaller format is named if the servers are at least this many times as good as the choice."""
 LESS_PRECISE = 1.2
-"""A change with a larger loss of precision is named if it is at least this many times as good as each
-change with a smaller loss.
+"""A change with a larger loss of precision is only named if it is at least this many times as good as each
+named change with a smaller loss.
 """
 Changes = dict[str, Any]
 """Changed arguments of a question, by name."""
@@ -36,7 +36,10 @@ Changes = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """The best point of the changed question. may_pay: a draft whose gain is too close to call."""
+    """The best point of the changed question.
+
+    - may_pay: a draft whose gain is too close to call.
+    """
 
     changes: Changes
     query: AdviseQuery
@@ -48,10 +51,10 @@ class _Changed:
 def better_changes(
     search: Search, decision: Decision, remedies: Sequence[Remedy]
 ) -> Iterator[tuple[BetterChange, Alternative]]:
-    """At most one engine flag, one format of 8 bits and one of 4 bits, in this order. Each change gives
-    much better servers than the choice and than the changes before it.
+    """At most three changes, in this order: an engine flag, an 8-bit format and a 4-bit format. Each change
+    gives much better servers than the choice and than the changes before it.
 
-    remedies: changes with which the best draft would pay at its batch, or would fit in memory.
+    - remedies: changes with which the best draft would pay at its batch, or would fit in memory.
     """
     query = search.query
     switches = (r for r in remedies if "kv_dtype" not in r.changes)
@@ -117,8 +120,8 @@ def _same_draft(point: PricedPoint, rival: PricedPoint) -> bool:
 
 
 def as_asked(changes: Changes) -> Changes:
-    """Changed arguments of one server as arguments of `AdviseQuery`, where each degree is a list of
-    degrees to search.
+    """Converts changed arguments of one server to arguments of `AdviseQuery`. There, each parallel degree is
+    a list of degrees to search.
     """
     listed = ("tp", "dp", "ep", "draft_tp")
     return {name: (value,) if name in listed else value for name, value in changes.items()}

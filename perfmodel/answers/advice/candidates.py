@@ -1,6 +1,6 @@
 """The configurations that `advise` searches: every draft with every KV method on every layout.
 
-A draft without a measured acceptance is skipped, and the answer lists it; no acceptance is ever assumed.
+A draft without a measured acceptance is skipped, and the answer lists it. No acceptance is ever assumed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,12 +34,12 @@ from perfmodel.specs.boundary import files
 from perfmodel.speculation import Acceptance, Scenario, memory_of
 
 NO_GROUPS = "groups (DP, EP) over PCIe: no exchange of tokens was measured there; --dp and --ep search them"
-"""Why groups are not searched on devices without a link of their own."""
+"""The reason why parallel groups are not searched on devices without a direct link."""
 NO_LAYOUT = (
     "no layout of these devices has the stated --tp, --dp and --ep; --dp and --ep are for models with routed "
     "experts, in engines with such groups"
 )
-"""Why no layout is searched."""
+"""The reason why no layout is searched."""
 BUDGETS = (512, 1024, 2048, 4096)
 Rows = Sequence[AcceptanceRow]
 Known = tuple[str, KVMethod, Acceptance]
@@ -49,7 +49,7 @@ Unknown = tuple[str, KVMethod, str]
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A candidate that was not searched, and the reason."""
+    """A draft and KV method that was not searched, and the reason."""
 
     draft: str
     draft_kv: str
@@ -58,13 +58,13 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A layout with a draft (or none) and a KV method, before its batch and draft length are chosen.
-    scenario: one server of the layout.
+    """A layout with a draft (or none) and a KV method. Its batch and draft length are chosen later.
 
-    asked: the question to `whatif` about one server with this draft and KV method. rate: the acceptance
-    that the question states for the draft; None if it is looked up. tree_rates: the acceptance that the
-    question states for the children of a tree node, or None. runs: whether the engine runs the draft; None
-    for the baseline, and for research code.
+    - scenario: one server of the layout.
+    - asked: the question to `whatif` about one server with this draft and KV method.
+    - rate: the acceptance that the question states for the draft; None if it is looked up.
+    - tree_rates: the acceptance that the question states for the children of a tree node, or None.
+    - runs: whether the engine runs the draft; None for the baseline, and for research code.
     """
 
     scenario: Scenario
@@ -77,15 +77,20 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The baselines (one per layout), the drafts with a known acceptance, and the skipped candidates."""
+    """All candidates.
+
+    - baselines: one per layout.
+    - drafted: those with a draft whose acceptance is known.
+    - skips: the skipped ones.
+    """
 
     baselines: list[Candidate]
     drafted: list[Candidate]
     skips: list[Skip]
 
     def left_out(self, query: AdviseQuery) -> tuple[str, ...]:
-        """Messages about the drafts that the question names but that could not be searched on any layout,
-        each with the reason.
+        """A message for each draft that the question names and that could not be searched on any layout. It
+        gives the reason.
         """
         searched = {candidate.asked.draft for candidate in self.drafted}
         named = [*(query.draft or ()), *(draft_and_method(key)[0] for key in query.chain_rates)]
@@ -98,11 +103,12 @@ class Candidates:
 
 
 def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None) -> Candidates:
-    """Finds the candidates of the question. layouts: the layouts to search; None means all layouts that
-    the question allows.
+    """Finds the candidates of the question.
 
-    A layout that the model, the engine or the calibration does not allow is skipped. With `gpus`, a layout
-    whose memory does not hold one sequence gets no drafts. Raises InputError for unknown names.
+    - layouts: the layouts to search; None means all layouts that the question allows.
+
+    A layout is skipped if the model, the engine or the calibration does not allow it. With `gpus`, a layout
+    gets no drafts if not even one sequence fits in its memory. Raises InputError for unknown names.
     """
     named = Named.of(query)
     known, unknown = _accepted(query, named)
@@ -171,7 +177,7 @@ def _add_drafts(
 
 
 def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
-    """The drafts that are skipped because no acceptance is known, each with its KV method."""
+    """The drafts whose acceptance is unknown, each with its KV method. They are skipped in the search."""
     _, unknown = _accepted(query, Named.of(query))
     return tuple((name, kv) for name, kv, _ in unknown)
 

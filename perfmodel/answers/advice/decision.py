@@ -1,5 +1,5 @@
-"""The choice of `advise` without a load. The choice is the best point (a layout with draft, batch and
-draft length), or the best baseline if the gain of the best draft is doubtful.
+"""The choice of `advise` without a load. The choice is the best point, which is a layout with draft, batch
+and draft length. If the gain of the best draft is doubtful, it is the best baseline.
 """
 
 from dataclasses import dataclass, replace
@@ -17,10 +17,14 @@ from perfmodel.speculation import is_measured
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The choice and the points that explain it. chosen: the best point, or the best baseline if the gain
-    of the best draft is doubtful. option: this draft, if the baseline was chosen. baseline: the best point
-    without a draft. rival: the best point with a draft. to_measure: the draft to measure if no acceptance
-    is known. weighed: the points from which the choice was selected.
+    """The choice and the points that explain it.
+
+    - chosen: the best point, or the best baseline if the gain of the best draft is doubtful.
+    - option: the point with this draft, if the baseline was chosen instead.
+    - baseline: the best point without a draft.
+    - rival: the best point with a draft.
+    - to_measure: the point with the draft to measure, if no acceptance is known.
+    - weighed: the points from which the choice was selected.
     """
 
     chosen: PricedPoint
@@ -36,7 +40,7 @@ class Decision:
 
     @property
     def without_draft(self) -> PricedPoint | None:
-        """The best baseline, if the choice has a draft whose gain is too close to call; otherwise None."""
+        """The best baseline if the choice has a draft whose gain is too close to call, else None."""
         return self.baseline if self.chosen.gamma and self.verdict == "too_close_to_call" else None
 
     @property
@@ -47,8 +51,9 @@ class Decision:
 
 
 def decide(search: Search, chosen: PricedPoint) -> Decision:
-    """Decides between the best point and the best baseline. chosen: the best point, whose draft may have a
-    doubtful gain.
+    """Decides between the best point and the best baseline.
+
+    - chosen: the best point. The gain of its draft may be doubtful.
     """
     query = search.query
     baseline = search.best_baseline
@@ -82,8 +87,8 @@ def decide(search: Search, chosen: PricedPoint) -> Decision:
 
 
 def quick_choice(search: Search) -> PricedPoint | None:
-    """The point that `decide` would choose, without the work for the other fields of a decision. Returns
-    None if no point meets the bounds.
+    """The point that `decide` would choose. The other fields of a decision are not computed. None if no point
+    meets the bounds.
     """
     query, baseline, chosen = search.query, search.best_baseline, search.best
     if chosen is None or not chosen.gamma or baseline is None:
@@ -105,7 +110,9 @@ def _verdict(
     robustness: Robustness,
     would_pay: tuple[BreakEven, ...],
 ) -> AdviseVerdict:
-    """The verdict of the choice. rival: the best point with a draft.
+    """The verdict of the choice.
+
+    - rival: the best point with a draft.
 
     A draft must pay at its own batch, as in `whatif`, and must beat the best baseline.
     """

@@ -1,14 +1,14 @@
-"""Makes tables that give a draft length for every batch size, or for every batch size and context.
+"""Makes tables with a draft length for every batch size, or for every batch size and context.
 
-A table is judged by its expected speedup, which is a mean over batch sizes. A baseline server is assumed
-to spend the share w_b of its time at batch size b. Every doubling of the batch has an equal share, so w_b
-is proportional to log(1 + 1/b). With K_b drafted tokens, the time at b is divided by the predicted
-speedup(b, K_b). The expected speedup is therefore 1 / (sum over b of w_b / speedup(b, K_b)).
+A table is judged by its expected speedup, which is a mean over batch sizes. A baseline server is assumed to
+spend the share w_b of its time at batch size b. Each doubling of the batch has the same share, so w_b is
+proportional to log(1 + 1/b). With K_b drafted tokens, the time at b is divided by the predicted speedup(b,
+K_b). The expected speedup is therefore 1 / (sum over b of w_b / speedup(b, K_b)).
 
-Every change of K between neighbouring batch sizes costs a penalty (`hysteresis`, a share of baseline
-time), and the table minimises the time including these penalties. A further range is therefore used only
-if it saves more time than its penalties cost. A table with one K has no penalty, so the result is never
-worse than the best single K. K = 0 is the baseline, with a speedup of exactly 1.
+Each change of K between neighbouring batch sizes costs a penalty (`hysteresis`, a share of the baseline's
+time). The table minimises the time including these penalties. It therefore only has another range if this
+range saves more time than the penalties cost. A table with one K has no penalty, so the result is never worse
+than the best single K. K = 0 is the baseline, with a speedup of exactly 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,12 +34,15 @@ CONTEXTS_PER_RANGE = 5
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of batch sizes, `low` to `high` (both included), at which the server drafts `tokens` tokens.
-    speedup: the expected speedup in this range.
+    """A range of batch sizes, from `low` to `high` (both included), with one draft length.
 
-    draft: `tokens`, or the best length of at least 1 if `tokens` is 0. draft_speedup: the expected speedup
-    of `draft` in this range. interval: the 90 % interval of `draft_speedup`, as wide as the error at the
-    middle batch of the range; None if that error is unknown.
+    - tokens: this draft length.
+    - speedup: the expected speedup in this range.
+
+    - draft: `tokens`, or the best length above 0 if `tokens` is 0.
+    - draft_speedup: the expected speedup with `draft` tokens in this range.
+    - interval: the 90 % interval of `draft_speedup`. Its width is from the error at the middle batch of the
+      range. It is None if this error is unknown.
     """
 
     low: int
@@ -52,17 +55,22 @@ class Range:
 
     @classmethod
     def of(cls, low: int, high: int, tokens: int, by_length: Sequence[float]) -> "Range":
-        """A range without its interval. by_length[K]: the expected speedup of every K in this range."""
+        """A range without an interval.
+
+        - by_length[K]: the expected speedup with K tokens in this range.
+        """
         draft = tokens or int(np.argmax([0.0, *by_length[1:]]))
         return cls(low, high, tokens, by_length[tokens], draft, by_length[draft])
 
 
 @dataclass(frozen=True)
 class LengthTable:
-    """The ranges of batch sizes for contexts from `context_low` to `context_high`, both included.
+    """The ranges of batch sizes for contexts from `context_low` to `context_high` (both included).
 
-    speedup: the expected speedup of the table. best_constant: the best single K. constant_speedup: its
-    expected speedup. by_constant[K]: the expected speedup of every single K.
+    - speedup: the expected speedup of the table.
+    - best_constant: the best single draft length.
+    - constant_speedup: the expected speedup with this length.
+    - by_constant[K]: the expected speedup if the draft length is always K.
     """
 
     ranges: tuple[Range, ...]
@@ -75,8 +83,9 @@ class LengthTable:
 
     @classmethod
     def at(cls, batch: int, context: int, tokens: int, by_constant: tuple[float, ...]) -> "LengthTable":
-        """The table for one batch size, one context and one draft length. by_constant: as in
-        `LengthTable`.
+        """The table for one batch size, one context and one draft length.
+
+        - by_constant: as in `LengthTable`.
         """
         single = Range.of(batch, batch, tokens, by_constant)
         speedup = by_constant[tokens]
@@ -93,7 +102,7 @@ class LengthTable:
         return max(r.tokens for r in self.ranges)
 
     def single(self) -> "LengthTable":
-        """A table with one range: the best single draft length at all batch sizes."""
+        """A table with one range, which has the best single draft length at all batch sizes."""
         everywhere = Range.of(1, self.ranges[-1].high, self.best_constant, self.by_constant)
         return replace(self, ranges=(everywhere,), speedup=self.constant_speedup)
 
@@ -108,12 +117,16 @@ def length_tables(
 ) -> tuple[LengthTable, ...]:
     """Makes a table of draft lengths by batch size for each range of contexts.
 
-    contexts: the rising ends e_1, e_2, ... of the ranges 0 to e_1 - 1, e_1 to e_2 - 1 and so on; the last
-    range includes its end. `CONTEXTS_PER_RANGE` contexts represent each range, at equal distances on a
-    logarithmic scale. Neighbouring ranges with the same largest batch get one table if separate tables
-    save at most the share `hysteresis` of the time. seats: the largest batch in each range. max_tokens:
-    the largest draft length. acceptance_at: gives the acceptance at a context; None if it is the same at
-    all contexts. Raises InputError for contexts that do not rise.
+    - contexts: the ends of the ranges in ascending order. The ends e_1, e_2, ... give the ranges 0 to e_1 -
+      1, e_1 to e_2 - 1 and so on. The last range includes its end. Each range is represented by
+      `CONTEXTS_PER_RANGE` contexts, evenly spaced on a logarithmic scale. Neighbouring ranges with the same
+      largest batch share a table if separate tables would save at most the share `hysteresis` of the time.
+    - seats: the largest batch in each range.
+    - max_tokens: the largest draft length.
+    - acceptance_at: a function that returns the acceptance at a context; None if it is the same at all
+      contexts.
+
+    Raises InputError for contexts that do not rise.
     """
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))
@@ -145,7 +158,10 @@ def length_tables(
 
 
 class _Merged(NamedTuple):
-    """Neighbouring ranges of contexts with one table. slowness: the mean over them; spans: their number."""
+    """Neighbouring ranges of contexts with one table.
+
+    - slowness: the mean over them; spans: their number.
+    """
 
     table: LengthTable
     slowness: Array
@@ -169,8 +185,10 @@ def _slowness(
 
 
 def runs(chosen: Ints) -> tuple[tuple[int, int, int], ...]:
-    """Rows (first batch, last batch, tokens) of batch sizes with the same draft length. chosen: the draft
-    length at each batch size, from batch 1.
+    """Combines neighbouring batch sizes with the same draft length into rows (first batch, last batch,
+    tokens).
+
+    - chosen: the draft length at each batch size, from batch 1 on.
     """
     ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True)) + 1
     starts = np.concatenate(([0], ends[:-1])) + 1

@@ -1,4 +1,4 @@
-"""Finds the latency limit that servers can meet under a load, if they cannot meet the stated one."""
+"""Finds a latency limit that servers can meet under a load, if they cannot meet the stated limit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,23 @@ from perfmodel.answers.advice.servers_needed import HEADROOM
 from perfmodel.answers.advice.started import started
 
 FARTHEST = 10.0
-"""A limit over this many times as long as the stated one is not named."""
+"""A limit is only named if it is at most this many times the stated limit."""
 JOINT = 1.2
-"""Factor between the 90th percentiles and the limits that are named, for several limits. Without it, fewer
-than 90 % of the requests would be within all limits.
+"""If there are several limits, the named limits are the 90th percentiles times this factor. Without the
+factor, fewer than 90 % of the requests would be within all limits.
 """
 LOADED = 1.25
-"""A limit that some number of GPUs can meet under a load, divided by the time of one request alone."""
+"""The eased limit under a load, divided by the time of one request alone. Some number of GPUs can meet it."""
 
 
 def with_eased_limits(
     question: AdviseQuery, layouts: list[Layout], limits: Sequence[str], formats: str = ""
 ) -> Alternative | None:
-    """The servers of these layouts that come nearest to the limits `limits` under the whole load, with the
-    limits that they can meet. Returns None if they are near saturation, exceed another limit, or exceed
-    one of `limits` by more than the factor `FARTHEST`.
+    """The servers of these layouts that come nearest to the latency limits under the whole load, with the
+    limits that they can meet. They are None if the servers are near saturation, exceed another limit, or
+    exceed one of `limits` by more than the factor `FARTHEST`.
 
+    - limits: names of the limits that may be eased.
     - formats: flags that the question has in addition to those of the reader.
     """
 
@@ -41,7 +42,7 @@ def with_eased_limits(
         return {limit: math.inf if time is None else time.p90 * 1e3 for limit, time in times_s.items()}
 
     def excess(served: Served) -> float:
-        """The largest share of a limit that is used; infinite without headroom."""
+        """The largest ratio of a latency to its limit; infinite if the servers are near saturation."""
         row = served.row
         if row.request_rate is not None and row.request_rate > HEADROOM * row.saturation_rate:
             return math.inf
@@ -65,9 +66,9 @@ def with_eased_limits(
 
 
 def fewest_with_eased_limit(question: AdviseQuery, alone: OneAlone) -> Alternative | None:
-    """The fewest GPUs that serve the whole load within an eased limit, which is `LOADED` times the time of
-    one request alone. Returns None if this is more than `FARTHEST` times the stated limit, or if no number
-    of GPUs serves the load.
+    """The smallest number of GPUs that serve the whole load within an eased limit. The eased limit is
+    `LOADED` times the time of one request alone. None if this is more than `FARTHEST` times the stated limit,
+    or if no number of GPUs serves the load.
     """
     time_s = alone.served.row.by_limit[alone.limit]
     assert time_s is not None

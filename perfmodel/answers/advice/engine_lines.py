@@ -1,7 +1,8 @@
-"""Command lines that start a server in a predicted configuration, for every engine of `advice.servers`.
+"""Writes the command lines that start a server in a predicted configuration, for every engine of
+`advice.servers`.
 
-If an engine does not have the draft, it gets no line and a note gives the reason. For every engine but
-TensorRT-LLM, the engine's own parser has accepted lines of this form (tests/engine/lines.json, made by
+There is no line for an engine that does not have the draft. A note then gives the reason. For every engine
+except TensorRT-LLM, the engine's own parser has accepted lines of this form (tests/engine/lines.json, made by
 ``make test-engine``).
 """
 
@@ -23,12 +24,16 @@ from perfmodel.speculation import speedups
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The command lines of the engines. lines: engine -> its command line. remarks: engine -> a remark on
-    its line, for example that its parallel degrees have another meaning. vllm, sglang: the draft alone, as
-    JSON for vLLM and as flags for SGLang; None if the engine gets no line or no draft.
+    """The command lines of the engines.
 
-    sglang_adaptive: the contents of the file that SGLang's line names, if the draft length depends on the
-    batch size.
+    - lines: engine -> its command line.
+    - remarks: engine -> a remark on its line, for example that its parallel degrees have another meaning.
+    - vllm, sglang: only the part for the draft, as JSON for vLLM and as flags for SGLang.
+
+    They are None without a line or without a draft.
+
+    - sglang_adaptive: the contents of a file that SGLang's line names, if the draft length depends on the
+      batch size.
     """
 
     vllm: dict[str, Any] | None
@@ -48,7 +53,10 @@ class Export:
         notes: Sequence[str],
         remarks: Mapping[str, str] = MappingProxyType({}),
     ) -> "Export":
-        """An export with the lines of these engines. started: engine -> its line and flags."""
+        """Makes an export with the lines of these engines.
+
+        - started: engine -> its line and flags.
+        """
         lines = {word: each.line for word, each in started.items()}
         drafts = {word: each.draft for word, each in started.items()}
         sglang = started.get("sglang")
@@ -73,9 +81,11 @@ def export(
     withheld: Mapping[str, str] = MappingProxyType({}),
     undecided: bool = False,
 ) -> Export:
-    """Writes the command lines of the engines for one table of draft lengths. draft_path: path or
-    repository of the head or draft model. withheld: engine that gets no line with a draft -> the reason.
-    undecided: whether the table has no draft because no acceptance is known.
+    """Writes the command lines of the engines for one table of draft lengths.
+
+    - draft_path: path or repository of the head or draft model.
+    - withheld: engine for which no line with a draft is written -> the reason.
+    - undecided: whether the table has no draft because no acceptance is known.
     """
     setup = Setup(table, draft, served, draft_path)
     notes: list[str] = []
@@ -131,8 +141,8 @@ def _parsed(words: Iterable[str]) -> Iterator[str]:
 
 
 def line_of_file(query: Query, tokens: int) -> str | None:
-    """The command line for one question and a draft of `tokens` tokens, if the engine loads its model from
-    a file (llama.cpp); None for other engines.
+    """The command line for one question and a draft of `tokens` tokens, if the engine loads its model from a
+    file (llama.cpp). None for other engines.
     """
     scenario = resolve(query)
     served = served_target(query, served_id(query.model), scenario)
@@ -150,7 +160,7 @@ def no_line(why: str) -> Export:
 
 
 def five_item_rows(tables: Sequence[LengthTable]) -> list[list[int]]:
-    """Rows ``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]``, sorted by context and then by batch: K is the draft
-    length in this range of batch sizes and contexts.
+    """Rows ``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]``, sorted by context and then by batch. K is the draft length
+    in this range of batch sizes and contexts.
     """
     return [[r.low, r.high, t.context_low, t.context_high, r.tokens] for t in tables for r in t.ranges]

@@ -1,5 +1,5 @@
-"""Applies the bound on TTFT of a question to `advise` without a load. The bound is for one prompt on an
-idle server.
+"""Applies a question's bound on TTFT in `advise` without a load. The bound is for one prompt on an idle
+server.
 """
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -8,11 +8,11 @@ from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.text import seconds
 
 LEAST_OUTPUT = 2
-"""Output tokens of the request: the smallest number that `traffic` accepts."""
+"""Number of output tokens of the request. It is the smallest number that `traffic` accepts."""
 
 
 def within_ttft(question: AdviseQuery, candidates: Candidates) -> Candidates:
-    """Keeps the candidates on layouts that meet the bound on TTFT, and adds the others to the skipped
+    """The candidates, without those on layouts that exceed the bound on TTFT. These are added to the skipped
     ones.
     """
     if question.max_ttft_ms is None:

@@ -1,19 +1,22 @@
-"""The commands that make a GGUF file from the repository of a drafting head. The flags of llama.cpp's
-programs were not checked against the programs.
+"""The commands that make a GGUF file from the repository of a draft head. The commands were not run with
+llama.cpp's programs.
 """
 
 import shlex
 
 UNQUANTISED = "bf16"
 OUTPUT_TYPES = (UNQUANTISED, "q8_0")
-"""Formats that the converter writes itself; llama-quantize makes all others."""
+"""Formats that the converter writes itself. llama-quantize makes all other formats."""
 
 
 def conversion(head: str, file: str, weights: str, target: str | None) -> list[str]:
-    """The commands that write `file` from the repository `head` of a drafting head.
+    """The commands that write a GGUF file from the repository of a draft head.
 
-    weights: format of the file. target: repository of the target, if the head needs the target's
-    tokenizer; None if the head has its own.
+    - head: the repository.
+    - file: the file to write.
+    - weights: the weight format of the file.
+    - target: repository of the target, if the head needs the target's tokenizer; None if the head has its
+      own.
     """
     folder = file.removesuffix(".gguf")
     mix = weights.partition(",")[0]

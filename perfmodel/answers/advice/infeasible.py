@@ -1,5 +1,5 @@
-"""Explains why no configuration of `advise` fits in memory or meets a bound. Names changes that would
-help, such as another batch, degree, weight format or device.
+"""Explains why no configuration of `advise` fits in memory or meets a bound, and names changes that would
+help. A change is another batch, parallel degree, weight format or device.
 """
 
 import math
@@ -15,8 +15,10 @@ from perfmodel.speculation import memory_of
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """Why no configuration is feasible. reason: the reason, as a part of a sentence. ways: the changes
-    that the reason proposes.
+    """Why no configuration is feasible.
+
+    - reason: the reason, as a part of a sentence.
+    - ways: the changes of the question that the reason proposes.
     """
 
     reason: str
@@ -26,9 +28,12 @@ class Infeasible:
 def why_infeasible(
     query: AdviseQuery, baseline: list[Priced], drafted: list[Priced], skips: list[Skip], trees: bool = False
 ) -> Infeasible:
-    """Explains why no configuration is feasible. baseline, drafted: the candidates with their predictions.
-    skips: the skipped candidates. If no layout can run the model, the reason is that of the first skipped
-    candidate. trees: whether a tree meets the bound on the time per token.
+    """Explains why no configuration is feasible.
+
+    - baseline, drafted: the candidates without and with a draft, with their predictions.
+    - skips: the skipped candidates. If no layout can run the model, the reason is that of the first skipped
+      candidate.
+    - trees: whether a tree meets the bound on the time per token.
     """
     if not baseline:
         return Infeasible(f"the model runs in none of the requested layouts ({skips[0].reason})")

@@ -1,4 +1,4 @@
-"""If no configuration of a question is feasible, names servers to start: the fastest server, and one
+"""Names servers to start if no configuration of a question is feasible. These are the fastest server, and one
 server for each change of the question that helps.
 """
 
@@ -20,8 +20,8 @@ from perfmodel.errors import InputError
 
 
 def instead(search: Search, ways: Iterable[Way]) -> Iterator[Alternative]:
-    """The fastest server of the given devices, if a bound on TPOT is the obstacle, and then one server for
-    each change.
+    """The servers to start instead. The first one is the fastest server on the given devices, if the question
+    has a bound on TPOT. Then comes one server for each change.
     """
     query = search.query
     if query.max_tpot_ms is not None and (nearest := fastest(query)) is not None:
@@ -30,8 +30,8 @@ def instead(search: Search, ways: Iterable[Way]) -> Iterator[Alternative]:
 
 
 def fastest(query: AdviseQuery) -> Alternative | None:
-    """The server of the given devices with the lowest TPOT, without a bound on TPOT; None if nothing fits
-    in memory.
+    """The server on the given devices with the lowest TPOT. The bound on TPOT is ignored. None if nothing
+    fits in memory.
     """
     free = replace(query, max_tpot_ms=None, objective="latency")
     point = _choice(free)
@@ -39,9 +39,9 @@ def fastest(query: AdviseQuery) -> Alternative | None:
 
 
 def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternative]:
-    """The server that `advise` would choose after each change. A change for which the reader must add a
-    value is left out. If these servers have no draft and some acceptance is unknown, the last alternative
-    says so.
+    """For each change, the server that `advise` would then choose. A change for which the reader must add a
+    value is left out. If none of these servers has a draft because acceptances are unknown, the last
+    alternative says so.
     """
     points = []
     on_these = []

@@ -37,10 +37,12 @@ from perfmodel.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Insufficient:
-    """Why a load cannot be served. why: the reason, and changes with which the model fits in memory.
-    nearest: the servers that serve the largest part of the load on the given devices. alone: the latency
-    of one request alone, if even one request exceeds the limits. reaches: the largest load that each
-    candidate can serve, without a draft and with one.
+    """Why a load cannot be served.
+
+    - why: the reason, and changes with which the model fits in memory.
+    - nearest: the servers that serve the largest part of the load on the given devices.
+    - alone: the latency of one request alone, if even one request exceeds the limits.
+    - reaches: the largest load of each candidate, without a draft and with a draft.
     """
 
     search: LoadSearch
@@ -51,7 +53,7 @@ class Insufficient:
 
     @classmethod
     def of(cls, search: LoadSearch) -> "Insufficient":
-        """Finds the reason: memory is too small, or a latency limit is exceeded."""
+        """Finds the reason. Either memory is too small, or a latency limit is exceeded."""
         question = search.question
         priced_alone = _one_request(search)
         if not any(priced.fits.any() for priced in priced_alone):
@@ -86,9 +88,9 @@ class Insufficient:
         return () if self.alone is None else self.alone.served.warnings
 
     def instead(self) -> Iterator[Alternative]:
-        """Servers to start instead: those that serve the largest part of the load on the given devices,
-        the fewest devices that serve all of it, and servers with smaller weights. If nothing fits in
-        memory, one server for each change with which it does.
+        """Servers to start instead. They are the servers that serve the largest part of the load on the given
+        devices, the smallest number of devices that serves the whole load, and servers with smaller weights.
+        If nothing fits in memory, they are one server for each change with which the model fits.
         """
         question = self.search.question
         if self.why.ways:

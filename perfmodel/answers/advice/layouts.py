@@ -1,5 +1,5 @@
-"""Layouts: how GPUs are divided into servers, and the GPUs of a server into attention groups and expert
-groups.
+"""Layouts: how GPUs are divided into servers, and how the GPUs of a server are divided into attention groups
+and expert groups.
 """
 
 from collections.abc import Iterator
@@ -9,21 +9,21 @@ from typing import NamedTuple
 from perfmodel.specs import ModelSpec
 
 MOST_IN_SERVER = 8
-"""Devices of the largest server that is searched for a load."""
+"""Number of devices of the largest server that is searched for a load."""
 USUAL_WHOLE_EXPERTS = 4
-"""With at least this many one-GPU attention groups, servers usually keep experts whole too (an
-assumption).
+"""Smallest number of one-GPU attention groups with which servers usually keep experts whole. This is an
+assumption.
 """
 
 
 class Simplicity(NamedTuple):
-    """A sort key for layouts: those whose servers are simpler to operate come first. Earlier fields take
-    precedence.
+    """A sort key for layouts. Layouts with simpler servers come first. Earlier fields take precedence.
 
-    devices: number of devices of a server. at_once: number of its devices that run at the same time.
-    mixed_attention: whether a server has several attention groups of several GPUs each. attention_groups:
-    their number. unusual_experts: whether experts are divided in another way than is usual for this
-    division of attention.
+    - devices: number of devices of a server.
+    - at_once: number of devices of a server that run at the same time.
+    - mixed_attention: whether a server has several attention groups of several GPUs each.
+    - attention_groups: number of attention groups.
+    - unusual_experts: whether the division of experts is unusual for this division of attention.
     """
 
     devices: int
@@ -37,10 +37,12 @@ class Simplicity(NamedTuple):
 class Layout:
     """Equal servers behind a router, on `gpus` GPUs. GPUs that do not make up a whole server stay idle.
 
-    server_gpus: GPUs of one server. dp: number of data-parallel attention groups of a server; each group
-    attends for its own sequences. ep: number of groups of GPUs that each have a share of the whole
-    experts; with 1, every expert is divided over all GPUs. in_turn: number of GPUs among which the layers
-    are divided and that run one after another (llama.cpp).
+    - replicas: number of servers.
+    - server_gpus: GPUs of one server.
+    - dp: number of data-parallel attention groups of a server. Each group has its own sequences.
+    - ep: number of expert-parallel groups of a server. Each group has a share of the experts; with 1, every
+      expert is divided over all GPUs.
+    - in_turn: number of GPUs that share the layers of a server and run one after another (llama.cpp).
     """
 
     gpus: int
@@ -52,7 +54,7 @@ class Layout:
 
     @property
     def tp(self) -> int:
-        """The number of GPUs of one attention group, among which its heads are divided."""
+        """The number of GPUs of one attention group. The heads are divided among these GPUs."""
         return self.server_gpus // self.dp
 
     @property
@@ -66,22 +68,22 @@ class Layout:
         return self.tp > 1, self.dp > 1, self.ep > 1
 
     def is_alike(self, other: "Layout") -> bool:
-        """Whether this layout divides nothing (heads, sequences, experts) that the other layout does not
-        divide.
+        """Whether everything that this layout divides (heads, sequences, experts) is also divided in the
+        other layout.
         """
         return all(kept <= theirs for kept, theirs in zip(self.divisions, other.divisions, strict=True))
 
     @property
     def groups(self) -> int:
-        """How many kinds of groups must be configured by flags. It is 0 with tensor parallelism alone, 1
+        """The number of kinds of groups that flags must configure. It is 0 with tensor parallelism alone, 1
         with expert parallelism or data-parallel attention, and 2 if each data-parallel group is also
         tensor-parallel.
         """
         return int(self.ep > 1 or self.dp > 1) + (1 < self.dp < self.server_gpus)
 
     def is_simpler_than(self, other: "Layout") -> bool:
-        """Whether the servers of this layout are simpler to operate than the servers of the other one:
-        they have fewer devices or fewer kinds of groups, and not more of either.
+        """Whether the servers of this layout are simpler to operate than those of the other layout. This
+        means fewer devices or fewer kinds of groups, and not more of either.
         """
         sizes = self.server_gpus * self.in_turn, other.server_gpus * other.in_turn
         groups = self.groups, other.groups
@@ -92,9 +94,9 @@ class Layout:
     def simplicity(self) -> "Simplicity":
         """The sort key of the layout by how simple its servers are to operate.
 
-        Attention that is only data-parallel or only tensor-parallel is simpler than both together.
-        Usually, experts are kept whole if there are at least `USUAL_WHOLE_EXPERTS` GPUs and each one is an
-        attention group, and are divided over the GPUs otherwise.
+        Attention that is only data-parallel or only tensor-parallel is simpler than a mixture of both.
+        Experts are usually kept whole if there are at least `USUAL_WHOLE_EXPERTS` GPUs and each of them is an
+        attention group. Otherwise, they are usually divided over the GPUs.
         """
         mixed = 1 < self.dp < self.server_gpus
         apart = self.dp == self.server_gpus >= USUAL_WHOLE_EXPERTS
@@ -103,8 +105,8 @@ class Layout:
         return Simplicity(devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep)
 
     def is_usual(self, node: int) -> bool:
-        """Whether servers are usually run in this layout: within one node of `node` GPUs or on whole
-        nodes, with tensor-parallel attention or with one attention group per GPU.
+        """Whether the layout is common for servers. Such a server runs within one node of `node` GPUs or on
+        whole nodes. Its attention is tensor-parallel, or each GPU is an attention group.
         """
         size = self.server_gpus
         whole_nodes = size <= node or size % node == 0
@@ -112,13 +114,12 @@ class Layout:
 
     def divides_experts_beyond(self, node: int) -> bool:
         """Whether a server on several nodes of `node` GPUs has data-parallel attention but not full expert
-        parallelism. Every layer would then gather all tokens over the network; no such deployment is
-        known.
+        parallelism. Every layer would then gather all tokens over the network. No such deployment is known.
         """
         return self.server_gpus > node and self.dp > 1 and self.ep < self.server_gpus
 
     def label(self) -> str:
-        """The layout in words: ``8 x TP 1``, ``TP 4 DP 2 EP 8``."""
+        """The layout in words, such as ``8 x TP 1`` or ``TP 4 DP 2 EP 8``."""
         sizes = {"TP": self.tp, "DP": self.dp, "EP": self.ep}
         alone = "TP 1" if self.in_turn == 1 else f"layers on {self.in_turn}"
         server = " ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or alone
@@ -126,13 +127,11 @@ class Layout:
         return f"{servers}, {self.idle} idle" if self.idle else servers
 
     def times(self, replicas: int) -> "Layout":
-        """The layout with `replicas` of the same servers and no idle GPUs."""
+        """A layout with `replicas` of the same servers and without idle GPUs."""
         return replace(self, replicas=replicas, gpus=replicas * self.server_gpus * self.in_turn)
 
     def split(self, devices: int) -> "Layout":
-        """The layout with the layers of every server divided among `devices` devices that run one after
-        another.
-        """
+        """A layout in which `devices` devices share the layers of each server and run one after another."""
         return replace(self, gpus=self.gpus * devices, in_turn=devices)
 
     def arguments(self) -> dict[str, int]:
@@ -146,11 +145,12 @@ def one_server(server_gpus: int, dp: int, ep: int) -> Layout:
 
 
 def of_gpus(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
-    """Every layout of `gpus` GPUs that suits the model, the smallest servers first.
+    """Every layout of `gpus` GPUs that suits the model. The layouts with the smallest servers come first.
 
     Data-parallel attention and expert parallelism are only included for models with experts on GPUs with a
-    direct link such as NVLink (`linked`). No measurement of the exchange of tokens over PCIe is known.
-    Expert parallelism uses all GPUs of a server or is off, because every engine supports these two.
+    direct link such as NVLink (`linked`). The reason is that no measurement of the exchange of tokens over
+    PCIe is known. Expert parallelism either uses all GPUs of a server or is off, because every engine
+    supports both of these.
     """
     grouped = linked and model.moe is not None
     return [
@@ -162,19 +162,22 @@ def of_gpus(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
 
 
 def in_turn(gpus: int) -> list[Layout]:
-    """Every layout of `gpus` GPUs in which the layers of a server are divided among several GPUs that run
-    one after another.
+    """Every layout of `gpus` GPUs in which several GPUs share the layers of a server and run one after
+    another.
     """
     return [Layout(gpus, gpus // size, 1, in_turn=size) for size in _divisors(gpus) if size > 1]
 
 
 def in_turn_up_to(gpus: int) -> list[Layout]:
-    """Layouts of one server whose layers are divided among 2, 4, 8, ... GPUs, up to `gpus`."""
+    """Layouts of one server whose layers are divided among 2, 4, 8 and so on up to `gpus` GPUs."""
     return [Layout(size, 1, 1, in_turn=size) for size in _powers_of_two(gpus) if size > 1]
 
 
 def servers_up_to(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
-    """Every layout of one server on 1, 2, 4, ... GPUs, up to `gpus`. linked: as in `of_gpus`."""
+    """Every layout of one server on 1, 2, 4 and so on up to `gpus` GPUs.
+
+    - linked: as in `of_gpus`.
+    """
     sizes = _powers_of_two(gpus)
     return [layout for size in sizes for layout in of_gpus(size, model, linked) if layout.replicas == 1]
 

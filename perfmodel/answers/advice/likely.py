@@ -1,5 +1,5 @@
-"""The likely gain of drafts whose acceptance is not known, computed from the acceptance that is typical of
-their kind in published results.
+"""The likely gain of drafts whose acceptance is unknown. It is computed from the acceptance that is typical
+of their kind in published results.
 """
 
 from dataclasses import replace
@@ -17,14 +17,14 @@ from perfmodel.drafts.base import Draft
 from perfmodel.kv import parse_kv
 
 TO_MEASURE = 3
-"""Draft length with which an acceptance is measured: llama.cpp's default."""
+"""Draft length with which an acceptance is measured. It is llama.cpp's default."""
 
 NO_WEIGHTS = "ngram"
-"""The draft that every server can measure: it has no weights and no cache."""
+"""The draft that every server can measure, because it has no weights and no cache."""
 
 
 def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
-    """The likely gain of each draft that the engine runs and whose acceptance is not known, in the layout
+    """The likely gain of each draft whose acceptance is unknown and that the engine runs. The layout is that
     of the best baseline. The drafts are in the order of `ORDER`.
     """
     named = Named.of(query)
@@ -57,7 +57,7 @@ def cautious_point(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> PricedPoint | None:
     """The best batch and draft length for `draft_to_measure`, if its acceptance is at the low end of the
-    typical range. Returns None if there is no such draft.
+    typical range. None if there is no draft to measure.
     """
     sure = draft_to_measure(query, likely)
     if sure is None:
@@ -69,15 +69,15 @@ def cautious_point(
 
 
 def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> TypicalGain | None:
-    """The first draft that a command line can start and that gains even with a low acceptance for its
-    kind; None if there is none.
+    """The first draft that a command line can start and that gains even with a low acceptance for its kind.
+    None if there is no such draft.
     """
     return next((gain for gain in likely if startable(query, gain) and gain.worth_measuring), None)
 
 
 def startable(query: AdviseQuery, gain: TypicalGain) -> bool:
-    """Whether a command line can start the draft: its head is part of the checkpoint, or the question
-    gives its path.
+    """Whether a command line can start the draft. Its head must be part of the checkpoint, or the question
+    must give its path.
     """
     return gain.draft == "mtp" or query.draft_path is not None
 
@@ -85,9 +85,9 @@ def startable(query: AdviseQuery, gain: TypicalGain) -> bool:
 def named_point(
     query: AdviseQuery, baseline: PricedPoint, would_pay: tuple[BreakEven, ...]
 ) -> PricedPoint | None:
-    """The batch with which the acceptance of the draft of `named_to_measure` should be measured, at
-    `TO_MEASURE` drafted tokens; None without such a draft. No typical acceptance is known for this draft,
-    so its break-even acceptance is used to find the batch.
+    """The best batch for measuring the acceptance of the draft of `named_to_measure`, with `TO_MEASURE`
+    drafted tokens. None without such a draft. No typical acceptance is known for this draft, so the batch is
+    found with its break-even acceptance.
     """
     even = named_to_measure(query, would_pay)
     if even is None:
@@ -102,8 +102,8 @@ def named_point(
 
 
 def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
-    """The first draft in `would_pay` that is an n-gram draft or that the question names; None if there is
-    none. The kinds of `ORDER` are left out, because their typical acceptance is known.
+    """The first draft in `would_pay` that is an n-gram draft or that the question names. None if there is no
+    such draft. The kinds in `ORDER` are left out, because their typical acceptance is known.
     """
     others = (
         even for even in would_pay if even.draft == NO_WEIGHTS or (query.draft and even.draft not in ORDER)
@@ -124,8 +124,9 @@ def _gain_at(
 def _point_at(
     query: AdviseQuery, baseline: PricedPoint, draft: str, rates: tuple[float, ...]
 ) -> PricedPoint | None:
-    """The best point of a draft that accepts these rates by position; None if it does not run or fit. draft:
-    as the user named it.
+    """The best point of a draft that accepts these rates by position; None if it does not run or fit.
+
+    - draft: as the user named it.
     """
     accepted = replace(
         query,

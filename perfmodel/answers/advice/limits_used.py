@@ -1,12 +1,14 @@
-"""Compares predicted latencies with the latency limits."""
+"""Compares predicted latencies with the latency limits of a question."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 
 
 def limits_used(question: AdviseQuery, row: TrafficRow) -> dict[str, float]:
-    """The predicted 90th percentile of each limited latency, divided by its limit; infinite for a
-    saturated server. row: a prediction of `traffic` for one draft length.
+    """For each latency limit, the predicted 90th percentile of the latency divided by the limit. It is
+    infinite for a saturated server.
+
+    - row: a prediction of `traffic` for one draft length.
     """
     used = {}
     for name, limit_ms in question.latency_limits_ms.items():

@@ -21,11 +21,15 @@ MOST_GPUS = 2
 
 @dataclass(frozen=True, slots=True)
 class LoadDecision:
-    """The choice, and the servers with which it was compared. chosen: the best servers, or the best
-    without a draft if the gain of the best draft is doubtful; None if no servers can serve the load.
-    option: the servers with the doubtful draft. baseline, rival: the best servers without a draft and with
-    one. others: the other servers that can serve the load, the best first. likely, to_measure: if no
-    acceptance is known, the typical gains at the mean batch and the draft to measure.
+    """The choice, and the servers with which it was compared.
+
+    - chosen: the best servers, or the best servers without a draft if the gain of the best draft is doubtful.
+      None if no servers can serve the load.
+    - option: the servers with the doubtful draft.
+    - baseline, rival: the best servers without a draft and with a draft.
+    - others: the other servers that can serve the load, the best first.
+    - likely, to_measure: only if no acceptance is known. They are the typical gains at the mean batch, and
+      the point with the draft to measure.
     """
 
     chosen: Served | None
@@ -39,15 +43,15 @@ class LoadDecision:
 
     @property
     def without_draft(self) -> Served | None:
-        """The best servers without a draft, if the choice has a draft whose gain is too close to call;
-        otherwise None.
+        """The best servers without a draft if the choice has a draft whose gain is too close to call, else
+        None.
         """
         drafts = self.chosen is not None and self.chosen.row.gamma
         return self.baseline if drafts and self.verdict == "too_close_to_call" else None
 
     @property
     def layouts(self) -> list[Served]:
-        """The best servers in each layout; the choice comes first. Layouts that need many more GPUs are left
+        """The best servers in each layout. The choice comes first. Layouts that need many more GPUs are left
         out.
         """
         if self.chosen is None:

@@ -1,4 +1,6 @@
-"""Finds smaller formats of weights and cache with which given devices serve a load, or more of it."""
+"""Finds smaller number formats of weights and cache with which the given devices serve a load, or more of
+it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,8 +30,11 @@ those with which the load is smaller than the largest by at most this factor.
 
 @dataclass(frozen=True, slots=True)
 class FormatReach:
-    """The largest load in a format, by the closed form. flags: the format as flags. question: the question
-    in this format. alone, drafted: the largest load of each candidate, without a draft and with one.
+    """The largest load in a number format, by the closed form.
+
+    - flags: the format as flags.
+    - question: the question in this format.
+    - alone, drafted: the largest load of each candidate, without a draft and with a draft.
     """
 
     flags: str
@@ -39,7 +44,7 @@ class FormatReach:
 
     @property
     def load(self) -> float:
-        """The largest load of all candidates."""
+        """The largest load over all candidates."""
         return max((reach.load for reach in (*self.alone, *self.drafted)), default=0.0)
 
     @property
@@ -51,13 +56,14 @@ class FormatReach:
 def in_formats(
     question: AdviseQuery, layouts: list[Layout], most: float, limits: list[str], most_gpus: float
 ) -> Iterator[Alternative]:
-    """The first smaller format with which these layouts serve the whole load. If there is none: the format
-    with the largest load, if it is much larger than `most`, and what serves the whole load in this format:
-    longer limits and more devices.
+    """Servers in the first smaller format with which these layouts serve the whole load. If there is no such
+    format, servers in the format with the largest load, if this load is much larger than `most`. In this
+    case, also what serves the whole load in this format: longer limits and more devices.
 
-    - limits: the limits to lengthen; empty if servers in the question's format serve the load with longer
-      limits.
-    - most_gpus: the devices that the load needs in the question's format; infinite if no number suffices.
+    - limits: names of the limits that may be longer. Empty if servers in the question's format already serve
+      the load with longer limits.
+    - most_gpus: number of devices that the load needs in the question's format; infinite if no number is
+      sufficient.
     """
     found = list(_reaches(question, layouts))
     for each in found:

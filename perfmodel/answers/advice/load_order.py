@@ -9,18 +9,18 @@ from perfmodel.answers.advice.served import Served
 from perfmodel.speculation.length_to_run import most_given_up
 
 NEAR_TIE = 0.05
-"""Servers with latencies farther below the limits are preferred if a request takes longer on them by at
-most this share. It is less than half of the mean error of a step (an assumption).
+"""Servers whose latencies are farther below the limits are preferred, if a request takes longer on them by at
+most this share. The value is an assumption. It is less than half of the mean error of a step.
 """
 EASY = 0.7
-"""If a 90th percentile is below this share of its limit, a larger distance is no advantage (an
-assumption).
+"""A 90th percentile below this share of its limit counts as equal to this share. The value is an
+assumption.
 """
 
 
 def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
-    """A sort key for servers: the fewest GPUs first, and on equal numbers the shortest mean time of a
-    request. If the objective is latency: the lowest TPOT first.
+    """A sort key for servers. The smallest number of GPUs comes first, and for equal numbers the shortest
+    mean time of a request. If the objective is latency, the lowest TPOT comes first.
     """
     if question.objective == "latency":
         return served.tpot_s, 0.0
@@ -28,9 +28,9 @@ def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
 
 
 def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
-    """The first servers by `order`, or servers on the same number of GPUs that are nearly as fast and
-    safer. Among nearly equal servers, the first criterion is the distance of the latencies from the
-    limits, the second is that no request waits for a seat, and the third is simplicity.
+    """The first servers by `order`, or safer servers on the same number of GPUs that are nearly as fast.
+    Among nearly equal servers, the first criterion is the distance of the latencies from the limits. The
+    second is that no request waits for others to finish. The third is simplicity.
     """
     if not served:
         return None
@@ -59,24 +59,22 @@ def time_s(served: Served, question: AdviseQuery) -> float:
 
 
 def given_up(served: Served) -> float:
-    """The largest share of its speed that a server may have lost because its draft is shorter than the
-    fastest one.
+    """The largest share of its speed that a server may lose because its draft is shorter than the fastest
+    draft.
     """
     context = served.asked.lengths.context
     return most_given_up(served.candidate.scenario, context) if served.row.gamma else 0.0
 
 
 def near_tie(question: AdviseQuery) -> float:
-    """The share by which the time on one server may be longer than on another one that still counts as
-    equally fast.
-    """
+    """The share by which a time may be longer than another time and still count as equal."""
     return NEAR_TIE if _weighs_limits(question) else ALIKE
 
 
 def used(served: Served, question: AdviseQuery) -> tuple[float, float]:
-    """A sort key; smaller numbers are farther from the limits. The first number is the percentage of
-    requests that exceed a limit. The second is the largest ratio of a 90th percentile to its limit, in
-    tenths; ratios below `EASY` count as equal.
+    """A sort key by distance from the latency limits. Smaller numbers mean a larger distance. The first
+    number is the percentage of requests that exceed a limit. The second is the largest ratio of a 90th
+    percentile to its limit, in tenths. Ratios below `EASY` count as equal.
     """
     if not _weighs_limits(question):
         return 0.0, 0.0
@@ -89,9 +87,9 @@ def _weighs_limits(question: AdviseQuery) -> bool:
 
 
 def better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:
-    """Chooses between the best servers with a draft (`rival`) and without one (`baseline`). If both have
-    the same number of GPUs, the baseline is chosen even if its time is longer by the share `ALIKE`,
-    because such servers are simpler and have more memory for the cache.
+    """Chooses between the best servers with a draft (`rival`) and without a draft (`baseline`). If both have
+    the same number of GPUs, the baseline may be slower by the share `ALIKE` and is still chosen. Its servers
+    are simpler and have more memory for the cache.
     """
     if baseline is None or rival is None:
         return baseline or rival

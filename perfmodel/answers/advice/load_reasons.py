@@ -1,4 +1,4 @@
-"""Words for the reason of a choice of `advise` under a load."""
+"""The reason of a choice of `advise` under a load, in words."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import draft_text
@@ -15,8 +15,9 @@ SEEN = 0.005
 
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
-    """The reason as a part of a sentence: the GPUs, TPOT and saturation of the choice. For comparison, it
-    also states those of the best servers without a draft, or with a draft if the choice has none.
+    """The reason as a part of a sentence. It has the GPUs, the TPOT and the share of the saturation rate for
+    the choice. For comparison, it has the same for the best servers without a draft, or with a draft if the
+    choice has no draft.
     """
     needs = f"{load_text(question)}: {served_text(chosen)}"
     needs += _tie_text(question, decision, chosen)

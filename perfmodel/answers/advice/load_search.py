@@ -1,4 +1,4 @@
-"""Predicts the servers of each layout under the load, with each draft and without a draft."""
+"""Predicts the servers of each layout under a load, with each draft and without a draft."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,19 +11,21 @@ from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.errors import InputError, as_names
 
 MOST_OFF = 1.03
-"""Times of the closed form may be this many times as long as the times of a replay. This bound holds for
-148 candidates with doubts (five models, 0.2 to 12 requests/s). On crowded servers the factor reaches 12,
-so these are always replayed.
+"""Times of the closed form may be up to this many times as long as those of a replay. This bound holds for
+148 candidates for which the closed form is doubtful (five models, 0.2 to 12 requests/s). On crowded servers
+the factor reaches 12, so these are always replayed.
 """
 MOST_GPUS_OFF = 1.1
 """The closed form may need this many times as many GPUs as a replay."""
 LEAST_SHARE = 0.6
 """If the closed form finds at least this share of requests within the limits, a replay may find enough of
-them. Of the 148 candidates, those with enough requests within the limits in a replay have at least 0.93 in
-the closed form.
+them. Of the 148 candidates, those with enough requests within the limits in a replay have a share of at least
+0.93 in the closed form.
 """
 HOPELESS = 0.005
-"""Below this share, not even the nearest servers are replayed, because the answer prints 0 % either way."""
+"""If even the best servers have less than this share of requests within the limits, they are not replayed,
+because the answer prints 0 % in any case.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,8 @@ class LoadSearch:
 
     @property
     def sufficient(self) -> list[Served]:
-        """The servers that can serve the load within the limits. If the number of GPUs is open, servers
-        with a queue are left out unless all have one.
+        """The servers that can serve the load within the limits. If the question does not state the number of
+        GPUs, servers with a queue are left out, unless all have a queue.
         """
         sufficient = [s for s in self.served if s.suffices]
         if self.question.gpus is not None:
@@ -67,9 +69,10 @@ class LoadSearch:
 
 
 def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Served]:
-    """The predictions for the servers of each candidate. For candidates that may be the best, a replay is
-    used if the closed form does not hold; for all others, the closed form is used. drafts: whether the
-    candidates with a draft are meant, or those without one.
+    """The predictions for the servers of each candidate. Candidates that may be the best are predicted with a
+    replay if the closed form is not accurate. All others are predicted with the closed form.
+
+    - drafts: whether to predict the candidates with a draft or those without.
     """
     estimates = list(_estimates(question, candidates, drafts))
     by_worth = sorted(range(len(estimates)), key=lambda at: order(estimates[at], question))
@@ -107,7 +110,10 @@ def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> I
 
 
 def may_suffice(estimate: Served) -> bool:
-    """Whether a replay may find that the servers suffice."""
+    """Whether a replay may find that the servers can serve the load within the limits.
+
+    - estimate: their prediction by the closed form.
+    """
     share = estimate.row.slo_share
     return estimate.row.ttft_s is not None and (share is None or share >= LEAST_SHARE)
 

@@ -1,11 +1,11 @@
-"""Chooses the longest sequence that a server accepts under a load."""
+"""Chooses the maximum sequence length of a server under a load."""
 
 import numpy as np
 
 from perfmodel.speculation import Scenario, memory_of
 
 LONGEST_REQUEST = 4
-"""The longest request that a server accepts, divided by the mean request. It is an assumption."""
+"""Length of the longest request that a server accepts, divided by the mean length. This is an assumption."""
 TRIED = 9
 """Number of lengths that are tried, from the longest down to the mean."""
 
@@ -19,13 +19,14 @@ def longest_request(
     sequences: int,
     gamma: int,
 ) -> int:
-    """The longest sequence in tokens: `LONGEST_REQUEST` times the mean request, or less if the model or
-    the memory does not allow it. The result is never shorter than the mean request, because a server
+    """The maximum sequence length in tokens. It is `LONGEST_REQUEST` times the mean request, or less if the
+    model or the memory does not allow this. It is never shorter than the mean request, because a server
     refuses requests that are longer than its maximum.
 
-    stated: the length that the question states; it is then the result. mean: mean tokens of a request,
-    prompt and output. sequences: number of sequences of this length that memory must hold at once. gamma:
-    number of drafted tokens, because a draft needs memory too.
+    - stated: the length that the question states. If given, it is the result.
+    - mean: mean number of prompt and output tokens of a request.
+    - sequences: number of sequences of this length that must fit in memory at once.
+    - gamma: number of drafted tokens, because a draft needs memory too.
     """
     if stated is not None:
         return stated

@@ -1,6 +1,5 @@
-"""Computes how certain the choice of `advise` is: the interval of its gain, and the acceptance at which
-the choice would change. Also computes the break-even acceptance of drafts whose acceptance was not
-measured.
+"""Computes how certain the choice of `advise` is: the interval of its gain, and the acceptance at which the
+choice would change. It also computes the break-even acceptance of drafts whose acceptance was not measured.
 """
 
 import math
@@ -22,27 +21,29 @@ from perfmodel.speculation import (
 )
 
 MOST_BATCHES = 256
-"""Largest number of batch sizes to try, not counting the baseline's. A longer list is thinned evenly."""
+"""Largest number of batch sizes to try, without that of the baseline. From a longer list, evenly spaced
+values are taken.
+"""
 WORTH_A_DRAFT = 1.1
-"""Smallest gain for which a server gets a draft whose gain is too close to call."""
+"""Smallest gain for which a draft is recommended although its gain is too close to call."""
 
 
 def worth_the_risk(gain: float, interval: tuple[float, float]) -> bool:
     """Whether to recommend a draft although its gain is too close to call. The gain must be at least
-    `WORTH_A_DRAFT`, and larger than the possible loss: `gain` x `interval[0]` >= 1.
+    `WORTH_A_DRAFT`, and at least as large as the possible loss: `gain` x `interval[0]` >= 1.
     """
     return gain >= WORTH_A_DRAFT and gain * interval[0] >= 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Robustness:
-    """How certain the choice is. If the answer has an `option`, all fields but `gain_over_runner_up` are
-    about the draft of that option.
+    """How certain the choice is. If the answer has an `option`, all fields except `gain_over_runner_up` are
+    about the draft of the option.
 
-    alpha: the acceptance of the chosen draft, as one value for all positions. smallest_alpha,
-    smallest_tokens_per_iteration: with these values the draft at this batch and gamma would only be as
-    good as the best baseline, or would just meet the bound on TPOT. robust: whether the whole interval of
-    the gain is above 1.
+    - alpha: the acceptance of the chosen draft, as one value for all positions.
+    - smallest_alpha, smallest_tokens_per_iteration: the values at which the draft would only be as good as
+      the best baseline, or would just meet the bound on TPOT, at this batch and gamma.
+    - robust: whether the whole interval of the gain is above 1.
     """
 
     gain_over_baseline: float | None
@@ -61,7 +62,10 @@ class Robustness:
         return gain is None or interval is None or worth_the_risk(gain, interval)
 
     def over(self, chosen: PricedPoint, others: list[PricedPoint], query: AdviseQuery) -> "Robustness":
-        """A copy with the gain of the choice over the runner-up. others: the other points, the best first."""
+        """A copy with the gain of the choice over the runner-up.
+
+        - others: the other points, with the best point first.
+        """
         return replace(self, gain_over_runner_up=chosen.times(others[0], query) if others else None)
 
 
@@ -72,8 +76,10 @@ def robustness_of(
     alone: list[Priced],
     searched: list[Priced],
 ) -> Robustness:
-    """Computes how certain the gain of `chosen` over the best baseline is. alone: the candidates without a
-    draft. searched: the candidates with a draft that may be recommended.
+    """Computes how certain the gain of `chosen` over the best baseline is.
+
+    - alone: the candidates without a draft.
+    - searched: the candidates with a draft that may be recommended.
     """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
@@ -177,8 +183,9 @@ def _with_steps(gain: float, interval: tuple[float, float], by_step: list[float]
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """The smallest acceptance with which a draft at this gamma and batch is faster than the best baseline.
-    This acceptance is the same at all positions.
+    """The smallest acceptance with which a draft is faster than the best baseline, at this gamma and batch.
+
+    - smallest_alpha: this acceptance, the same at all positions.
     """
 
     draft: str
@@ -190,11 +197,11 @@ class BreakEven:
 
 
 def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, ...]:
-    """The break-even acceptance of each draft whose acceptance is not known, the smallest first. If a
-    draft has several KV methods, the one with the smallest value is taken.
+    """The break-even acceptance of each draft whose acceptance is unknown, with the smallest value first. For
+    a draft with several KV methods, the method with the smallest value is used.
 
-    All drafts have the layout of the best baseline. Drafts that the engine does not run are included only
-    with `any_draft`. A draft that does not pay even if every token is accepted is left out.
+    All drafts have the layout of the best baseline. Drafts that the engine does not run are only included
+    with `any_draft`. A draft is left out if it does not pay even if every token is accepted.
     """
     certain = "/".join(["1"] * query.max_gamma)
     rates = {f"{name}@{kv.label()}": certain for name, kv in without_acceptance(query)}

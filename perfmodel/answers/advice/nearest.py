@@ -17,17 +17,22 @@ from perfmodel.answers.point.verdict import Verdict, verdict
 from perfmodel.answers.text import clients, request_rate
 
 FAR = 0.7
-"""If the 90th percentile is below this share of a limit, saturation limits the load, and not this limit."""
+"""If the 90th percentile is below this share of a limit, the load is limited by saturation and not by this
+limit.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The configuration that serves the largest load within the latency limits. request_rate, clients:
-    this load, for all servers together. alone: the largest load without a draft; 0 if no load can be
-    served. limit: the limit that a higher load exceeds: ``ttft``, ``tpot``, ``e2e``, or ``saturation``.
-    seats: number of requests that the memory of a server holds, if memory is the reason; otherwise None.
-    verdict, speedup, speedup_interval: as in `whatif` at the mean batch; None without a draft.
-    tpot_interval: 90 % interval of the mean TPOT. pick: the configuration under this load.
+    """The configuration that serves the largest load within the latency limits.
+
+    - request_rate, clients: this load, for all servers together.
+    - alone: the largest load without a draft; 0 if no load can be served.
+    - limit: the limit that a higher load exceeds (``ttft``, ``tpot``, ``e2e`` or ``saturation``).
+    - seats: number of requests that fit in the memory of a server, if memory is the reason; otherwise None.
+    - verdict, speedup, speedup_interval: as in `whatif` at the mean batch; None without a draft.
+    - tpot_interval: 90 % interval of the mean TPOT.
+    - pick: the configuration under this load.
     """
 
     request_rate: float | None
@@ -44,7 +49,7 @@ class Nearest:
 
     @property
     def load_text(self) -> str:
-        """``1.46 requests/s``."""
+        """The largest load in words, such as ``1.46 requests/s``."""
         return in_words(self.request_rate, self.clients or 0)
 
     @property
@@ -64,14 +69,16 @@ class Nearest:
 
 
 def in_words(rate: float | None, number: int) -> str:
-    """A request rate with three digits, or a number of clients, in words."""
+    """A load in words: a request rate with three digits, or a number of clients."""
     return clients(number) if rate is None else request_rate(rate, ".3g")
 
 
 @dataclass(frozen=True, slots=True)
 class NearestServers:
-    """The servers that `nearest` describes. question: the question with the load that they can serve.
-    whole: whether this is the whole load that was asked for.
+    """The servers that `nearest` describes.
+
+    - question: the question, with the load that these servers can serve.
+    - whole: whether this is the whole load of the original question.
     """
 
     question: AdviseQuery
@@ -81,14 +88,15 @@ class NearestServers:
 
     @property
     def load(self) -> float:
-        """The load that these servers can serve: requests per second, or a number of clients."""
+        """The load that these servers can serve, in requests per second or as a number of clients."""
         return load_of(self.question)
 
 
 def nearest_servers(question: AdviseQuery, alone: list[Reach], drafted: list[Reach]) -> NearestServers | None:
-    """The servers that can serve the largest load within the limits; None if no servers can serve any
-    load. A draft is used only if it makes this load larger. alone, drafted: the largest load of each
-    candidate, without a draft and with one.
+    """The servers that can serve the largest load within the limits. None if no servers can serve any load.
+    They only have a draft if this makes the load larger.
+
+    - alone, drafted: the largest load of each candidate, without a draft and with a draft.
     """
     without = carried(question, alone)
     least = 0.0 if without is None else without.load
@@ -104,13 +112,15 @@ def nearest_servers(question: AdviseQuery, alone: list[Reach], drafted: list[Rea
 
 
 def reaches_of(question: AdviseQuery, candidates: Candidates) -> tuple[list[Reach], list[Reach]]:
-    """The largest load that each candidate can serve, first without a draft and then with one."""
+    """The largest load of each candidate. The first list is for servers without a draft, the second for
+    servers with a draft.
+    """
     return reaches(question, candidates, drafts=False), reaches(question, candidates, drafts=True)
 
 
 def served_by(question: AdviseQuery, reach: Reach, replicas: int) -> Served | None:
-    """`replicas` servers of one candidate under the load of the question, without a replay of the
-    baseline. Returns None if they exceed the limits, or if the best draft length of a candidate with a
+    """The prediction for `replicas` servers of one candidate under the load of the question. The baseline is
+    not replayed. None if the servers exceed the limits, or if the best draft length of a candidate with a
     draft is 0.
     """
     estimate = on_servers(question, reach.candidate, reach.drafts, replicas)

@@ -10,10 +10,11 @@ from perfmodel.answers.advice.ranking import PricedPoint
 
 @dataclass(frozen=True, slots=True)
 class OnOff:
-    """The numbers of running sequences of one server at which the draft is faster: from `on_from` to
+    """The numbers of running sequences at which a server with the draft is faster: from `on_from` to
     `off_from` - 1.
 
-    off_from: None if the draft is still faster at `looked_to`, the largest batch that was tried.
+    - off_from: None if the draft is still faster at `looked_to`.
+    - looked_to: the largest batch that was tried.
     """
 
     draft: str
@@ -23,8 +24,8 @@ class OnOff:
 
 
 def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
-    """The batch sizes at which the draft of a point is faster than the baseline on the same server; None
-    if it is at none.
+    """The batch sizes at which the draft of a point is faster than the baseline on the same server. None if
+    there are no such batch sizes.
     """
     s = point.candidate.scenario
     fitting = int(room(s, 1.0, float(point.gamma), query).max_batch)
@@ -38,10 +39,10 @@ def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
 
 
 def seats_of(query: AdviseQuery, chosen: PricedPoint) -> int | None:
-    """The number of sequences that the server may run at once; None means the batch of `chosen`.
+    """The largest number of sequences that the server may run at once. None means the batch of `chosen`.
 
     If the objective is latency, the chosen batch is 1, but a second request should not have to wait. The
-    server then runs as many sequences as memory holds or, with a draft, as many as the draft is faster
+    server then runs as many sequences as fit in memory. With a draft, it runs as many as the draft is faster
     for.
     """
     if query.objective != "latency" or query.batch is not None or query.max_tpot_ms is not None:

@@ -13,8 +13,10 @@ from perfmodel.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class OneAlone:
-    """One request on each of some servers. served: the prediction. limit: the latency limit that the
-    request exceeds most, such as ``ttft``.
+    """The prediction for one request alone.
+
+    - served: the prediction for the servers.
+    - limit: the latency limit that the request exceeds most, such as ``ttft``.
     """
 
     served: Served
@@ -31,8 +33,8 @@ class OneAlone:
 
 
 def one_alone(question: AdviseQuery, candidates: Candidates) -> OneAlone | None:
-    """The servers on which one request exceeds the limits least; None if it meets the limits, or if memory
-    never holds it.
+    """The servers on which one request alone exceeds the limits least. None if the request meets the limits
+    on some servers, or if it does not fit in memory on any servers.
     """
     found = [served for served in _served(question, candidates) if served.row.ttft_s is not None]
     if not found or not question.latency_limits_ms:

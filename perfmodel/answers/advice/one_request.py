@@ -6,12 +6,12 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 
 
 def without_load(question: AdviseQuery) -> AdviseQuery:
-    """The question without its load, with the limit on TPOT of the load as its bound."""
+    """The question without its load. The limit on TPOT under the load becomes the bound on TPOT."""
     bound = question.latency_limits_ms.get("tpot")
     whole = replace(question, prefix_len=None, prefix_hits=1.0, max_ttft_ms=None, max_tpot_ms=bound)
     return replace(whole, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
 
 
 def at_batch(question: AdviseQuery, batch: int) -> AdviseQuery:
-    """The question about the lowest time per token at one batch size, without a load and without bounds."""
+    """A question about the lowest time per token at one batch size, without a load and without bounds."""
     return replace(without_load(question), batch=(batch,), max_tpot_ms=None, objective="latency")

@@ -1,4 +1,4 @@
-"""The verdict, command lines, warnings and remedies for one server of a choice."""
+"""Makes the verdict, command lines, warnings and remedies for one server of a choice."""
 
 from contextlib import suppress
 
@@ -31,13 +31,16 @@ def point_speedup(query: AdviseQuery, point: PricedPoint) -> tuple[float, tuple[
 
 
 def point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
-    """The verdict that `whatif` gives for a point."""
+    """The verdict of `whatif` for a point."""
     speedup, interval = point_speedup(query, point)
     return verdict(point.candidate.scenario, float(query.context), speedup, interval, point.gamma)
 
 
 def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, ...]:
-    """The changes of engine flags or formats with which the best draft (`rival`) pays at its batch."""
+    """The changes of engine flags or number formats with which the best draft pays at its batch.
+
+    - rival: the best point with a draft.
+    """
     if rival is None:
         return ()
     s = rival.candidate.scenario
@@ -55,11 +58,11 @@ def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, 
 def serve(
     query: AdviseQuery, chosen: PricedPoint, seats: int | None = None, undecided: bool = False
 ) -> Export | None:
-    """The command lines for one server of the choice, with the chosen draft length. Returns None if no
-    command line is known for the engine.
+    """The command lines for one server of the choice, with the chosen draft length. None if no command line
+    is known for the engine.
 
-    seats: the largest number of sequences that the server may run at once; None means the chosen batch.
-    undecided: as in `export`.
+    - seats: the largest number of sequences that the server may run at once; None means the chosen batch.
+    - undecided: as in `export`.
     """
     s = chosen.candidate.scenario
     if engine_of(s.machine.calibration) not in servers():
@@ -73,7 +76,9 @@ def serve(
 
 
 def line_of(lines: Export, point: PricedPoint) -> str | None:
-    """The command line of the engine for which the point was predicted; None if this engine has no line."""
+    """The command line of the engine for which the point was predicted. None if there is no line for this
+    engine.
+    """
     engine = engine_of(point.candidate.scenario.machine.calibration)
     return None if engine is None else lines.lines.get(engine)
 

@@ -1,4 +1,4 @@
-"""Chooses among several kinds of device, and tries FP8 weights on each of them."""
+"""Chooses among several kinds of device, and tries FP8 weights on each kind."""
 
 import math
 from collections.abc import Sequence
@@ -17,14 +17,15 @@ from perfmodel.errors import InputError
 
 
 def of_one_kind(question: AdviseQuery) -> Advice:
-    """The answer for one kind of device."""
+    """The answer of `advise` for one kind of device."""
     return under_load(question) if question.has_load else at_batches(question)
 
 
 def cost_of(answer: Advice) -> float:
-    """A sort key for the answers for several kinds of device, the best first. The key is the TPOT if the
-    objective is latency, otherwise the dollars per token or, without prices, the throughput per device. An
-    answer without a choice is sorted by its nearest servers; without these it comes last.
+    """A sort key for the answers for several kinds of device. The best answer has the smallest key. If the
+    objective is latency, the key is the TPOT. Otherwise, it is the price per token or, without prices, the
+    inverse of the throughput per device. For an answer without a choice, it is the key of its nearest
+    servers. Without such servers, it is infinite.
     """
     p = answer.chosen or (None if answer.nearest is None else answer.nearest.pick)
     if p is None:
@@ -37,8 +38,8 @@ def cost_of(answer: Advice) -> float:
 
 
 def nearest_kind(answers: Sequence[Advice]) -> Advice:
-    """The answer if no kind of device is feasible: the best one by `cost_of`, with the reasons for the
-    other kinds as warnings.
+    """The answer if no kind of device is feasible. It is the best answer by `cost_of`, with the reasons for
+    the other kinds as warnings.
     """
     best = min(answers, key=cost_of)
     others = (Note(f"on {a.query.hardware}: {a.reason}") for a in answers if a is not best)
@@ -46,8 +47,8 @@ def nearest_kind(answers: Sequence[Advice]) -> Advice:
 
 
 def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: Advice) -> tuple[Alternative, ...]:
-    """The best choice with FP8 weights on any of the kinds of device; empty if it is not clearly better
-    than `best`.
+    """The alternative with FP8 weights that is best over all kinds of device. Empty if it is not clearly
+    better than `best`.
     """
     answers = []
     for question in kinds:

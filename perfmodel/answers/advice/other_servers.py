@@ -1,4 +1,4 @@
-"""Finds the fewest GPUs that serve a load, and the best servers for a changed question."""
+"""Finds the smallest number of GPUs that serves a load, and the best servers for a changed question."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,19 +17,20 @@ from perfmodel.answers.question import Named
 from perfmodel.errors import InputError
 
 TRIED = 3
-"""Number of reaches for which the number of servers is confirmed, beginning with those that need the fewest
-GPUs.
+"""Number of candidates for which the number of servers is confirmed, beginning with those that need the
+fewest GPUs.
 """
 ROUNDING = 1e-9
-"""Share of a server that rounding may add."""
+"""Share of a server that rounding errors may add."""
 
 
 def all_reaches(
     question: AdviseQuery, known: Sequence[Reach] = (), searched: Sequence[Layout] = ()
 ) -> list[Reach]:
-    """The largest load (the *reach*) of every server that the question searches, or of servers on several
-    nodes if one node cannot serve any load. known: the reaches of the layouts `searched`, which are not
-    computed again.
+    """The largest load (the *reach*) of every server that the question searches. If no server on one node can
+    serve any load, servers on several nodes are searched.
+
+    - known: the reaches of the layouts `searched`, which are not computed again.
     """
     named = Named.of(question)
     shapes = {_shape(layout) for layout in searched}
@@ -52,8 +53,10 @@ def reaches_on(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
 def best_on(
     question: AdviseQuery, layouts: list[Layout], time: Callable[[Served], float] | None = None
 ) -> Served | None:
-    """The best servers of some layouts by `order`, with a draft or without one; None if none can serve the
-    load within the limits. time: another measure of a server, of which the smallest value is best.
+    """The best servers of some layouts by `order`, with or without a draft. None if no servers can serve the
+    load within the limits.
+
+    - time: a function that replaces `order`. The servers with its smallest value are best.
     """
     try:
         found = find_candidates(question, layouts)
@@ -89,8 +92,8 @@ def _shape(layout: Layout) -> tuple[int, int, int, int]:
 
 
 def fewest_gpus(question: AdviseQuery, found: Iterable[Reach], most: float = math.inf) -> Served | None:
-    """The servers with the fewest GPUs that serve the load, for a question that leaves this number open;
-    None if more than `most` GPUs are needed.
+    """The servers with the fewest GPUs that serve the load, for a question that does not state the number of
+    GPUs. None if more than `most` GPUs are needed.
     """
     best: Served | None = None
     for reach in sorted(found, key=lambda each: (_gpus(question, each), -each.largest.load))[:TRIED]:

@@ -1,5 +1,5 @@
 """Names the target's own multi-token prediction (MTP) layer as an alternative to the best draft, if the
-acceptance of the layer is not known.
+acceptance of the layer is unknown.
 """
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -11,8 +11,8 @@ OWN = "mtp"
 
 
 def own_layer(query: AdviseQuery, baseline: PricedPoint | None) -> Alternative | None:
-    """The likely gain of the MTP layer and, if it is worth measuring, a server with which to measure its
-    acceptance. Returns None if the target has no such layer, if it would not gain, or if the question
+    """The likely gain of the MTP layer. If the layer is worth measuring, there is also a server with which to
+    measure its acceptance. None if the target has no such layer, if it would not gain, or if the question
     names its drafts.
     """
     named = query.draft is not None or query.chain_rates or query.acceptance is not None

@@ -13,21 +13,29 @@ from perfmodel.speculation import KVCapacity, Passes, Scenario, kv_cache_of
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A configuration. draft, draft_kv and draft_tp are None for the baseline. gpus: number of GPUs of all
-    `replicas` equal servers, including idle GPUs. tp: number of GPUs of one server. dp, ep: its attention
-    groups and expert groups. layer_split: number of devices among which its layers are divided. batch,
-    tpot_s and throughput_tokens_per_s are about one server. all_servers_tokens_per_s is the throughput of
-    all replicas, and throughput_tokens_per_s_per_device is this throughput divided by `gpus`. runs_in:
-    where the engine runs the draft, in words; None for the baseline and for research code.
-    measured_context_tokens: the longest context at which the acceptance was measured; None if it is unknown
-    or if the acceptance holds at every context. speedup: over the baseline at the same batch and layout.
-    objective: the value of the objective. joules_per_token: energy per token. power_w: mean power of one
-    device. Both are None if the power of the device was not measured. kv_cache: the size of the KV cache
-    that one server logs when it starts.
+    """A configuration with its predicted speed.
 
-    Under a load, batch is the mean number of running requests. ttft_s: mean time to first token.
-    slo_share: share of requests within the latency limits; None without limits. load_share: the request
-    rate divided by the saturation rate. These three are None without a load.
+    - gpus: number of GPUs of all `replicas` equal servers, including idle GPUs.
+    - tp: number of GPUs of one server.
+    - dp, ep: number of its attention groups and of its expert groups.
+    - layer_split: number of devices among which its layers are divided.
+    - draft, draft_kv, draft_tp: the draft; None for the baseline.
+    - batch, tpot_s, throughput_tokens_per_s: values of one server. Under a load, the batch is the mean number
+      of running requests.
+    - all_servers_tokens_per_s: throughput of all replicas.
+    - throughput_tokens_per_s_per_device: throughput of all replicas divided by `gpus`.
+    - runs_in: the engines and versions that run the draft, in words; None for the baseline and for research
+      code.
+    - measured_context_tokens: the longest context at which the acceptance was measured. It is None if this is
+      unknown, or if the acceptance is valid at every context.
+    - speedup: speedup over the baseline at the same batch and layout.
+    - objective: the value of the objective.
+    - joules_per_token: energy per token; None if the power of the device was not measured.
+    - power_w: mean power of one device; None if it was not measured.
+    - kv_cache: the size of the KV cache of one server, as the server logs it when it starts.
+    - ttft_s: mean time to first token; None without a load.
+    - slo_share: share of requests within the latency limits; None without limits.
+    - load_share: the request rate divided by the saturation rate; None without a load.
     """
 
     hardware: str
@@ -63,13 +71,14 @@ class Pick:
 
     @property
     def simplicity(self) -> Simplicity:
-        """As `Layout.simplicity`."""
+        """See `Layout.simplicity`."""
         return Layout(self.gpus, self.replicas, self.tp, self.dp, self.ep, self.layer_split).simplicity
 
 
 def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) -> Pick:
-    """The configuration of a point. seats: number of requests that the server may run at once; None means
-    the batch of the point.
+    """The configuration of a point.
+
+    - seats: largest number of requests that the server may run at once; None means the batch of the point.
     """
     s = point.candidate.scenario
     layout = point.layout

@@ -1,4 +1,6 @@
-"""Predicts every candidate of `advise` at all batch sizes and draft lengths at once (here: *prices* it)."""
+"""Predicts every candidate of `advise` at all batch sizes and draft lengths at once. This is called *pricing*
+here.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,14 +16,15 @@ from perfmodel.operations import Array, Ints, Mask
 from perfmodel.speculation import Memory, Scenario, Workload, memory_of, predict
 
 MAX_PRICES = 2_000_000
-"""Largest number of combinations of batch, draft and draft length; they take about a gigabyte and ten
-seconds.
+"""Largest number of combinations of batch, draft and draft length. This many take about a gigabyte of memory
+and ten seconds.
 """
 
 
 class Group(NamedTuple):
-    """A key of candidates whose target passes take the same time. varying_lengths: whether the sequences
-    of a batch verify different numbers of tokens.
+    """A key for candidates. Target passes take the same time for all candidates with the same key.
+
+    - varying_lengths: whether the sequences of a batch verify different numbers of tokens.
     """
 
     layout: Layout
@@ -32,9 +35,11 @@ class Group(NamedTuple):
 class Priced:
     """The predictions for one candidate, as arrays over ``[batch, gamma]``.
 
-    batches: the batch sizes of one server. drafted: the draft lengths. gained: the tokens per iteration at
-    each draft length. fits: whether the batch fits in memory. allowed: whether it fits and also meets the
-    bound on TPOT.
+    - batches: the batch sizes of one server.
+    - drafted: the draft lengths.
+    - gained: the tokens per iteration at each draft length.
+    - fits: whether the batch fits in memory.
+    - allowed: whether the batch fits and also meets the bound on TPOT.
     """
 
     candidate: Candidate
@@ -47,7 +52,7 @@ class Priced:
 
 
 class Prices(NamedTuple):
-    """The predictions for the baselines, and those for the candidates with a draft."""
+    """The predictions for the baselines (`alone`) and for the candidates with a draft (`drafted`)."""
 
     alone: list[Priced]
     drafted: list[Priced]
@@ -57,7 +62,8 @@ def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQ
     """Predicts the baselines and the candidates with a draft. The target passes are computed once for each
     `Group` of candidates.
 
-    Raises InputError for a question with more than `MAX_PRICES` combinations of batch, draft and length.
+    Raises InputError for a question with more than `MAX_PRICES` combinations of batch, draft and draft
+    length.
     """
     batches = {c.layout: _batches(c, candidates, query) for c in baseline}
     if any(c.scenario.power_limit_w is not None for c in baseline):
@@ -82,7 +88,9 @@ def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQ
 
 
 def room(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Memory[Any]:
-    """The memory of one server at these batch sizes and numbers of drafted tokens, which broadcast."""
+    """The memory of one server at these batch sizes and numbers of drafted tokens. The two arrays are
+    broadcast.
+    """
     context = np.asarray(float(query.context))
     return memory_of(scenario, batch, context, drafted, query.memory_fraction)
 
@@ -129,7 +137,10 @@ def _verify(scenario: Scenario, batches: Array, query: AdviseQuery, deepest: int
 
 
 def _limited(candidate: Candidate, batches: Array, query: AdviseQuery, longest: int) -> Priced:
-    """A candidate under a power limit, which slows an iteration as a whole. longest: 0 for a baseline."""
+    """A candidate under a power limit, which slows an iteration as a whole.
+
+    - longest: 0 for a baseline.
+    """
     gammas = np.arange(min(longest, 1), longest + 1)
     work = Workload.of(batches[:, None], float(query.context), gammas)
     p = predict(candidate.scenario, work, longest)

@@ -1,5 +1,5 @@
-"""Ranks the points of `advise` (a candidate at one batch and draft length): the best point of a candidate,
-the best layout, and the Pareto fronts.
+"""Ranks the points of `advise`. A point is a candidate at one batch and draft length. This module finds the
+best point of a candidate, the best layout, and the Pareto fronts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,16 +15,19 @@ from perfmodel.operations import Array
 from perfmodel.speculation.length_to_run import length_to_run
 
 ALIKE = 0.025
-"""A simpler layout is chosen if it is worse than the best layout, at the best draft length, by at most
-this share.
+"""A simpler layout is chosen if it is worse than the best layout by at most this share. Both are compared at
+their best draft length.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PricedPoint:
-    """A candidate at one batch and draft length. batch: sequences in one server. gained: tokens per
-    iteration. value: its value by the objective; a larger value is better. most: the value at the best
-    draft length, which may be longer than `gamma`.
+    """A candidate at one batch and draft length.
+
+    - batch: number of sequences in one server.
+    - gained: tokens per iteration.
+    - value: its value by the objective; a larger value is better.
+    - most: the value at the best draft length, which may be longer than `gamma`.
     """
 
     candidate: Candidate
@@ -41,16 +44,16 @@ class PricedPoint:
         return self.candidate.layout
 
     def times(self, other: "PricedPoint", query: AdviseQuery) -> float:
-        """How many times better this point is than the other, by the objective."""
+        """How many times better this point is than the other point, by the objective."""
         if query.objective == "throughput":
             return self.value / other.value
         return other.value / self.value
 
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of one candidate, or None. Of equally good points, the result has the
-    smallest batch and draft length. If the objective is latency, the draft length is the best one;
-    otherwise `length_to_run` selects it.
+    """The best allowed point of one candidate, or None. Among equally good points, it is the one with the
+    smallest batch and draft length. If the objective is latency, the best draft length is used. Otherwise,
+    `length_to_run` selects the draft length.
     """
     if not priced.allowed.any():
         return None
@@ -75,16 +78,16 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
 
 
 def best_of(priced: Iterable[Priced], query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of several candidates, or None. Of equally good points, the result is the
-    point of the first candidate.
+    """The best allowed point of several candidates, or None. Among equally good points, it is that of the
+    first candidate.
     """
     points = [point for each in priced if (point := best(each, query)) is not None]
     return max(points, key=lambda point: point.value, default=None)
 
 
 def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Array:
-    """The value by the objective, larger is better: tokens/s per GPU, the negative TPOT in seconds, or the
-    negative price of a million tokens. Idle GPUs count too.
+    """The value by the objective, where larger is better: tokens/s per GPU, the negative TPOT in seconds, or
+    the negative price of a million tokens in dollars. Idle GPUs are counted too.
     """
     if query.objective == "latency":
         return -tpot_s
@@ -97,9 +100,9 @@ def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Ar
 
 
 def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | None:
-    """The best point on the simplest layout that is nearly the best. A layout is nearly the best if its
-    best point is worse than the best point of all layouts by at most the share `ALIKE`. Of equally good
-    points, the result is the first one.
+    """The best point on the simplest of the nearly best layouts. A layout is nearly the best if its best
+    point is worse than the best point of all layouts by at most the share `ALIKE`. Among equally good points,
+    it is the first one.
     """
     if not points:
         return None
@@ -111,7 +114,7 @@ def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | N
 
 
 def best_of_each_layout(points: Sequence[PricedPoint]) -> list[PricedPoint]:
-    """The best point of each layout, the best first."""
+    """The best point of each layout. The best layout comes first."""
     best_points: dict[Layout, PricedPoint] = {}
     for point in sorted(points, key=lambda p: -p.value):
         best_points.setdefault(point.layout, point)
@@ -120,10 +123,11 @@ def best_of_each_layout(points: Sequence[PricedPoint]) -> list[PricedPoint]:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A point of a Pareto front: no other point has both a higher throughput per device and a shorter time
+    """A point of a Pareto front. No other point has both a higher throughput per device and a shorter time
     per token.
 
-    batch and throughput_tokens_per_s are about one server, which has `tp` devices.
+    - batch, throughput_tokens_per_s: values of one server.
+    - tp: number of devices of one server.
     """
 
     tpot_s: float
@@ -139,14 +143,16 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True)
 class Fronts:
-    """The Pareto fronts of throughput per device and time per token, for the baseline and for speculation."""
+    """The Pareto fronts of throughput per device against time per token, for the baseline and for
+    speculation.
+    """
 
     baseline: tuple[FrontPoint, ...]
     speculating: tuple[FrontPoint, ...]
 
 
 NO_FRONTS = Fronts((), ())
-"""The fronts of an answer without predictions by batch."""
+"""The fronts of an answer that has no predictions by batch."""
 
 
 def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:

@@ -12,8 +12,8 @@ from perfmodel.parse import items
 
 
 def read_rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads rates from a mapping or from a list of ``DRAFT=RATE``. Raises InputError for text that does
-    not have this form.
+    """Reads rates from a mapping or from texts ``DRAFT=RATE``. Raises InputError for a text that does not
+    have this form.
     """
     if isinstance(given, Mapping):
         return {str(key): str(rate) for key, rate in given.items()}
@@ -29,8 +29,8 @@ def read_rates(given: Any, flag: str) -> dict[str, str]:
 
 
 def draft_and_method(key: str) -> tuple[str, KVMethod]:
-    """The draft and the KV method that a key such as ``self@quest:1k`` names; the default method is
-    ``full``. Raises InputError for a wrong key.
+    """The draft and the KV method of a key such as ``self@quest:1k``. The default method is ``full``. Raises
+    InputError for a wrong key.
     """
     name, at, method = key.partition("@")
     if not name.strip():
@@ -39,8 +39,8 @@ def draft_and_method(key: str) -> tuple[str, KVMethod]:
 
 
 def read_tree_rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads the rates of tree children from a mapping or from a list of ``DRAFT=RATES``. Raises InputError
-    for text that is not a list of rates.
+    """Reads the rates of tree children from a mapping or from texts ``DRAFT=RATES``. Raises InputError for a
+    text that is not a list of rates.
     """
     if isinstance(given, Mapping):
         rates = {str(k): v if isinstance(v, str) else ",".join(map(str, items(v))) for k, v in given.items()}

@@ -14,19 +14,19 @@ from perfmodel.answers.load.traffic_words import RATES
 from perfmodel.errors import InputError
 
 CLOSE = 1.02
-"""The search for the largest load ends if a load that cannot be served is at most this many times one that
-can.
+"""The search for the largest load ends if the smallest load that cannot be served is at most this many times
+the largest load that can be served.
 """
 MORE = 1.1
-"""If the closed form may be wrong, a candidate is not tried if its load times this factor is at most a
-load that is already confirmed.
+"""If the closed form may be inaccurate, a candidate's load is multiplied by this factor. The candidate is
+only tried if the result is above the load that is already confirmed.
 """
 SHARES = (1.0, 0.95, 0.85, 0.7, 0.5, 0.25, 1.06, 1.15, 1.3)
-"""Multiples of the closed form's load, in the order in which they are tried. If there is no doubt about
-the closed form, only the first two are tried.
+"""Multiples of the closed form's load, in the order in which they are tried. If the closed form is accurate,
+only the first two are tried.
 """
 TRIED = 3
-"""Largest number of candidates that are tried, beginning with the largest load."""
+"""Largest number of candidates that are tried, beginning with the candidate with the largest load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Reach:
 
     @property
     def doubted(self) -> bool:
-        """Whether the closed form may be wrong here, so a replay may find another largest load."""
+        """Whether the closed form may be inaccurate here. A replay may then find another largest load."""
         rows = (self.largest.row, self.largest.above)
         return any(row is not None and row.doubts for row in rows)
 
@@ -54,16 +54,17 @@ class Reach:
         return self.server.drafts
 
     def keeps(self, load: float, replicas: int) -> bool:
-        """Whether `replicas` servers can serve the load within the limits. The latencies are as `traffic`
-        predicts them, to about one per cent.
+        """Whether `replicas` servers can serve the load within the limits. The latencies differ from those of
+        `traffic` by at most about one per cent.
         """
         row = self.row(load, replicas, rough=True)
         return row is not None and keeps(row)
 
     def row(self, load: float, replicas: int, rough: bool = False) -> TrafficRow | None:
-        """The prediction of `traffic` for one of `replicas` servers under the load. Returns None if the
-        candidate has a draft but its best draft length is 0. rough: whether an accuracy of about one per
-        cent is enough.
+        """The prediction of `traffic` for one of `replicas` servers under the load. None if the candidate has
+        a draft but its best draft length is 0.
+
+        - rough: whether an accuracy of about one per cent is sufficient.
         """
         each = load / replicas
         each = max(each, RATES[0]) if self.server.priced.question.opens else math.ceil(each)
@@ -72,15 +73,18 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The largest load that the servers of a candidate can serve within the limits, as `traffic` confirms."""
+    """The largest load that the servers of a candidate can serve within the limits, confirmed by
+    `traffic`.
+    """
 
     reach: Reach
     load: float
 
 
 def reaches(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Reach]:
-    """The reach of each candidate, the largest load first. drafts: whether the candidates with a draft are
-    meant, or those without one.
+    """The reach of each candidate, with the largest load first.
+
+    - drafts: whether to take the candidates with a draft or those without.
     """
     wanted: Iterable[Candidate] = candidates.baselines
     if drafts:
@@ -106,7 +110,7 @@ def _reach(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Iterato
 
 
 def keeps(row: TrafficRow) -> bool:
-    """Whether enough requests meet the limits in a prediction of `traffic`. Without limits: whether the
+    """Whether enough requests meet the limits in a prediction of `traffic`. Without limits, whether the
     request rate is at most the share `HEADROOM` of the saturation rate.
     """
     if row.ttft_s is None:
@@ -117,8 +121,10 @@ def keeps(row: TrafficRow) -> bool:
 
 
 def carried(question: AdviseQuery, found: Iterable[Reach], least: float = 0.0) -> Carried | None:
-    """The servers with the largest load that `traffic` confirms; None if it is not clearly above `least`.
-    found: the reaches, the largest load first.
+    """The servers with the largest load that `traffic` confirms. None if this load is not clearly above
+    `least`.
+
+    - found: the reaches, with the largest load first.
     """
     best = None
     for reach in list(found)[:TRIED]:
@@ -166,7 +172,7 @@ def _tried(question: AdviseQuery, reach: Reach) -> Iterator[float]:
 
 
 def load_of(question: AdviseQuery) -> float:
-    """The load of a question: requests per second, or the number of clients."""
+    """The load of a question, in requests per second or as a number of clients."""
     return float(question.clients or 0) if question.request_rate is None else question.request_rate
 
 

@@ -1,4 +1,4 @@
-"""Words for the reason of an answer of `advise` without a load."""
+"""The reason of an answer of `advise` without a load, in words."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import without_acceptance
@@ -22,8 +22,10 @@ def reason_of(
     drafted: list[Priced],
     to_measure: SwitchToMeasure | None = None,
 ) -> str:
-    """The reason as a part of a sentence. drafted: the candidates with a draft. to_measure: an engine flag
-    with which a draft likely gains.
+    """The reason as a part of a sentence.
+
+    - drafted: the candidates with a draft.
+    - to_measure: an engine flag with which a draft likely gains.
     """
     chosen, rival = decision.chosen, decision.rival
     would_pay, likely = decision.would_pay, decision.likely

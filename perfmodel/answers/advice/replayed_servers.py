@@ -1,4 +1,6 @@
-"""Finds by replays how many servers of a candidate a load needs, if the closed form may be wrong."""
+"""Finds how many servers of a candidate a load needs, with replays, because the closed form may be
+inaccurate.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -15,12 +17,13 @@ from perfmodel.answers.advice.servers_needed import (
 from perfmodel.answers.load.largest_load import Largest, OneServer
 
 MOST_MORE = 2
-"""The search ends at this many times the number of servers of the estimate."""
+"""The search ends at this many times the estimated number of servers."""
 
 
 def servers_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
-    """The fewest servers of a candidate that serve a load within the limits. near: an estimate, where the
-    search starts.
+    """The smallest number of servers of a candidate that serves the load within the limits.
+
+    - near: an estimate, at which the search starts.
     """
     asked = question_of(question, candidate, drafts, **share_of_load(question, near))
     server = OneServer.of(asked, drafts)
@@ -28,9 +31,11 @@ def servers_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool
 
 
 def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
-    """The fewest servers of a reach that serve the load within the limits and without a queue. The search
-    starts at the estimate `near`. Returns None if no number up to about `MOST_MORE` times the estimate is
-    enough.
+    """The smallest number of servers of a reach that serves the load within the limits and without a queue.
+
+    - near: an estimate, at which the search starts.
+
+    None if no number up to about `MOST_MORE` times the estimate is sufficient.
     """
 
     def serve(servers: int) -> bool:
@@ -43,8 +48,8 @@ def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
 
 
 def fewest(serve: Callable[[int], bool], near: int, most: int) -> int | None:
-    """The smallest number of servers, at most about `most`, for which `serve` is true; None if there is
-    none. The search starts at the estimate `near` with steps that double. It assumes that more servers
+    """The smallest number of servers, up to about `most`, for which `serve` is true. None if there is no such
+    number. The search starts at the estimate `near`, and its steps double. It assumes that more servers
     always serve at least as much.
     """
     step = 1

@@ -1,4 +1,4 @@
-"""Chooses which of several servers to run first, if no draft has a known acceptance."""
+"""Chooses which of several servers to run first, if no acceptance is known or nothing fits in memory."""
 
 from collections.abc import Sequence
 
@@ -18,9 +18,9 @@ def run_first(
     likely: tuple[TypicalGain, ...],
     to_measure: SwitchToMeasure | None,
 ) -> str:
-    """The server and the reason, as a sentence without its full stop. The server is the first of these
-    that exists: one that is better without a draft, one whose draft gains even with a low acceptance for
-    its kind, or the one without a draft.
+    """A sentence (without a full stop) that names the server to run first, and the reason. The first choice
+    is a server with a change that is better without a draft. The second is a server whose draft gains even
+    with a low acceptance for its kind. The last is the server without a draft.
     """
     for change in changes:
         if change.draft is None:
@@ -36,9 +36,9 @@ def run_first(
 
 
 def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> str | None:
-    """A sentence (without its full stop) that names the server to run first if nothing fits in memory. It
-    is the first change that keeps the devices of the question and has a complete command line. None if
-    there is no such change, or only one command line.
+    """A sentence (without a full stop) that names the server to run first if nothing fits in memory. It is
+    the server of the first change that keeps the devices of the question and has a complete command line.
+    None if there is no such change, or only one command line.
     """
     lines = [each for each in alternatives if each.line is not None]
     whole = [each for each in lines if each.line is not None and MODEL not in each.line.split()]

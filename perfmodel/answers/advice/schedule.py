@@ -1,5 +1,5 @@
-"""Chooses the draft length for each batch size and context, and writes it in the form that a serving
-engine reads.
+"""Chooses the draft length for each batch size and context, and writes the table in the format of a serving
+engine.
 """
 
 import math
@@ -45,13 +45,14 @@ from perfmodel.speculation.confidence import ByConfidence, by_confidence
 
 MAX_CONTEXTS = 1000
 LEAST_GAIN = 0.02
-"""A table is recommended only if its gain over the best single length is larger than this."""
+"""A table is only recommended if its gain over the best single length is larger than this share."""
 
 
 @question
 class ScheduleQuery(Options):
-    """A question about the draft length at every batch size. context: one context, or the upper ends of
-    several context ranges.
+    """A question about the draft length at every batch size.
+
+    - context: one context, or the upper ends of several context ranges.
     """
 
     context: readers.Wholes = argument(
@@ -106,13 +107,14 @@ class ScheduleQuery(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleTable(LengthTable):
-    """A table of draft lengths, and the engines' command lines.
+    """A table of draft lengths, and the command lines of the engines.
 
-    instead: the reason to use one draft length at all batch sizes, if a table would gain less than it
-    costs; otherwise None. sglang_costs: for a DSpark draft, the contents of the file for
-    ``--speculative-dspark-sps-table-path``. by_confidence: the speedup if only tokens with a high
-    confidence are verified; None if the acceptance file has no rates by confidence. gain: expected speedup
-    of the table divided by that of the best single draft length, at least 1.
+    - instead: the reason to use one draft length at all batch sizes, if a table would gain less than it
+      costs; otherwise None.
+    - sglang_costs: for a DSpark draft, the contents of the file for ``--speculative-dspark-sps-table-path``.
+    - by_confidence: the speedup if only tokens with a high confidence are verified; None if the acceptance
+      file has no rates by confidence.
+    - gain: expected speedup of the table divided by that of the best single draft length. It is at least 1.
     """
 
     export: Export
@@ -124,11 +126,11 @@ class ScheduleTable(LengthTable):
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Answer):
-    """The answer of `schedule`: one table for each context range.
-    `num_speculative_tokens_per_batch_and_context` has the rows of `five_item_rows`.
+    """The answer of `schedule`, with one table for each context range.
 
-    does_not_fit: the reason, if memory does not hold one sequence of the longest context; otherwise None.
-    An answer that does not fit in memory has no command line.
+    - num_speculative_tokens_per_batch_and_context: the rows of `five_item_rows`.
+    - does_not_fit: the reason, if not even one sequence of the longest context fits in memory; otherwise
+      None. The answer then has no command line.
     """
 
     model: str
@@ -156,7 +158,7 @@ class Schedule(Answer):
 
 @asks(ScheduleQuery)
 def schedule(question: ScheduleQuery) -> Schedule:
-    """Find the draft length for each batch size (and context), and write it for vLLM and SGLang.
+    """Find the best draft length for each batch size (and context), and write the table for vLLM and SGLang.
 
     A table is never predicted to be slower than the best single draft length. Length 0 turns speculation
     off. Raises InputError for wrong input.

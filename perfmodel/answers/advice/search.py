@@ -13,9 +13,10 @@ from perfmodel.answers.advice.ranking import PricedPoint, best, choose
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """All candidates of a question with their predictions. ranked: the best point of each candidate that
-    meets the bounds, the best first. Equally good points are in the order of the candidates, with
-    baselines before drafts.
+    """All candidates of a question with their predictions.
+
+    - ranked: the best point of each candidate that meets the bounds. The best point comes first. Equally good
+      points are in the order of the candidates, with baselines before drafts.
     """
 
     query: AdviseQuery
@@ -26,8 +27,11 @@ class Search:
 
     @classmethod
     def of(cls, query: AdviseQuery, layouts: Iterable[Layout] | None = None) -> "Search":
-        """Finds and predicts the candidates. layouts: the layouts to search; None means all layouts that
-        the question allows. Raises InputError for wrong input.
+        """Finds and predicts the candidates.
+
+        - layouts: the layouts to search; None means all layouts that the question allows.
+
+        Raises InputError for wrong input.
         """
         given = None if layouts is None else list(layouts)
         candidates = within_ttft(query, find_candidates(query, given))
@@ -63,7 +67,7 @@ class Search:
 
     @property
     def best(self) -> PricedPoint | None:
-        """The better of `best_baseline` and `rival`; the baseline on a tie."""
+        """The better one of `best_baseline` and `rival`. On a tie, it is the baseline."""
         baseline, rival = self.best_baseline, self.rival
         if baseline is None or rival is None:
             return rival or baseline
@@ -71,7 +75,7 @@ class Search:
 
     @property
     def readable(self) -> bool:
-        """Whether any point that fits in memory has a TPOT of at most `READING_S`."""
+        """Whether at least one point that fits in memory has a TPOT of at most `READING_S`."""
         priced = (*self.baseline, *self.searched)
         return any(bool((x.fits & (x.tpot_s <= READING_S)).any()) for x in priced)
 

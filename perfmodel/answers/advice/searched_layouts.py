@@ -15,15 +15,15 @@ from perfmodel.specs import GPUSpec, ModelSpec
 from perfmodel.specs.devices.links import devices_of_node
 
 NODES = (2, 3, 4)
-"""Numbers of nodes to try for a server that is too large for one node."""
+"""Numbers of nodes that are tried for a server that is too large for one node."""
 
 
 def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
-    """The layouts to search. With a stated number of devices, all layouts of these devices are searched.
-    With a load but no such number, one server of each size is searched; otherwise one server of each
-    stated size. Over PCIe, attention and expert groups are searched only if the question names them. For a
-    load on more than `MOST_IN_SERVER` devices, only usual layouts are searched. In llama.cpp, the layers
-    of a server may be divided among devices that run one after another.
+    """The layouts to search. If the question states a number of devices, these are all layouts of these
+    devices. Otherwise, they are one server of each size for a load, and one server of each stated size
+    without a load. Over PCIe, attention groups and expert groups are only searched if the question names
+    them. For a load on more than `MOST_IN_SERVER` devices, only usual layouts are searched. In llama.cpp, the
+    layers of a server may be divided among devices that run one after another.
     """
     layouts = [layout.split(query.layer_split) for layout in _unsplit(query, model, gpu)]
     if not _divides_layers(query):
@@ -32,9 +32,9 @@ def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list
 
 
 def over_nodes(query: AdviseQuery) -> list[Layout]:
-    """Layouts with one server on two, three or four nodes, for a load that no number of servers within one
-    node can serve. Only models with experts have such layouts. The result is empty if the question states
-    a number of devices or parallel degrees.
+    """Layouts with one server on two, three or four nodes. They are for a load that no number of servers
+    within one node can serve. Only models with experts have such layouts. Empty if the question states a
+    number of devices or parallel degrees.
     """
     named = Named.of(query)
     node = devices_of_node(named.gpu)

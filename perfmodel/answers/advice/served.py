@@ -1,4 +1,6 @@
-"""Predicts servers of one candidate under a load, as `traffic` does, and how many of them the load needs."""
+"""Predicts servers of one candidate under a load, as `traffic` does, and finds how many servers the load
+needs.
+"""
 
 import math
 from collections.abc import Sequence
@@ -25,24 +27,26 @@ from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow
 from perfmodel.speculation import Workload, predict
 
 UNEVEN = 1.25
-"""The seats of a server or attention group, divided by its equal share of all clients. It is an
-assumption.
+"""The largest number of requests that a server (or attention group) runs at once is its equal share of all
+clients times this factor. This is an assumption.
 """
 SPREAD = 4.0
-"""The number of requests is assumed to exceed its mean by at most this many standard deviations."""
+"""The number of running requests is assumed to exceed its mean by at most this many standard deviations."""
 GRANULE = 8
-"""The seats of a server are a multiple of this, as the sizes of CUDA graphs are."""
+"""The largest number of requests at once is a multiple of this number, like the sizes of CUDA graphs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The prediction for the servers of one candidate, with one draft or without a draft, under the load.
+    """The prediction for the servers of one candidate under the load, with or without a draft.
 
-    candidate: its layout includes all servers. asked: the question to `traffic` about one server with its
-    share of the load. row: the prediction for the chosen draft length. speedup: the TPOT of this server
-    without a draft divided by its TPOT with the draft. seats: the largest number of requests that one
-    server can run at once. needed_gpus: number of GPUs, in such servers, that the load needs; None if no
-    number is enough. pays: whether `traffic` recommends this draft (for a baseline: no draft).
+    - candidate: the candidate, with a layout that includes all servers.
+    - asked: the question to `traffic` about one server with its share of the load.
+    - row: the prediction for the chosen draft length.
+    - speedup: the TPOT of this server without a draft divided by its TPOT with the draft.
+    - seats: the largest number of requests that one server can run at once.
+    - needed_gpus: number of GPUs of such servers that the load needs; None if no number is sufficient.
+    - pays: whether `traffic` recommends this draft. For a baseline, whether it recommends no draft.
     """
 
     candidate: Candidate
@@ -60,7 +64,7 @@ class Served:
 
     @property
     def request_s(self) -> float:
-        """Mean seconds from the arrival of a request to its last token; infinite if the server is
+        """Mean time from the arrival of a request to its last token, in seconds; infinite if the server is
         saturated.
         """
         return math.inf if self.row.e2e_s is None else self.row.e2e_s.mean
@@ -72,8 +76,8 @@ class Served:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings of `traffic` about the question and about the predicted row. The question has as
-        many seats as the printed command line.
+        """The warnings of `traffic` about the question and about the predicted row. The question has the same
+        largest number of requests at once as the printed command line.
         """
         asked = replace(self.asked, closed_form=True)
         if not asked.max_concurrency:
@@ -89,14 +93,14 @@ class Served:
 
     @property
     def queues(self) -> bool:
-        """Whether requests wait for a seat."""
+        """Whether requests wait because the server already runs its largest number of requests."""
         return queues(self.row, self.seats)
 
     @property
     def started_seats(self) -> int:
-        """The number of seats in the command line of one server. For clients it is `seats`. For a request
-        rate it is about twice the mean number of running requests, or more if that number is small and
-        therefore varies much.
+        """The largest number of requests at once in the command line of one server. For clients, it is
+        `seats`. For a request rate, it is about twice the mean number of running requests. If this mean is
+        small, the number of requests varies much, and the result is larger.
         """
         if self.asked.max_concurrency:
             return self.seats
@@ -106,8 +110,8 @@ class Served:
 
     @property
     def point(self) -> PricedPoint:
-        """The candidate with this draft length at the mean number of running requests, with the TPOT under
-        the load.
+        """The point of this candidate and draft length, with the TPOT under the load. The batch is the mean
+        number of running requests.
         """
         row = self.row
         batch = max(1, round(row.running_mean))
@@ -122,7 +126,7 @@ class Served:
         )
 
     def at_its_batch(self, question: AdviseQuery) -> PricedPoint:
-        """The same point with the TPOT of `whatif`, which includes no prefill of other requests."""
+        """The same point with the TPOT of `whatif`, which does not include the prefill of other requests."""
         point = self.point
         s = self.candidate.scenario
         workload = Workload.of(float(point.batch), float(question.context), point.gamma)
@@ -131,8 +135,8 @@ class Served:
 
 
 def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
-    """Predicts the servers of one candidate by the closed form. Returns None if no number of servers is
-    enough, or if the best draft length of a candidate with a draft is 0.
+    """Predicts the servers of one candidate with the closed form. None if no number of servers is sufficient,
+    or if the best draft length of a candidate with a draft is 0.
     """
     if question.gpus is not None:
         return on_servers(question, candidate, drafts, candidate.layout.replicas)
@@ -149,8 +153,10 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
 def on_servers(
     question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, replays: bool = False
 ) -> Served | None:
-    """Predicts `replicas` servers under the load. Returns None if the best draft length of a candidate
-    with a draft is 0. replays: whether to use a replay if the closed form does not hold.
+    """Predicts `replicas` servers under the load. None if the best draft length of a candidate with a draft
+    is 0.
+
+    - replays: whether to use a replay if the closed form is not accurate.
     """
     asked = question_of(question, candidate, drafts, **share_of_load(question, replicas))
     found = compared(asked, replays=replays)
@@ -159,8 +165,8 @@ def on_servers(
 
 
 def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
-    """Predicts the servers of an estimate again, with a replay if the closed form does not hold. Returns
-    None if the draft does not pay or no number of servers is enough.
+    """Predicts the servers of an estimate again, with a replay if the closed form is not accurate. None if
+    the draft does not pay, or if no number of servers is sufficient.
     """
     candidate = estimate.candidate
     drafts = estimate.row.gamma != 0
@@ -174,8 +180,8 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
 
 
 def confirmed(question: AdviseQuery, served: Served) -> Served | None:
-    """The same servers, predicted by a replay if the closed form was used so far and does not hold at this
-    load. Returns None if they are saturated or exceed the limits.
+    """The same servers, predicted again with a replay if the closed form is not accurate at this load. None
+    if they are saturated or exceed the limits.
     """
     found: Served | None = served
     if served.row.doubts and served.row.made_by is not MadeBy.REPLAY:

@@ -1,4 +1,4 @@
-"""Makes a configuration of the answer of `advise` under a load."""
+"""Makes a configuration (`Pick`) for the answer of `advise` under a load."""
 
 from dataclasses import replace
 

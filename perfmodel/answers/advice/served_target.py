@@ -1,4 +1,4 @@
-"""The names, formats and files with which an engine serves the predicted target and draft."""
+"""Finds the names, formats and files with which an engine serves the predicted target and draft."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,10 +35,12 @@ UNQUANTISED_BYTES = 2.0
 
 
 def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:
-    """The target of a question to `advise` or `schedule`, and the path or repository of its draft.
+    """The target of a question to `advise` or `schedule` as a server needs it, and the path or repository of
+    its draft.
 
-    named: the draft as the user named it; None without a draft. Raises InputError for a path with
-    characters that cannot be printed.
+    - named: the draft as the user named it; None without a draft.
+
+    Raises InputError for a path with characters that cannot be printed.
     """
     for flag in ("model_path", "draft_path"):
         path = getattr(question, flag, None) or ""
@@ -65,8 +67,8 @@ def _unnamed(served: ServedTarget) -> ServedTarget:
 
 
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
-    """The target of a question, with the values that a command line needs. A number format is stated only
-    if it differs from the checkpoint's format.
+    """The target of a question, with the values that a command line needs. A number format is only stated if
+    it differs from the checkpoint's format.
     """
     checkpoint_format = scenario.target.weights
     other_format = question.weights not in (None, checkpoint_format, main_format(checkpoint_format))
@@ -115,9 +117,9 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
 
 
 def longest_of(question: CommonOptions, scenario: Scenario) -> Callable[[int, int, int], int]:
-    """A function of context, number of sequences and drafted tokens that gives the longest sequence that a
-    server should accept. Without a load, this is the context plus an output. Under a load, it leaves room
-    for requests that are longer than the mean.
+    """A function that returns the maximum sequence length of a server, in tokens. Its arguments are the
+    context, the number of sequences and the number of drafted tokens. Without a load, the length is the
+    context plus an output. Under a load, it leaves room for requests that are longer than the mean.
     """
     limits = (scenario, question.memory_fraction, question.max_model_len)
     input_len, output_len = (getattr(question, name, None) for name in ("input_len", "output_len"))
@@ -222,10 +224,10 @@ def _holds_unquantised(scenario: Scenario) -> bool:
 
 
 def draft_source(question: Any, scenario: Scenario, named: str) -> str | None:
-    """The Hugging Face id of the draft: of the head that the question names, of the draft model, or of a
-    published head. Returns None if none is known.
+    """The Hugging Face id of the draft. It is that of the head that the question names, of the draft model,
+    or of a published head. None if no id is known.
 
-    named: the draft as the user named it.
+    - named: the draft as the user named it.
     """
     draft = scenario.draft
     head = _named_head(question.draft, draft)

@@ -18,19 +18,24 @@ from perfmodel.answers.load.traffic_words import RATES
 HEADROOM = OPEN.saturation
 """Largest share of the saturation rate at which a server runs, if there are no latency limits."""
 OUT_OF_STEP = 0.05
-"""Standard deviation of the output lengths between clients, as a share of their mean. Real clients do not
-all send at the same time, as clients with outputs of equal length do. At larger shares, the latencies no
-longer change.
+"""Standard deviation of the output lengths between clients, as a share of their mean. Clients with outputs of
+equal length would all send at the same time, but real clients do not. Larger shares do not change the
+latencies further.
 """
 MOST_SERVERS = 64
-"""Largest number of servers among which clients are divided, if the limits decide the number."""
+"""Largest number of servers among which clients are divided, if the latency limits decide the number."""
 QUEUE = 1.1
-"""Some requests wait for a seat if the requests at a server are more than this many times its seats."""
+"""Requests count as waiting if the mean number of requests at a server is more than this many times the
+largest number that it runs at once.
+"""
 
 
 def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
-    """The question to `traffic` about one server of a candidate under `load`. The question states the
-    number of seats, as the printed command does.
+    """The question to `traffic` about one server of a candidate.
+
+    - load: the load as arguments of `traffic`.
+
+    The question states the largest number of requests at once, as the printed command does.
     """
     return _of_candidate(question, candidate, drafts, **load).planned
 
@@ -48,8 +53,8 @@ def _of_candidate(question: AdviseQuery, candidate: Candidate, drafts: bool, **l
 
 
 def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
-    """The load of one of `replicas` equal servers, as arguments of `traffic`. A request rate below the
-    smallest that `traffic` accepts is raised to it.
+    """The load of one of `replicas` equal servers, as arguments of `traffic`. A request rate is at least the
+    smallest rate that `traffic` accepts.
     """
     if question.request_rate is not None:
         return {"request_rate": max(question.request_rate / replicas, RATES[0])}
@@ -57,8 +62,8 @@ def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
 
 
 def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
-    """The fewest servers that serve the load within the limits, by the closed form; None if no number is
-    enough.
+    """The smallest number of servers that serves the load within the limits, by the closed form. None if no
+    number is sufficient.
     """
     if question.request_rate is not None:
         whole = _replicas_for(question, candidate, drafts, question.request_rate)
@@ -134,13 +139,15 @@ def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow]
 
 
 def fitting_seats(question: AdviseQuery, candidate: Candidate, row: TrafficRow) -> int:
-    """The largest number of requests that the memory of one server holds at once."""
+    """The largest number of requests that fit in the memory of one server at once."""
     return int(room(candidate.scenario, 1.0, float(row.gamma), question).max_batch)
 
 
 def queues(row: TrafficRow, seats: int) -> bool:
-    """Whether requests wait for a seat: the mean number of requests at the server (by Little's law) is
-    more than `QUEUE` times its seats.
+    """Whether requests wait for others to finish. They do if the mean number of requests at the server (by
+    Little's law) is more than `QUEUE` times `seats`.
+
+    - seats: largest number of requests that the server runs at once.
     """
     at_once = float(row.concurrency or 0)
     if not row.concurrency and row.e2e_s is not None:
@@ -149,8 +156,8 @@ def queues(row: TrafficRow, seats: int) -> bool:
 
 
 def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int) -> int:
-    """The fewest servers that serve the request rate without a queue for seats, searched upwards from
-    `replicas`. If no tried number does, the result is `replicas`.
+    """The smallest number of servers that serves the request rate without a queue. The search goes upwards
+    from `replicas`. If no tried number is sufficient, the result is `replicas`.
     """
     assert question.request_rate is not None
     rate = question.request_rate

@@ -1,5 +1,5 @@
-"""Finds a shorter draft that is nearly as fast as the chosen one. If fewer tokens are accepted than
-expected, the shorter draft wastes less time.
+"""Finds a shorter draft length that is nearly as fast as the chosen length. If fewer tokens are accepted than
+expected, a shorter draft wastes less time.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,15 @@ from perfmodel.speculation import speedups
 NEARLY = 0.9
 """Smallest share of the speedup that a shorter draft must keep."""
 LEAST_SHORTER = 2
-"""The shorter draft has at least this many tokens fewer than the chosen one."""
+"""The shorter draft has at least this many tokens fewer than the chosen draft."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShorterDraft:
-    """A shorter draft length that is nearly as fast as the chosen one. share: its speedup divided by the
-    speedup of the chosen length, at the same batch.
+    """A shorter draft length that is nearly as fast as the chosen length.
+
+    - gamma: the shorter length.
+    - share: its speedup divided by that of the chosen length, at the same batch.
     """
 
     gamma: int
@@ -27,8 +29,8 @@ class ShorterDraft:
 
 
 def shorter_draft(query: AdviseQuery, point: PricedPoint | None) -> ShorterDraft | None:
-    """The smallest draft length that keeps the share `NEARLY` of the speedup of a point. Returns None if
-    it is not at least `LEAST_SHORTER` tokens shorter, or if the point has no draft.
+    """The smallest draft length that keeps the share `NEARLY` of the speedup of a point. None if it is
+    shorter by fewer than `LEAST_SHORTER` tokens, or if the point has no draft.
     """
     if point is None or point.gamma <= LEAST_SHORTER:
         return None

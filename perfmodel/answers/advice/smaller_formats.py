@@ -11,28 +11,28 @@ from perfmodel.specs import engine_of, load_model, served_id, weight_format
 from perfmodel.specs.models.checkpoints import FOUR_BIT_GROUPS, checkpoint, main_format
 
 SMALLER = "fp8"
-"""The format that vLLM and SGLang make of unquantised weights when they load them, and of caches."""
+"""The format to which vLLM and SGLang can quantise weights when they load them, and KV caches."""
 FOUR_BIT_FLOATS = {"NVIDIA": "nvfp4", "AMD": "mxfp4"}
-"""The format of 4-bit floats in which the devices of a vendor compute."""
+"""Vendor -> the format of 4-bit floats in which its devices compute."""
 MOST_FOUR_BIT_BYTES = 0.7
-"""Up to this many bytes per weight, scales included, a format counts as a 4-bit format."""
+"""A format counts as a 4-bit format if it has at most this many bytes per weight, including scales."""
 WITH_FP8_CACHE = ("vllm", "sglang")
 """Engines that can keep the KV cache in FP8 for any checkpoint."""
 LESS = 0.75
-"""FP8 counts as smaller if it has at most this share of the bytes per weight of the question's format."""
+"""FP8 counts as smaller than the question's format if it has at most this share of its bytes per weight."""
 
 
 def may_be_smaller(query: AdviseQuery) -> bool:
-    """Whether to try FP8 weights: the checkpoint is not quantised, the engine can quantise it on load, and
-    the question states no weight format.
+    """Whether to try FP8 weights. This needs a checkpoint that is not quantised, an engine that can quantise
+    it on load, and a question that states no weight format.
     """
     return _leaves_weights_open(query) and load_model(query.model).weights in UNQUANTISED
 
 
 def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
-    """The argument that names a known 4-bit checkpoint, in the format that is fastest on the device. The
-    result is empty if there is none, if the checkpoint of the model already has 4 bits, or if the question
-    states a format.
+    """The changed argument that names a known 4-bit checkpoint, in the format that is fastest on the device.
+    Yields nothing if there is no such checkpoint, if the model's checkpoint already has 4 bits, or if the
+    question states a format.
     """
     if not _leaves_weights_open(query):
         return
@@ -41,9 +41,9 @@ def four_bit_checkpoints(query: AdviseQuery) -> Iterator[dict[str, Any]]:
 
 
 def in_smaller_weights(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
-    """Pairs of a flag and the question with this flag, for each smaller weight format that the engine can
-    serve, FP8 first. A format that the question states is replaced. The result is empty for engines that
-    convert checkpoints first, such as llama.cpp.
+    """A pair of a flag and the question with this flag, for each smaller weight format that the engine can
+    serve. FP8 comes first. A format that the question states is replaced. Yields nothing for engines that
+    convert checkpoints, such as llama.cpp.
     """
     if not _serves_as_published(query):
         return
@@ -54,8 +54,8 @@ def in_smaller_weights(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
 
 
 def in_smaller_formats(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
-    """Pairs of flags and the question with these flags, for each smaller format of weights, cache or both.
-    Those that lose less precision come first.
+    """A pair of flags and the question with these flags, for each smaller format of weights, cache or both.
+    Formats that lose less precision come first.
     """
     yield from with_smaller_cache("", query)
     for flag, smaller in in_smaller_weights(query):
@@ -64,8 +64,8 @@ def in_smaller_formats(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
 
 
 def with_smaller_cache(flags: str, query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
-    """The question with an FP8 cache, after these flags; empty if the engine does not have one for any
-    checkpoint, if the question states a format, or if the checkpoint's own cache is as small.
+    """A pair of flags and the question with an FP8 cache. Yields nothing if the engine does not offer such a
+    cache for every checkpoint, if the question states a format, or if the checkpoint's own cache is as small.
     """
     named = Named.of(query)
     if query.kv_dtype is not None or engine_of(named.calibration) not in WITH_FP8_CACHE:

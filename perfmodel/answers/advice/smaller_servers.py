@@ -1,4 +1,6 @@
-"""Finds servers with smaller weights that serve a load on fewer GPUs, or sooner on the same GPUs."""
+"""Finds servers with smaller weights that serve a load on fewer GPUs, or with shorter requests on the same
+GPUs.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,11 @@ GPUs, of its time.
 
 @dataclass(frozen=True, slots=True)
 class SmallerServers:
-    """Servers with smaller weights. flags: the format as flags. gain: what they save, in words."""
+    """Servers with smaller weights.
+
+    - flags: the format as flags.
+    - gain: what these servers save, in words.
+    """
 
     flags: str
     alternative: Alternative
@@ -33,8 +39,8 @@ class SmallerServers:
 
 
 def smaller_servers(question: AdviseQuery, chosen: Served) -> Iterator[SmallerServers]:
-    """Servers in smaller formats of weights: those that save GPUs or, on the given GPUs, much of the time of
-    a request. A format that loses more precision must also save as much over the formats before it.
+    """Servers with smaller formats of weights that save GPUs or, on the given GPUs, much of the time of a
+    request. A format that loses more precision must save this much compared with the formats before it, too.
     """
     best = chosen
     for flags, other in in_smaller_weights(question):
@@ -75,8 +81,8 @@ def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerS
 
 
 def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str | None:
-    """A sentence, without its full stop, that names the first servers with smaller weights as those to run
-    first; None unless they save much.
+    """A sentence (without a full stop) that recommends to run the first servers with smaller weights first.
+    None unless they save much.
     """
     for each in smaller[:1]:
         gpus, other = (served.candidate.layout.gpus for served in (chosen, each.served))

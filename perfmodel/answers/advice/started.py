@@ -1,4 +1,4 @@
-"""Servers under a load as an alternative with their command line."""
+"""Makes an alternative of `advise` from servers under a load."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
@@ -6,5 +6,8 @@ from perfmodel.answers.advice.served import Served
 
 
 def started(text: str, question: AdviseQuery, served: Served) -> Alternative:
-    """These servers as an alternative. text: as in `Alternative`."""
+    """The alternative with these servers.
+
+    - text: as in `Alternative`.
+    """
     return Alternative.of(text, question, served.point, served.started_seats)

@@ -1,5 +1,5 @@
-"""Finds an engine flag with which a draft of unknown acceptance likely gains, if no draft gains without
-such a flag.
+"""Finds an engine flag with which a draft of unknown acceptance likely gains, if no draft likely gains
+without the flag.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,12 @@ from perfmodel.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class SwitchToMeasure:
-    """A server with an engine flag and a draft whose acceptance should be measured. changes: the changed
-    arguments of the question. query: the question with these changes. gain: the gain with typical
-    acceptance, of the draft with the flag over the baseline without it. point: the configuration in which
-    to measure the draft.
+    """A server with an engine flag and a draft whose acceptance should be measured.
+
+    - changes: the changed arguments of the question.
+    - query: the question with these changes.
+    - gain: the gain of the draft with the flag over the baseline without the flag, with typical acceptance.
+    - point: the configuration in which to measure the draft.
     """
 
     changes: Changes
@@ -45,9 +47,8 @@ class SwitchToMeasure:
 def switch_to_measure(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> SwitchToMeasure | None:
-    """The change with the largest gain. Changes that leave the KV format as it is take precedence over
-    changes of the KV format. Returns None if a draft gains without a change, or if no change is enough for
-    any draft that a command line can start.
+    """The change with the largest gain. Other changes take precedence over changes of the KV format. None if
+    a draft gains without a change, or if no change is sufficient for a draft that a command line can start.
     """
     if draft_to_measure(query, likely) is not None:
         return None

@@ -1,8 +1,8 @@
-"""Compares trees of drafted tokens with the chains of `advise`. Only tree shapes that the flags of a
-server can state are compared.
+"""Compares trees of drafted tokens with the chains of `advise`. Only tree shapes that the flags of a server
+can state are compared.
 
-A shape has SGLang's three numbers: draft steps, candidates per step and verified tokens. The time of a
-shape is computed as by ``perfmodel tree --given``, so both commands print the same times.
+A shape has SGLang's three numbers: draft steps, candidates per step and verified tokens. The time of a shape
+is computed as in ``perfmodel tree --given``, so both commands print the same times.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,21 +29,24 @@ from perfmodel.speculation.tree_cost import (
 )
 
 CANDIDATES = (2, 4, 8)
-"""Candidates per step to search; with one, the tree is a chain."""
+"""Numbers of candidates per step to search. With one candidate, the tree would be a chain."""
 VERIFIED = (4, 8, 16, 32, 64)
-"""Verified tokens to search, the root included."""
+"""Numbers of verified tokens to search, including the root."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeDraft:
     """The best tree of one draft, on one server of a layout. No interval is known for its speed.
 
-    steps, candidates, verified_tokens: as SGLang's flags count them. batch, tpot_s,
-    throughput_tokens_per_s: figures of one server. speedup: over the baseline at the same batch and
-    layout. over_choice: how many times better the tree is than the choice of `advise`, by the objective;
-    None if nothing else meets the bounds. best_at: the smallest and the largest batch at which a tree is
-    faster than the baseline and the draft's best chain, by more than the share `ALIKE`; None if there is
-    no such batch. flags: the engine's flags for this tree; None if they are not known.
+    - steps, candidates, verified_tokens: the numbers of SGLang's flags.
+    - batch, tpot_s, throughput_tokens_per_s: values of one server.
+    - speedup: speedup over the baseline at the same batch and layout.
+    - over_choice: how many times better the tree is than the choice of `advise`, by the objective; None if
+      nothing else meets the bounds.
+    - best_at: the smallest and the largest batch at which a tree is clearly best. It is then faster than both
+      the baseline and the draft's best chain, by more than the share `ALIKE`. It is None if there is no such
+      batch.
+    - flags: the engine's flags for this tree; None if they are not known.
     """
 
     draft: str
@@ -66,8 +69,8 @@ class TreeDraft:
 
     @property
     def wins(self) -> bool:
-        """Whether the tree is better than the choice by more than the share `ALIKE`, or nothing else meets
-        the bounds.
+        """Whether the tree is better than the choice by more than the share `ALIKE`. Also true if nothing
+        else meets the bounds.
         """
         return self.over_choice is None or self.over_choice > 1.0 + ALIKE
 
@@ -98,11 +101,13 @@ class _PricedTrees:
 def tree_drafts(
     query: AdviseQuery, drafted: Sequence[Priced], choice: float | None
 ) -> tuple[tuple[TreeDraft, ...], tuple[TreeSkip, ...]]:
-    """The best tree of each draft that has tree rates, the best first, and the drafts for which no tree is
-    possible.
+    """Two results: the best tree of each draft with tree rates (the best first), and the drafts for which no
+    tree is possible.
 
-    drafted: the predictions for the drafts as chains. choice: the value of the choice by the objective;
-    None if there is no choice. Raises InputError for text that is not a list of rates.
+    - drafted: the predictions for the drafts as chains.
+    - choice: the value of the choice by the objective; None if there is no choice.
+
+    Raises InputError for text that is not a list of rates.
     """
     best_by_draft: dict[str, tuple[float, TreeDraft]] = {}
     skips: list[TreeSkip] = []
@@ -127,8 +132,8 @@ def tree_drafts(
 
 
 def shapes_to_search(steps: int) -> Iterator[ServerShape]:
-    """Every shape with at most `steps` steps that proposes at least as many tokens as it verifies, and
-    verifies more than a chain would.
+    """Every shape with at most `steps` steps that is worth a comparison. It must propose at least as many
+    tokens as it verifies, and verify more than a chain.
     """
     for count in range(1, steps + 1):
         for candidates in CANDIDATES:

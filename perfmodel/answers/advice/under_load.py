@@ -28,9 +28,10 @@ from perfmodel.specs import load_model
 
 
 def under_load(question: AdviseQuery) -> Advice:
-    """The answer under a load. If the number of GPUs is open, it has the fewest GPUs that serve the load
-    within the limits. On this number of GPUs, it has the layout and draft with the shortest mean time of a
-    request. Raises InputError for requests with more tokens than the model has positions.
+    """The answer of `advise` under a load. If the question does not state the number of GPUs, the choice has
+    the smallest number that serves the load within the limits. On these GPUs, it is the layout and draft with
+    the shortest mean time of a request. Raises InputError for requests with more tokens than the model has
+    positions.
     """
     question = _at_its_context(question)
     candidates = find_candidates(question)

@@ -1,5 +1,5 @@
-"""Finds the smallest changes of a question with which a server fits in memory or meets a bound: another
-number format, degree or device.
+"""Finds the smallest changes of a question with which a server fits in memory or meets a bound. A change is
+another number format, parallel degree, device and so on.
 """
 
 import math
@@ -28,25 +28,29 @@ SMALLER_WEIGHTS: dict[str | None, tuple[str, ...]] = {
     "gguf": ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "iq4_xs", "q3_k_m", "q2_k"),
     "mlx": ("8bit", "6bit", "4bit"),
 }
-"""Formats to try, the larger first, by the kind of file to which the engine converts checkpoints."""
+"""Kind of file to which the engine converts checkpoints -> the formats to try, the largest first."""
 Helps = Callable[..., bool]
 """Whether a changed argument of the question helps."""
 LARGE_SHARE = 0.95
-"""Share of the memory that a server may take on a device that does nothing else (an assumption)."""
+"""Share of the memory that a server may use on a device that runs nothing else. This is an assumption."""
 HALF = 0.5
-"""Smaller formats are named if this share of the context fits with them, before still smaller ones."""
+"""Smaller formats are named if at least this share of the context fits with them. Still smaller formats come
+after them.
+"""
 CONTEXT_STEP = 1024
 """Contexts are tried in steps of this many tokens."""
 DEGREES = (2, 4, 8, 16, 24, 32)
-"""Numbers of devices of a server to try: powers of two, and up to four nodes of eight."""
+"""Numbers of devices of a server to try: powers of two up to one node of eight, and then up to four nodes."""
 OTHER_DEVICES = {"tp", "dp", "ep", "gpus", "layer_split", "hardware"}
-"""Arguments whose change needs other devices or more of them."""
+"""Arguments whose change needs other devices or more devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A change of the question that helps. text: the change as flags, such as ``with --tp 2``. changes:
-    the changed arguments of a question about one server; None if the reader must add a value.
+    """A change of the question that helps.
+
+    - text: the change as flags, such as ``with --tp 2``.
+    - changes: the changed arguments of a question about one server; None if the reader must add a value.
     """
 
     text: str
@@ -64,11 +68,11 @@ class Way:
 
 
 def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int = 1) -> tuple[Way, ...]:
-    """The smallest change of each kind with which `batch` sequences fit in memory and their TPOT is at
-    most `bound_s`. The kinds are: a smaller KV format, smaller weights, more of the memory, layers on the
-    host, more devices, another device of the same maker, a shorter context.
+    """The smallest change of each kind with which `batch` sequences fit in memory and their TPOT is at most
+    `bound_s`. The kinds are a smaller KV format, smaller weights, a larger share of the memory, layers on the
+    host, more devices, another device of the same vendor, and a shorter context.
 
-    largest: the baseline with the largest servers.
+    - largest: the baseline with the largest servers.
     """
     helps = partial(_helps, query, largest, bound_s, batch)
     ways = [*_formats(largest, helps), *_memory(query, largest, helps)]
@@ -93,7 +97,7 @@ def _smaller_weights(candidate: Candidate) -> list[str]:
 
 
 def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
-    """The KV formats with fewer than 16 bits per value that the engine of a candidate has, the largest
+    """The KV formats with fewer than 16 bits per value that the engine of a candidate supports, the largest
     first.
     """
     return SMALLER_KV.get(_conversion(candidate), ())

@@ -22,16 +22,25 @@ SHARE = (0.0, 1.0)
 class Argument:
     """The declaration of one argument of a question.
 
-    help: its text in ``--help``. metavar: the form of its value in ``--help``. also: additional flags. read:
-    the function that converts a given value, or raises InputError; without it, the annotation selects the
-    function (`READERS`). many: the same for commands that accept lists. repeated: whether the flag may be
-    given several times. default: the default as ``--help`` shows it. optional: whether None is allowed.
-    limits, choices: the allowed values; choices also become the metavar. flag: its name on the command line;
-    by default, ``--draft-kv`` for ``draft_kv``. place: whether it is positional, so that its metavar names
-    it. group: its heading in ``--help``. fallback: the default as a Python value. listed: the command that
-    lists the possible names, for completion in a shell. needs: other arguments; at least one of them must be
-    given too. without: arguments that must not be given too. why: the reason for `needs` or `without`, as a
-    clause. most: the largest number of values.
+    - help: its text in ``--help``.
+    - metavar: the form of its value in ``--help``.
+    - also: additional flags.
+    - read: the function that converts a given value, or raises InputError; without it, the annotation selects
+      the function (`READERS`).
+    - many: the same for commands that accept lists.
+    - repeated: whether the flag may be given several times.
+    - default: the default as ``--help`` shows it.
+    - optional: whether None is allowed.
+    - limits, choices: the allowed values; choices also become the metavar.
+    - flag: its name on the command line; by default, ``--draft-kv`` for ``draft_kv``.
+    - place: whether it is positional, so that its metavar names it.
+    - group: its heading in ``--help``.
+    - fallback: the default as a Python value.
+    - listed: the command that lists the possible names, for completion in a shell.
+    - needs: other arguments; at least one of them must be given too.
+    - without: arguments that must not be given too.
+    - why: the reason for `needs` or `without`, as a clause.
+    - most: the largest number of values.
     """
 
     help: str
@@ -87,8 +96,10 @@ class Argument:
 
 
 def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
-    """Raises InputError if a number is below `low` or above `high`. given: one number or several numbers.
-    None is allowed. shown: the flag, for the message.
+    """Raises InputError if a number is below `low` or above `high`.
+
+    - given: one number or several numbers. None is allowed.
+    - shown: the flag, for the message.
     """
     for each in items(given):
         if each is not None and not low <= each <= high:

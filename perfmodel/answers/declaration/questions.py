@@ -20,8 +20,10 @@ def argument(
     shown: str | None = None,
     **more: Any,
 ) -> Any:
-    """Declares a field of a question. default: its default. shown: the default as ``--help`` shows it. All
-    other parameters are fields of its `Argument`.
+    """Declares a field of a question.
+
+    - default: its default.
+    - shown: the default as ``--help`` shows it. All other parameters are fields of its `Argument`.
 
     Without `help`, the annotation of the field must contain the `Argument`. Every default of a question is
     declared with this function.

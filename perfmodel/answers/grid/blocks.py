@@ -66,8 +66,10 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive rows of one case of a grid. labels: the values that these rows share. columns: one array
-    per column, with a value for each row.
+    """Consecutive rows of one case of a grid.
+
+    - labels: the values that these rows share.
+    - columns: one array per column, with a value for each row.
     """
 
     labels: dict[str, str | int | float | None]
@@ -87,8 +89,8 @@ class Block:
 def blocks(grid: Grid, most_rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Yields the rows of the grid in blocks. Raises InputError for an impossible question.
 
-    most_rows: the largest number of rows in a block. A block always has all draft lengths of a pair of batch
-    and context. If there are more draft lengths than `most_rows`, a block is larger.
+    - most_rows: the largest number of rows in a block. A block always has all draft lengths of a pair of
+      batch and context. If there are more draft lengths than `most_rows`, a block is larger.
     """
     for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)
@@ -110,7 +112,8 @@ def _columns(
 ) -> dict[str, Array]:
     """Each of `COLUMNS` over the pairs of batch and context times the draft lengths, in order.
 
-    batch, context: columns of one value per pair, [pairs, 1]. gammas: None means the best one at each point.
+    - batch, context: columns of one value per pair, [pairs, 1].
+    - gammas: None means the best one at each point.
     """
     gamma = np.array([[0 if g is None else g for g in gammas]])
     max_gamma = query.max_gamma
@@ -127,7 +130,10 @@ def _columns(
 
 
 def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | None]:
-    """Each of `LABELS`, with names resolved. alpha: None for an acceptance by position."""
+    """Each of `LABELS`, with names resolved.
+
+    - alpha: None for an acceptance by position.
+    """
     acceptance = scenario.acceptance
     alpha = 0.0 if acceptance is None else acceptance.alpha
     draft = scenario.draft

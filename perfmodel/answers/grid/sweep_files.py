@@ -32,8 +32,9 @@ def write_sweep(
     overwrite: bool = False,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> tuple[str, ...]:
-    """Writes the answers of a grid to a .csv file or, if pyarrow is installed, to a .parquet file. progress:
-    a function that is called with the number of rows of each block.
+    """Writes the answers of a grid to a .csv file or, if pyarrow is installed, to a .parquet file.
+
+    - progress: a function that is called with the number of rows of each block.
 
     Returns the warnings of `Grid.doubts`.
 

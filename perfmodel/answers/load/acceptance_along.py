@@ -1,4 +1,6 @@
-"""Looks up acceptance by context, for requests of different lengths and for sessions whose context grows."""
+"""Looks up the acceptance at several contexts, for requests of different lengths and for sessions whose
+context grows.
+"""
 
 import math
 from contextlib import suppress
@@ -14,14 +16,14 @@ from perfmodel.specs import UnknownAcceptance
 from perfmodel.speculation import Scenario
 
 KNOTS = 16
-"""Number of contexts, at even logarithmic distances, at which acceptance is looked up."""
+"""Number of contexts at which the acceptance is looked up. They are evenly spaced on a logarithmic scale."""
 
 
 def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts: Array) -> Array | None:
-    """Tokens per iteration at each context. Returns None if the question gives no acceptance file, or if
-    the file has no acceptance at these contexts.
+    """Tokens per iteration at each context. None if the question names no acceptance file, or if the file has
+    no acceptance at these contexts.
 
-    Outside the measured contexts, the value at the nearest of them is used.
+    Outside the measured contexts, the value at the nearest measured context is used.
     """
     if question.acceptance is None or not gamma:
         return None
@@ -42,8 +44,8 @@ def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts
 
 
 def along_turns(question: TrafficQuery, scenario: Scenario, steps: StepTimes) -> StepTimes:
-    """The passes, with the tokens per iteration replaced by their mean over the turns of a session. The
-    mean is over iterations, as in the counters of engines.
+    """A copy of `steps` whose tokens per iteration are the mean over the turns of a session. The mean is over
+    iterations, as in the counters of engines.
     """
     kinds = question.reusing.kinds
     gains = gains_along(question, scenario, steps.gamma, kinds.prompt + question.first.output_mean / 2.0)

@@ -1,9 +1,10 @@
-"""Decides at which loads the closed form holds. At all other loads, a replay (simulation) computes the
-prediction.
+"""Decides at which loads the closed form (the queueing formulas) is accurate. At all other loads, a replay (a
+simulation) computes the prediction.
 
-The limits come from comparisons of the closed form with replays of the same requests, for random servers
-and loads (tests/queueing/test_closed_form_and_replay.py and tests/attack/loads.py). Within the limits, the
-two differ by at most 3 % in mean TPOT and throughput, and by at most 10 % (15 % for clients) in mean TTFT.
+The limits come from comparisons of the closed form with replays of the same requests, for random servers and
+loads (tests/queueing/test_closed_form_and_replay.py and tests/attack/loads.py). Within the limits, the two
+differ by at most 3 % in mean TPOT and throughput. In mean TTFT, they differ by at most 10 % at a request
+rate, and by at most 15 % with clients.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 
 class Doubt(StrEnum):
-    """A reason why the closed form may be wrong at a load."""
+    """A reason why the closed form may be inaccurate at a load."""
 
     NEAR_SATURATION = "the load is near saturation"
     CROWDED = "seats or caches are often full"
@@ -52,9 +53,9 @@ class Doubt(StrEnum):
 class LoopLimits:
     """Limits of the closed form that differ between open loops (request rates) and closed loops (clients).
 
-    saturation: share of the saturation rate above which TTFT may be wrong by 20 %. hits: if the prefix
-    hits are below this share of those on an idle server, sessions or waiting clients lose their cached
-    contexts.
+    - saturation: share of the saturation rate above which TTFT may be wrong by 20 %.
+    - hits: a share of the prefix hits of an idle server. With fewer hits, sessions or waiting clients lose
+      their cached contexts.
     """
 
     saturation: float
@@ -64,15 +65,17 @@ class LoopLimits:
 OPEN = LoopLimits(saturation=0.9, hits=2.0 / 3.0)
 CLOSED = LoopLimits(saturation=0.97, hits=0.97)
 MOST_CROWDED = 0.05
-"""Share of the time without free seats above which TTFT may be 50 % off."""
+"""If the server runs its largest number of requests for more than this share of the time, TTFT may be wrong
+by 50 %.
+"""
 LEAST_BUSY = 0.5
-"""Share of the saturation rate above which split prompts and even arrivals matter."""
+"""Share of the saturation rate above which split prompts, and arrivals that are not Poisson, matter."""
 LEAST_PROMPTS = 1.05
-"""Prompts per pass from which TTFT may be 30 % too low on a busy server."""
+"""From this number of prompts per pass on, TTFT may be 30 % too low on a busy server."""
 MOST_PROMPTS = 3.0
-"""Prompts per pass from which the closed form's TTFT is right again."""
+"""From this number of prompts per pass on, the TTFT of the closed form is right again."""
 LEAST_PREFILLS = 8
-"""Prefills during one answer below which TPOT may be 3 % off."""
+"""If fewer prefills than this run while a request decodes, TPOT may be wrong by 3 %."""
 LEAST_SPLIT_PREFILLS = 12
 """The same limit for prompts that take several passes."""
 LEAST_ITERATIONS = 10
@@ -80,31 +83,34 @@ LEAST_ITERATIONS = 10
 iteration matters.
 """
 MOST_AT_OTHER_LENGTHS = 0.1
-"""If a larger share of the time is spent at other draft lengths, latencies of clients may be wrong by 15
-%.
+"""If a server with clients spends more than this share of the time at other draft lengths, latencies may be
+wrong by 15 %.
 """
 MOST_ENDS = 1.0
-"""Answers that end while a client's next request is on its way, if passes only decode. Above, TTFT may be
-40 % too low and TPOT 5 % too high: no answer ends in the long passes that take prompts, so the next prompts
-come together and share passes.
+"""Largest mean number of outputs that may end while a client's next request is on its way
+(`ends_on_the_way`). With more, TTFT may be 40 % too low and TPOT 5 % too high. The reason is that no output
+ends during the long passes that process prompts. The next prompts then arrive together and share passes.
 """
 MOST_DISPERSION = 4.0
-"""Variance over mean of the running requests (1 if Poisson) above which thousands of requests do not show the
-whole variation.
+"""Variance of the number of running requests divided by its mean (1 for a Poisson distribution). Above this
+value, even a replay of thousands of requests does not show the whole variation.
 """
 FEW_SEATS = 4
-"""Seats up to which requests with caches longer than the mean leave no room for others."""
+"""If memory holds at most this many requests, requests with longer caches than the mean leave no room for
+others.
+"""
 MOST_PROMPT_SPREAD = 0.5
-"""If prompts have separate passes and the coefficient of variation of their computed tokens is above this,
-TPOT may be wrong by 15 %: a short prompt takes longer than its share of the tokens.
+"""Largest coefficient of variation of the computed tokens per prompt, for engines with separate passes for
+prompts. Above it, TPOT may be wrong by 15 %, because a short prompt takes more time than its share of the
+tokens.
 """
 
 
 def doubts(
     question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, loads: Array
 ) -> list[tuple[Doubt, ...]]:
-    """The reasons to doubt the closed form, for each load. There are none at a rate that saturates the
-    server, because a replay has no steady state there either.
+    """The reasons why the closed form may be inaccurate, for each load. There are none at a rate that
+    saturates the server, because a replay has no steady state there either.
     """
     limits = OPEN if loop.opens else CLOSED
     masks = {
@@ -165,9 +171,9 @@ def _splits(steps: StepTimes, loop: Loop, limits: Limits, served: ServedLoad) ->
 
 
 def ends_on_the_way(steps: StepTimes, lengths: Lengths, running: Array) -> Array:
-    """The mean number of outputs that end while the next request of a client is on its way to the server
-    (`own_s` seconds), for each number of running requests. The formula assumes that passes in this time
-    only decode.
+    """The mean number of outputs that end while the next request of a client is on its way to the server, for
+    each number of running requests. A request is on its way for `own_s` seconds. The formula assumes that
+    passes in this time only decode.
     """
     passes = steps.own_s / steps.decode_at(running)
     ends_per_pass = running / steps.iterations(lengths)

@@ -1,4 +1,4 @@
-"""Computes the rows of the closed form: predictions for one draft length at several loads."""
+"""Computes rows with the closed form: predictions for one draft length at several loads."""
 
 from dataclasses import replace
 
@@ -23,12 +23,14 @@ from perfmodel.queueing.steps import StepTimes
 def closed_rows(
     question: TrafficQuery, choice: Choice, log_off: float | None, loads: Array, bounds: bool = False
 ) -> list[TrafficRow]:
-    """The rows of one draft length or policy (`choice`) at these loads. log_off: standard deviation of the
-    logarithm of the mean TPOT. bounds: whether the rows are only used as bounds of other rows, and need
-    neither replicas nor warnings.
+    """The rows of one draft length or draft-length policy (`choice`) at these loads.
 
-    If the question limits the number of requests at once and this limit is reached, the server is
-    predicted as a closed loop with this many clients.
+    - log_off: standard deviation of the logarithm of the mean TPOT.
+    - bounds: whether the rows are only used as bounds of other rows, so that they need neither replicas nor
+      warnings.
+
+    The question may limit the number of requests at once. If this limit is reached, the server is predicted
+    as a closed loop with this many clients.
     """
     loop = question.loop
     rows = _rows(question, loop, choice, log_off, loads, bounds)
@@ -49,8 +51,10 @@ def closed_rows(
 def _rows(
     question: TrafficQuery, loop: Loop, choice: Choice, log_off: float | None, loads: Array, bounds: bool
 ) -> list[TrafficRow]:
-    """The rows of a choice in one loop. loads: requests per second, or clients. log_off, bounds: as for
-    `closed_rows`.
+    """The rows of a choice in one loop.
+
+    - loads: requests per second, or clients.
+    - log_off, bounds: as for `closed_rows`.
     """
     gamma = choice.gamma
     steps = choice.steps

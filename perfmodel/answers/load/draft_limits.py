@@ -1,4 +1,4 @@
-"""Finds the limits of one draft length: the saturation rate, and the load above which it is slower than
+"""Finds the limits of one draft length: the saturation rate, and the load from which it is not faster than
 the baseline.
 """
 
@@ -19,12 +19,15 @@ LOADS_TRIED = 24
 
 @dataclass(frozen=True, slots=True)
 class DraftLimits:
-    """The limits of one draft length or policy. saturation_rate: in requests per second. stops_paying_at:
-    the load from which it is not faster than the baseline; None if it is faster at all loads.
+    """The limits of one draft length, or of a policy that changes the draft length.
 
-    table: rows (first batch, last batch, tokens), for a policy with a table. over_best_fixed: for a
-    policy, the lowest mean TPOT of a single draft length divided by the mean TPOT of the policy, at each
-    load.
+    - saturation_rate: requests per second at which the server is saturated.
+    - stops_paying_at: the load from which drafting is not faster than the baseline; None if it is faster at
+      all loads.
+
+    - table: for a policy with a table, its rows (first batch, last batch, tokens).
+    - over_best_fixed: for a policy, the speedup over the best fixed draft length at each load. It is the
+      lowest mean TPOT of a fixed length divided by the mean TPOT of the policy.
     """
 
     gamma: int | str

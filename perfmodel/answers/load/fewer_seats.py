@@ -1,5 +1,5 @@
-"""Notes on the number of seats of a server: a smaller number may serve more tokens per second, and an
-engine may have another default with a draft.
+"""Notes on the largest number of requests that a server runs at once (its *seats*). Fewer seats may give more
+tokens per second. With a draft, an engine may have another default.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,11 @@ from perfmodel.queueing.steps import StepTimes
 
 
 def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterator[str]:
-    """A sentence if a server with fewer seats has a higher throughput (with the time of prompts counted)
-    than one with a seat for every request. steps: the passes of the baseline. most_at_once: the largest
-    number of requests that can be at the server.
+    """A sentence if a server with fewer seats has a higher throughput than a server with a seat for every
+    request. The throughput includes the time of prompts.
+
+    - steps: the passes of the baseline.
+    - most_at_once: the largest number of requests that can be at the server.
     """
     each_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
     run = steps.batches <= most_at_once
@@ -21,9 +23,7 @@ def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterato
 
 
 def of_default(limits: Limits, drafts: bool, most_at_once: float) -> Iterator[Note]:
-    """A note if the default number of seats of a server with a draft is below the number of requests that
-    can be at the server.
-    """
+    """A note if a server with a draft has fewer seats by default than requests can be at the server."""
     seats = limits.drafting_seats
     if drafts and seats is not None and seats < most_at_once:
         yield Note(

@@ -1,6 +1,4 @@
-"""Computes the 90 % intervals of the mean TTFT and of the throughput of a row from the interval of its
-mean TPOT.
-"""
+"""Computes the 90 % intervals of mean TTFT and of throughput in a row from the interval of its mean TPOT."""
 
 import math
 from dataclasses import replace
@@ -13,15 +11,18 @@ from perfmodel.speculation import Scenario
 
 
 def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -> TrafficRow:
-    """The row with intervals of the TTFT and of the throughput. log_off: standard deviation of the
-    logarithm of the row's mean TPOT. The error of the mean TTFT is the one that is known for the engine, or
-    the error of the TPOT if that is larger.
+    """The row with intervals of TTFT and throughput.
 
-    In a closed loop, a client sends its next request when an output ends, so the throughput is as
-    uncertain as the time of a request. In an open loop, the throughput is the request rate, or the
-    saturation rate if that is lower. The TTFT has no interval if passes at the slow end of their interval
-    would saturate the server. For an engine whose prompts were never timed (`untimed_prompts`), the TTFT
-    has no interval either, nor has the throughput of a closed loop.
+    - log_off: standard deviation of the logarithm of the row's mean TPOT.
+
+    The error of the mean TTFT is the larger of two errors: the measured error of TTFT for the engine, and the
+    error of the TPOT.
+
+    In a closed loop, a client sends its next request when an output ends. The throughput is therefore as
+    uncertain as the time of a request. In an open loop, the throughput is the request rate, or the saturation
+    rate if that is lower. TTFT has no interval if the slowest passes within their interval would saturate the
+    server. For some engines, no times of prompts were measured (`untimed_prompts`). For them, TTFT has no
+    interval, and neither has the throughput of a closed loop.
     """
     if log_off is None or row.tpot_interval is None or not row.tpot_s.mean:
         return row

@@ -1,18 +1,17 @@
-"""Replays at fixed loads (*rungs*), between which rows are interpolated.
+"""Replays requests at fixed loads (*rungs*), and interpolates rows between them. A replay uses random
+requests, so the times at two similar loads differ by chance. The higher load may even have the shorter times.
+Replays therefore only run at the rungs, which depend only on the server. The times at a rung are raised to
+those at the rungs below it, and the times at any other load are interpolated between the two nearest rungs.
+At loads below the first rung, requests seldom overlap. The times at such a load are therefore the times at
+the first rung, and the number of running requests is proportional to the load. A policy changes its draft
+length with the load, so it is replayed at each load of the question.
 
-A replay uses random requests, so the times at two similar loads differ by chance, and the higher load may
-have the shorter times. Replays therefore run only at the rungs, which depend only on the server. The times
-at a rung are raised to those at the rungs below it, and the times at any other load are interpolated
-between the two nearest rungs. At loads below the first rung, requests seldom overlap. The times at such a
-load are therefore the times at the first rung, and the number of running requests is proportional to the
-load. A policy changes its draft length with the load, so it is replayed at each load of the question.
+At loads at which the closed form is accurate, it computes the rows. The times of the closed form at the rungs
+are then bounds of the times at all loads between the rungs.
 
-The closed form computes the rows at loads at which it holds. The times of the closed form at the rungs are
-then bounds of the times at all loads between the rungs.
-
-At a request rate above its capacity, a server runs as at its capacity. Each request arrives earlier than
-it would at the capacity, and waits longer by this difference. If the number of requests at once is
-limited, this wait is at the client, and TTFT does not include it.
+At a request rate above its capacity, a server runs as at its capacity. Each request arrives earlier than it
+would at the capacity, and waits longer by this difference. If the number of requests at once is limited, the
+request waits at the client, and TTFT does not include this wait.
 """
 
 from bisect import bisect_right
@@ -37,41 +36,46 @@ from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replayed_requests import ReplayedRequests
 
 SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97, 1.0)
-"""Rungs of an open loop, as shares of the rate that the server can carry."""
+"""Rungs of an open loop, as shares of the largest rate that the server can serve."""
 CAPPED = (*SHARES, 1.2, 1.5)
-"""Rungs of an open loop with a limit on requests at once; at the last rung, the limit is always reached."""
+"""Rungs of an open loop with a limit on requests at once. At the last rung, the limit is always reached."""
 CLIENTS = tuple(sorted({round(2 ** (half / 2)) for half in range(48)}))
 """Rungs of a closed loop."""
 BELOW = 2
-"""The times of a rung are raised to those of this many rungs below it. In open loops, the times of lower
-rungs are hardly ever longer: of 1,638 pairs of rungs of random servers, percentiles were longer at the
-lower rung in 13 pairs, by at most 1 %, and all of these were at most two rungs apart.
+"""The times at a rung are raised to those of this many rungs below it. In open loops, a lower rung hardly
+ever has longer times. Of 1,638 pairs of rungs of random servers, the lower rung had longer percentiles in 13
+pairs, by at most 1 %. The rungs of these pairs were at most two rungs apart.
 """
 NEAR_TPOT = 0.9
 """From this share of the closed form's TPOT on, a replay of clients may have a longer TPOT."""
 NEAR_TTFT = 0.75
 """From this share of the closed form's TTFT on, a replay of clients may have a longer TTFT."""
 PARTS = 8
-"""Parts between two rungs at whose ends the closed form bounds a replay."""
+"""Number of parts into which the range between two rungs is divided. At the ends of each part, the closed
+form bounds a replay.
+"""
 IDLE: dict[str, Any] = dict.fromkeys(
     ("running_mean", "output_tokens_per_s", "requests_per_s", "kv_share"), 0.0
 )
-"""Figures of a server without requests."""
+"""Values of a row for a server without requests."""
 FIGURES = (*IDLE, "tokens_per_iteration")
 SHARED = ("prefix_hit_rate", "slo_share")
-"""Figures that a row may lack."""
+"""Fields that may be None in a row."""
 TIMES = ("tpot_s", "ttft_s", "e2e_s")
 
 
 @dataclass(slots=True)
 class Ladder:
-    """The rungs for one draft length or policy of a question. Each rung is replayed when a load first
-    needs it.
+    """The rungs for one draft length or policy of a question. A rung is replayed when a load needs it for the
+    first time.
 
-    log_off: standard deviation of the logarithm of the mean TPOT. loads: the loads of the rungs. closed:
-    the rows of the closed form at the rungs. bounds: the part of these rows for which the closed form
-    holds, with times raised to the times at lower rungs. more_bounds: rows of this kind at the rungs and
-    at loads between them. met: number of a rung -> its replay.
+    - log_off: standard deviation of the logarithm of the mean TPOT.
+    - loads: the loads of the rungs.
+    - closed: the rows of the closed form at the rungs.
+    - bounds: those of these rows at which the closed form is accurate, with times raised to the times at
+      lower rungs.
+    - more_bounds: such rows at the rungs and at loads between them.
+    - met: number of a rung -> its replay.
     """
 
     question: TrafficQuery
@@ -105,8 +109,8 @@ class Ladder:
         return most
 
     def bounded(self, load: float, row: TrafficRow) -> TrafficRow:
-        """The row with its times limited to the range between the closed form at the next lower load and
-        at the next higher load.
+        """The row, with its times limited to a range. The closed form at the next lower load gives the lower
+        end of this range, and at the next higher load the upper end.
         """
         bounds = self._between_rungs() if row.made_by is MadeBy.REPLAY else self.bounds
         higher = bisect_right(bounds, load, key=load_of)
@@ -132,8 +136,10 @@ class Ladder:
         return list(accumulate(standing, lambda lower, row: at_least(row, lower)))
 
     def replayed(self, load: float, closed: TrafficRow, rough: bool = False) -> TrafficRow:
-        """The row at a load from replays. closed: the row of the closed form at this load. rough: if
-        true, the times at a rung of an open loop are not raised to those at lower rungs.
+        """The row at a load, from replays.
+
+        - closed: the row of the closed form at this load.
+        - rough: if true, the times at a rung of an open loop are not raised to those at lower rungs.
         """
         if _is_policy(self.choice):
             return self._alone(load, closed)
@@ -221,8 +227,9 @@ class Ladder:
         )
 
     def _finished(self, row: TrafficRow, load: float, closed: TrafficRow, nearest: int) -> TrafficRow:
-        """The closed form's row with the replayed figures, notes and intervals. nearest: the rung next to the
-        load.
+        """The closed form's row with the replayed figures, notes and intervals.
+
+        - nearest: the rung next to the load.
         """
         met = self._met(nearest)
         notes = tuple(self._run(load).notes(met, closed, closed.saturation_rate))
@@ -237,8 +244,10 @@ class Ladder:
 
 
 def most_replays(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> int:
-    """An upper bound of the number of replays that a question needs. rows: number of its rows. choices:
-    its draft lengths and policies.
+    """An upper bound on the number of replays that a question needs.
+
+    - rows: number of its rows.
+    - choices: its draft lengths and policies.
     """
     rungs = len(CAPPED) if question.opens else len(_clients(question))
     policies = sum(_is_policy(choice) for choice in choices)
@@ -258,8 +267,9 @@ def _clients(question: TrafficQuery) -> tuple[float, ...]:
 
 
 def between(low: TrafficRow, high: TrafficRow, share: float) -> TrafficRow:
-    """Interpolates between two rows: times geometrically, other figures linearly. share: 0 gives `low`, 1
-    gives `high`.
+    """Interpolates between two rows, geometrically for times and linearly for other values.
+
+    - share: 0 gives `low`, 1 gives `high`.
     """
     values: dict[str, Any] = {name: _part(getattr(low, name), getattr(high, name), share) for name in FIGURES}
     for name in SHARED:

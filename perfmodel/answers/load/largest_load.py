@@ -1,4 +1,4 @@
-"""Finds the largest load that one server can serve within the latency limits."""
+"""Finds the largest load that one server can serve within latency limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,20 +15,22 @@ from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice
 
 STEPS = 16
-"""Number of loads that are computed at once: first over the whole range, then between the last load within
-the limits and the next one.
+"""Number of loads that are computed at once. A first search covers the whole range. A second one covers the
+range between the highest load within the limits and the next load.
 """
 LEAST = 1.0 / 256.0
-"""The smallest rate that is tried, as a share of the largest."""
+"""The smallest load that is tried, as a share of the largest."""
 Keeps = Callable[[TrafficRow], bool]
 """Whether a row is within the limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The largest load within the limits. row: the prediction at this load; None if every load exceeds the
-    limits. above: the prediction at the next higher load that was tried, which exceeds the limits; None if
-    the highest load of all is within them.
+    """The largest load within the limits.
+
+    - row: the prediction at this load; None if no tried load is within the limits.
+    - above: the prediction at the next higher load that was tried. It is outside the limits. It is None if
+      the highest tried load is within the limits.
     """
 
     row: TrafficRow | None
@@ -36,16 +38,16 @@ class Largest:
 
     @property
     def load(self) -> float:
-        """The largest load: requests per second, or a number of clients. The result is 0 if every load
-        exceeds the limits.
+        """The largest load within the limits, in requests per second or as a number of clients. It is 0 if no
+        tried load is within the limits.
         """
         return 0.0 if self.row is None else load_of(self.row)
 
 
 @dataclass(frozen=True, slots=True)
 class OneServer:
-    """Predicts one server at any load, with a draft or without one. Predictions at different loads use the
-    same replays.
+    """Predicts one server at any load, with or without a draft. Predictions at different loads share
+    replays.
     """
 
     priced: Priced
@@ -54,12 +56,19 @@ class OneServer:
 
     @classmethod
     def of(cls, question: TrafficQuery, drafts: bool) -> "OneServer":
-        """The server of a question. drafts: whether it uses its draft. Raises InputError for wrong input."""
+        """The server of a question.
+
+        - drafts: whether it uses its draft.
+
+        Raises InputError for wrong input.
+        """
         return cls(Priced.of(question), drafts)
 
     def row(self, load: float, rough: bool = False) -> TrafficRow | None:
-        """The prediction at a load, by a replay if the closed form does not hold. Returns None if the
-        server should use a draft but its best draft length is 0. rough: as in `Ladder.replayed`.
+        """The prediction at a load. A replay makes it if the closed form is not accurate. None if the server
+        uses a draft but its best draft length is 0.
+
+        - rough: as in `Ladder.replayed`.
         """
         found = self._closed(np.array([load]))
         if not found:
@@ -76,8 +85,10 @@ class OneServer:
         return ladder.bounded(load, row)
 
     def largest(self, most: float, keeps: Keeps) -> Largest:
-        """The largest load within the limits, by the closed form. most: the highest load to try. keeps:
-        whether a prediction is within the limits.
+        """The largest load within the limits, by the closed form.
+
+        - most: the highest load to try.
+        - keeps: a function that says whether a prediction is within the limits.
         """
         question = self.priced.question
         if question.opens:

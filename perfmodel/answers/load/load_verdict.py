@@ -10,19 +10,23 @@ from perfmodel.answers.text import clients, counted, request_rate
 from perfmodel.queueing.policies import in_words
 
 SHARE_DIGITS = 3
-"""Decimals at which shares within the SLO are compared. A smaller difference is a tie."""
+"""Number of decimals to which shares within the SLO are rounded before they are compared. A smaller
+difference is a tie.
+"""
 RATE_DIGITS = 6
-"""Decimals at which rates are compared."""
+"""Number of decimals to which rates are rounded before they are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
-    """The recommendation at one load. gamma: the draft length with the most requests per second within the
-    SLO. Of equally good lengths, the one with the shortest mean time of a request is taken.
+    """The recommendation at one load.
 
-    speedup: the mean TPOT of the baseline divided by the mean TPOT with this draft length. replicas:
-    servers that the load needs. dollars_per_million_tokens: dollars per million output tokens, with all
-    these replicas.
+    - gamma: the draft length with the most requests per second within the SLO. Among equally good lengths, it
+      is the one with the shortest mean time of a request.
+
+    - speedup: the mean TPOT of the baseline divided by the mean TPOT with this draft length.
+    - replicas: number of servers that the load needs.
+    - dollars_per_million_tokens: the price of all these replicas per million output tokens.
     """
 
     request_rate: float | None
@@ -35,8 +39,9 @@ class TrafficVerdict:
 
 
 def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
-    """The verdict from the rows of one load. The first row is about the baseline. known: whether the
-    acceptance of the draft is known.
+    """The recommendation from the rows of one load. The first row must be that of the baseline.
+
+    - known: whether the acceptance of the draft is known.
     """
     baseline = rows[0]
     served = [row for row in rows if not row.saturated] or rows
@@ -54,9 +59,9 @@ def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) 
 
 
 class Worth(NamedTuple):
-    """The figures by which the rows of a load are ranked, the most important first; larger is better.
-    These figures are the requests per second within the SLO, the requests per second of a saturated
-    server, and the negative mean time of a request.
+    """The values by which the rows of a load are ranked. The first value counts most, and larger is better.
+    The values are the requests per second within the SLO, the requests per second of a saturated server, and
+    the negative mean time of a request.
     """
 
     within_slo_per_s: float

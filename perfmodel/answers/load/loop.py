@@ -9,12 +9,15 @@ from perfmodel.queueing.load import Lengths, Load
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Loads of one kind. opens: whether requests arrive at given rates (an open loop). values: requests
-    per second, or numbers of clients.
+    """Loads of one kind.
 
-    burstiness: shape parameter of the gamma-distributed gaps between arrivals; 1 is Poisson. think_s: mean
-    time between an output and the client's next request. cap: the largest number of requests at once in an
-    open loop; None without a limit.
+    - opens: whether requests arrive at given rates (an open loop).
+    - values: requests per second, or numbers of clients.
+
+    - burstiness: shape parameter of the gamma distribution of the gaps between arrivals; 1 means Poisson
+      arrivals.
+    - think_s: mean time between an output and the client's next request.
+    - cap: the largest number of requests at once in an open loop; None without a limit.
     """
 
     opens: bool
@@ -25,14 +28,14 @@ class Loop:
     cap: int | None = None
 
     def load(self, values: Array) -> Load:
-        """The load at these request rates, or with these numbers of clients."""
+        """The load with these request rates or numbers of clients."""
         rate = values if self.opens else None
         clients = None if self.opens else values
         return Load(self.lengths, rate, clients, self.burstiness, self.think_s)
 
     def named(self, value: float) -> dict[str, Any]:
-        """One load as fields of a row: `request_rate`, `concurrency` (clients, or the limit on requests at
-        once), or both.
+        """One load as the fields `request_rate` and `concurrency` of a row. `concurrency` is the number of
+        clients, or the limit on requests at once.
         """
         if self.opens:
             return {"request_rate": value, "concurrency": self.cap}

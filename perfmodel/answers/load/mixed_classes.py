@@ -1,4 +1,4 @@
-"""Predicts classes of requests that share a server: the latencies and the goodput of each class."""
+"""Predicts the latencies and the goodput of several classes of requests that share a server."""
 
 import math
 from collections.abc import Mapping
@@ -23,10 +23,12 @@ from perfmodel.uniform import largest_std
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRow:
-    """The replayed requests of one class at one load and draft length.
+    """The results of a replay for one class of requests, at one load and draft length.
 
-    requests: number of its requests. slo_share: share of these requests within the SLO of the class, or
-    within the SLO of the question if the class has none. goodput: requests per second within this SLO.
+    - requests: number of requests of the class.
+    - slo_share: share of these requests within the SLO of the class. If the class has no SLO, that of the
+      question applies.
+    - goodput: requests per second within this SLO.
     """
 
     request_rate: float | None
@@ -42,8 +44,8 @@ class ClassRow:
 
 
 def mix_values(question: TrafficQuery) -> dict[str, Any]:
-    """The mean and standard deviation of the lengths over all classes, and their mean acceptance, for
-    those arguments that the question does not state.
+    """Values for arguments that the question does not state: mean and standard deviation of the lengths over
+    all classes, and their mean acceptance.
     """
     if question.mix is None or (question.input_len is not None and question.output_len is not None):
         return {}
@@ -67,7 +69,10 @@ def mix_values(question: TrafficQuery) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MixedRequests:
-    """The requests of a replay, each of one class. class_of: index of the class of each request."""
+    """The requests of a replay. Each of them belongs to a class.
+
+    - class_of: index of the class of each request.
+    """
 
     classes: Mapping[str, RequestClass]
     class_of: NDArray[np.int64]
@@ -75,8 +80,11 @@ class MixedRequests:
 
     @classmethod
     def drawn(cls, question: TrafficQuery, rate: float | None) -> "MixedRequests":
-        """Draws requests with random classes. rate: requests per second; None means that all requests
-        arrive at the start. Raises InputError if a class gets no request.
+        """Draws random requests and their classes.
+
+        - rate: requests per second; None means that all requests arrive at the start.
+
+        Raises InputError if a class gets no request.
         """
         assert question.mix is not None
         classes = read_mix(question.mix)
@@ -99,8 +107,8 @@ class MixedRequests:
         return cls(classes, class_of, Arrivals(base.at_s, inputs, outputs))
 
     def requests(self, choice: Choice, replica: Replica) -> Arrivals:
-        """The requests for a draft length or policy, each with the acceptance of its class at the longest
-        draft.
+        """The requests for a draft length or policy. Each request has the acceptance of its class, at the
+        longest draft length.
         """
         gamma = max((t.gamma for t in choice.steps.table), default=choice.steps.gamma)
         if not gamma:
@@ -115,7 +123,11 @@ class MixedRequests:
     def rows(
         self, question: TrafficQuery, met: ReplayedRequests, choice: Choice, where: dict[str, Any]
     ) -> list[ClassRow]:
-        """A row for each class. met: the replayed requests. where: the load, as fields of a row."""
+        """A row for each class.
+
+        - met: the result of the replay.
+        - where: the load, as fields of a row.
+        """
         return [
             _row(question, name, one, self.class_of == at, met, choice, where)
             for at, (name, one) in enumerate(self.classes.items())
@@ -123,8 +135,9 @@ class MixedRequests:
 
 
 def check_mix(path: str, longest: int) -> None:
-    """Raise InputError for a class whose requests have more than `longest` tokens, the positions of the
-    model.
+    """Raises InputError for a class whose requests have more than `longest` tokens.
+
+    - longest: the model's largest number of positions.
     """
     for name, one in read_mix(path).items():
         tokens = one.input_len + one.output_len

@@ -1,4 +1,4 @@
-"""Compares two ways to get the cache of an earlier prompt: reading it from another tier (such as host
+"""Compares two ways to get the KV cache of an earlier prompt: reading it from another tier (such as host
 memory), or computing it again.
 """
 
@@ -18,19 +18,22 @@ from perfmodel.speculation.capacity import draft_stored_bytes
 
 HALVINGS = 40
 Seconds = Callable[[float], float]
-"""Seconds that a number of tokens take."""
+"""A function from a number of tokens to seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """The comparison of reading the cached part of a prompt from a tier with computing it again.
+    """The comparison of two ways to get the cached part of a prompt: reading it from a tier, or computing it
+    again.
 
-    tokens: tokens of the cached part. read_s, recompute_s: seconds of reading and of computing; with a
-    draft, both include the cache of the draft. saved_s: seconds by which reading shortens the TTFT,
-    negative if reading takes longer. pays_from_tokens: the shortest prefix that is read faster than
-    computed; None if there is none up to the positions of the model. bytes_per_token: bytes of the caches
-    per token on one device. draft_share: share of these bytes that belongs to the draft. The tier must
-    store them too, or the draft starts without a context.
+    - tokens: number of tokens of the cached part.
+    - read_s, recompute_s: time of reading and of computing; with a draft, both include the draft's cache.
+    - saved_s: time by which reading shortens the TTFT; negative if reading takes longer.
+    - pays_from_tokens: length of the shortest prefix for which reading is faster than computing; None if it
+      is longer than the model's largest number of positions.
+    - bytes_per_token: bytes of the caches per token on one device.
+    - draft_share: share of these bytes that belongs to the draft. The tier must store this share too, or the
+      draft starts without a context.
     """
 
     tier: str
@@ -54,8 +57,11 @@ class Offload:
 
 
 def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offload:
-    """The comparison for the tier of a question. gamma: the longest draft; with 0, the caches of the draft
-    are not counted. Raises InputError for a tier that is not known for the device.
+    """The comparison for the tier of a question.
+
+    - gamma: the longest draft; with 0, the draft's cache is not counted.
+
+    Raises InputError for a tier that is not known for the device.
     """
     tier = question.kv_offload or ""
     store = _store(tier, scenario.machine.gpu)
@@ -103,7 +109,10 @@ def _cached_tokens(question: TrafficQuery) -> float:
 
 
 class Store(NamedTuple):
-    """How fast a device reads from a tier. shortest_s: time of the smallest read, in seconds."""
+    """How fast a device reads from a tier.
+
+    - shortest_s: time of the smallest read, in seconds.
+    """
 
     bytes_per_s: float
     shortest_s: float

@@ -1,4 +1,4 @@
-"""Predicts the prefill and the decoding passes of the servers (instances) of two pools."""
+"""Predicts the passes of the servers (*instances*) of a prefill pool and a decode pool."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ from perfmodel.speculation import Scenario
 from perfmodel.speculation.capacity import draft_size, draft_stored_bytes
 
 LONGEST_DRAFT = 8
-"""The largest draft length in the search for the best one."""
+"""The largest draft length in the search for the best draft length."""
 
 
 def decoder_of(question: TrafficQuery) -> TrafficQuery:
-    """The question with the draft that the decode pool uses."""
+    """The question with the draft of the decode pool."""
     if question.decode_draft == "run":
         return question
     if question.decode_draft == "none":
@@ -33,7 +33,7 @@ def decoder_of(question: TrafficQuery) -> TrafficQuery:
 
 
 def lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
-    """The draft lengths to predict: 0 and the lengths of the question or, if the question states none, all
+    """The draft lengths to predict: 0 and the lengths that the question states. If it states none, all
     lengths up to `LONGEST_DRAFT`.
     """
     stated = question.stated_lengths
@@ -48,7 +48,7 @@ def scenario_of(question: TrafficQuery, instances: Instances) -> Scenario:
 
 
 def prompting_of(question: TrafficQuery, instances: Instances) -> Scenario:
-    """The scenario of one prefill instance, which needs no acceptance."""
+    """The scenario of one prefill instance. It has no acceptance, because prefill needs none."""
     return resolve_costs(_query(question, instances))
 
 
@@ -67,7 +67,10 @@ def steps_of(
 
 
 def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, drafts: bool) -> Prompts:
-    """The times of prompts on one prefill instance. drafts: whether the decode pool uses a draft."""
+    """The times of prompts on one prefill instance.
+
+    - drafts: whether the decode pool uses a draft.
+    """
     lengths = question.lengths
     reads_too = runs_draft(question, drafts)
     limits = limits_of(question, prefill)
@@ -77,8 +80,9 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
     own = costs.request_s + costs.prompt_token_s * lengths.input_mean
 
     def full_s(computed: float) -> float:
-        """Seconds per prompt if passes are full of prompts. computed: tokens per prompt that are not
-        cached.
+        """Time per prompt in seconds if passes are full of prompts.
+
+        - computed: number of tokens per prompt that are not cached.
         """
         tokens = max(budget, computed)
         return float(prefilling(np.zeros(1), np.array([tokens]))[0]) * computed / tokens
@@ -118,7 +122,7 @@ def two_pools(
     prompts: Prompts,
     steps: StepTimes,
 ) -> TwoPools:
-    """Both pools at the draft length of `steps`."""
+    """The prediction of both pools at the draft length of `steps`."""
     drafts = steps.gamma > 0
     transfer = transfer_of(question, decoding.machine.gpu)
     return TwoPools(
@@ -135,15 +139,16 @@ def two_pools(
 
 
 def needs_prompt(decoding: Scenario) -> bool:
-    """Whether the draft of a decode pool must have processed the prompt itself. Only drafts that look up
-    tokens, such as n-gram drafts, need not process it.
+    """Whether the draft of a decode pool must process the prompt itself. Only drafts that look up tokens,
+    such as n-gram drafts, need not do so.
     """
     return draft_size(decoding.draft) != "lookup"
 
 
 def runs_draft(question: TrafficQuery, drafts: bool) -> bool:
-    """Whether the prefill pool also runs the draft on the prompts. drafts: whether the decode pool uses a
-    draft.
+    """Whether the prefill pool also runs the draft on the prompts.
+
+    - drafts: whether the decode pool uses a draft.
     """
     return question.prefill_draft == "run" and (drafts or question.decode_draft == "none")
 
@@ -154,8 +159,8 @@ def limits_of(question: TrafficQuery, instances: Instances) -> Limits:
 
 
 def sent_bytes(question: TrafficQuery, decoding: Scenario, drafts: bool) -> float:
-    """Bytes that one decode device receives for a mean prompt: the target's cache and, if the prefill pool
-    runs the draft, the draft's cache.
+    """Bytes that one decode device receives for a prompt of mean length: the target's cache and, if the
+    prefill pool runs the draft, the draft's cache.
     """
     tokens = question.lengths.input_mean
     kept = float(decoding.target_shard.stored_kv_bytes(tokens))

@@ -1,4 +1,6 @@
-"""Reads the arguments that state two pools: the instances of each pool, and the link between the pools."""
+"""Reads the arguments for separate prefill and decode pools: the instances of each pool, and the link between
+the pools.
+"""
 
 import re
 from dataclasses import dataclass
@@ -14,8 +16,11 @@ FORM = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?::((?:dp|ep)\d{1,4}(?:,(?:dp|
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """The instances (servers) of a pool. gpus: devices of each instance. dp, ep: the data-parallel and
-    expert-parallel degrees of each instance, as in `whatif`.
+    """The instances (servers) of a pool.
+
+    - count: number of instances.
+    - gpus: devices of each instance.
+    - dp, ep: the data-parallel and expert-parallel degrees of each instance, as in `whatif`.
     """
 
     count: int
@@ -35,7 +40,7 @@ class Instances:
 
     @classmethod
     def of(cls, text: str, flag: str) -> "Instances":
-        """Reads instances such as ``2x4`` (two instances of four devices) or ``1x32:dp32,ep32``. Raises
+        """Reads a text such as ``2x4`` (two instances of four devices each) or ``1x32:dp32,ep32``. Raises
         InputError for other text.
         """
         form = FORM.fullmatch(text)
@@ -45,13 +50,13 @@ class Instances:
         return cls(int(form[1]), int(form[2]), int(groups.get("dp", 1)), int(groups.get("ep", 1)))
 
     def __str__(self) -> str:
-        """The text that `of` reads."""
+        """The text from which `of` reads these instances."""
         groups = [f"{name}{size}" for name, size in (("dp", self.dp), ("ep", self.ep)) if size > 1]
         return f"{self.count}x{self.gpus}" + (":" + ",".join(groups) if groups else "")
 
 
 def parse_instances(given: object, flag: str) -> str:
-    """Checks text that states the instances of a pool. Raises InputError for wrong text."""
+    """Checks a text that states the instances of a pool. Raises InputError for wrong text."""
     text = parse_text(given, flag).lower()
     Instances.of(text, flag)
     return text
@@ -59,8 +64,11 @@ def parse_instances(given: object, flag: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The link over which each device sends caches to the other pool. rate: bytes per second. share: the
-    share of this rate that a transfer reaches. floor_s: seconds of the shortest transfer.
+    """The link over which each device sends KV caches to the other pool.
+
+    - rate: bytes per second.
+    - share: the share of this rate that a transfer reaches.
+    - floor_s: time of the shortest transfer, in seconds.
     """
 
     rate: float
@@ -69,13 +77,14 @@ class Transfer:
     source: str
 
     def seconds(self, sent_bytes: float) -> float:
-        """Seconds in which one device sends this many bytes."""
+        """The time in which one device sends this many bytes, in seconds."""
         return self.floor_s + sent_bytes / (self.rate * self.share)
 
 
 def parse_kv_link(given: object, flag: str) -> str:
-    """Checks text of the form ``RATE[,SHARE[,FLOOR]]``: GB/s per device, the share of it that a transfer
-    reaches, and the time of the shortest transfer in milliseconds. Raises InputError for wrong text.
+    """Checks a text of the form ``RATE[,SHARE[,FLOOR]]``. RATE is in GB/s per device. SHARE is the share of
+    RATE that a transfer reaches. FLOOR is the time of the shortest transfer in milliseconds. Raises
+    InputError for wrong text.
     """
     text = parse_text(given, flag)
     _numbers(text, flag)
@@ -95,8 +104,8 @@ def _numbers(text: str, flag: str) -> list[float]:
 
 
 def transfer_of(question: Any, gpu: GPUSpec) -> Transfer:
-    """The link between the pools: the one that the question states, or the one known for the nodes of the
-    device. Raises InputError if there is neither.
+    """The link between the pools. It is the link that the question states, or else the link that is known for
+    nodes with this device. Raises InputError if there is neither.
     """
     if question.kv_link is None:
         known = link_of(gpu, "--kv-link").transfer

@@ -1,18 +1,19 @@
-"""One row of an answer about two pools."""
+"""One row of an answer about separate prefill and decode pools."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """The prediction for two pools at one load and draft length. Rates are sums over all devices; a batch
-    is that of one decode instance.
+    """The prediction for two pools at one load and draft length. Rates are sums over all devices. A batch is
+    that of one decode instance.
 
-    queue_s, prefill_s, transfer_s, first_step_s: the parts of the mean TTFT. prefill_used, decode_used:
-    the load of each pool divided by its capacity. limits: the pool with the smaller capacity. saturated:
-    whether more requests arrive than a pool can serve; the request rate is then the capacity. slo_share:
-    share of requests within all latency limits; None without limits. tpot_interval: 90 % interval of the
-    mean TPOT; None if no error is known.
+    - queue_s, prefill_s, transfer_s, first_step_s: the parts of the mean TTFT.
+    - prefill_used, decode_used: the load of each pool divided by its capacity.
+    - limits: the pool with the smaller capacity.
+    - saturated: whether more requests arrive than a pool can serve. If so, the request rate is the capacity.
+    - slo_share: share of requests within all latency limits; None without limits.
+    - tpot_interval: 90 % interval of the mean TPOT; None if no error is known.
     """
 
     request_rate: float

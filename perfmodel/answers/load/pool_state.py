@@ -1,4 +1,6 @@
-"""The state of two pools at one request rate: batches, loads, and the times of a request."""
+"""The state of a prefill pool and a decode pool at one request rate: batch, utilisation, and the times of a
+request.
+"""
 
 from dataclasses import astuple, dataclass, replace
 
@@ -9,9 +11,12 @@ from perfmodel.queueing.served_load import whole_answer
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The times of prompts on one prefill instance. alone_s: seconds of one prompt alone. each_s: seconds
-    per prompt if passes are full of prompts. cv: coefficient of variation of the computed tokens per
-    prompt. hit_rate: share of prompt tokens that the prefix cache holds; None without such a cache.
+    """The times of prompts on one prefill instance.
+
+    - alone_s: time of one prompt alone, in seconds.
+    - each_s: time per prompt if passes are full of prompts.
+    - cv: coefficient of variation of the computed tokens per prompt.
+    - hit_rate: share of prompt tokens that the prefix cache holds; None without a prefix cache.
     """
 
     alone_s: float
@@ -36,10 +41,14 @@ class PoolTimes:
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """The state of both pools. rate: requests per second of all instances. batch: decoding requests of one
-    decode instance. step_s: seconds of an iteration with this batch. queue_s: seconds in the queue of the
-    prefill pool. used: load of the prefill pool divided by its capacity. waiting_s: seconds that requests
-    wait because both pools are full.
+    """The state of both pools.
+
+    - rate: requests per second of all instances together.
+    - batch: number of decoding requests of one decode instance.
+    - step_s: time of an iteration with this batch.
+    - queue_s: waiting time in the queue of the prefill pool.
+    - used: load of the prefill pool divided by its capacity.
+    - waiting_s: time that requests wait because both pools are full.
     """
 
     rate: float
@@ -52,8 +61,9 @@ class PoolState:
     waiting_s: float = 0.0
 
     def between(self, other: "PoolState", share: float) -> "PoolState":
-        """Interpolates linearly between this state and another one. share: 0 gives this state, 1 the
-        other.
+        """Interpolates linearly between this state and another state.
+
+        - share: 0 gives this state, 1 the other.
         """
         ends = zip(astuple(self), astuple(other), strict=True)
         return PoolState(*(low + share * (high - low) for low, high in ends))

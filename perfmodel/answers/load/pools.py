@@ -1,5 +1,5 @@
-"""Predicts separate pools for prefill and decoding: rate, latency and the best ratio of the pools, with
-and without a draft.
+"""Predicts separate pools for prefill and decoding: request rate, latency, and the best ratio of the pools,
+with and without a draft.
 """
 
 import math
@@ -40,8 +40,8 @@ OUTPUTS_READ = (
 
 
 def pools_of(question: TrafficQuery) -> Pools:
-    """The prediction for the two pools of a question. Raises InputError for wrong input, or if the memory
-    of an instance does not hold one request.
+    """The prediction for the two pools of a question. Raises InputError for wrong input, or if not even one
+    request fits in the memory of an instance.
     """
     prefill = Instances.of(question.prefill or "", "--prefill")
     decode = Instances.of(question.decode or "", "--decode")

@@ -1,4 +1,4 @@
-"""The answer about two pools."""
+"""The answer about separate prefill and decode pools."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,16 @@ from perfmodel.answers.load.pool_row import PoolRow
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The answer about two pools. prefill, decode: the instances of each pool. ratio: prefill devices per
-    decode device with which both pools reach their capacity at the same rate, by draft length. best_split:
-    by draft length, the numbers of prefill and decode instances that serve the highest rate on the same
-    number of devices. transfer_bytes: bytes that one decode device receives for a prompt. prefix_hit_rate:
-    share of prompt tokens that the prefix caches of the prefill pool hold; None without such caches.
+    """The answer about separate prefill and decode pools.
+
+    - prefill, decode: the instances of each pool.
+    - ratio: draft length -> the number of prefill devices per decode device with which both pools reach their
+      capacity at the same rate.
+    - best_split: draft length -> the numbers of prefill and decode instances that serve the highest rate on
+      the same number of devices.
+    - transfer_bytes: bytes that one decode device receives for a prompt.
+    - prefix_hit_rate: share of prompt tokens that the prefix caches of the prefill pool hold; None without
+      such caches.
     """
 
     prefill: str
@@ -28,15 +33,15 @@ class Pools:
 
     @property
     def best(self) -> PoolRow:
-        """The row with the most output tokens per second at the last load. Of rows with equal throughput,
-        the one with the shortest TPOT is taken.
+        """The row with the most output tokens per second at the last load. Among rows with equal throughput,
+        it is the row with the shortest TPOT.
         """
         last_load = self.rows[-len(self.ratio) :]  # a row for each draft length
         return max(last_load, key=lambda row: (round(row.output_tokens_per_s, 6), -row.tpot_s))
 
     @property
     def sentence(self) -> str:
-        """The best row and the ratio of the pools in words."""
+        """A sentence with the best row and the ratio of the pools."""
         row = self.best
         plain = self.ratio[0]
         drafted = self.ratio[row.gamma]

@@ -1,5 +1,5 @@
-"""Alternatives to two pools: servers of the decode layout that also do prefill, and caches that are kept
-on another tier.
+"""Alternatives to separate pools: servers with the layout of the decode pool that also do prefill, and KV
+caches on another tier.
 """
 
 from dataclasses import replace
@@ -12,8 +12,8 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 
 
 def one_server(question: TrafficQuery) -> TrafficQuery:
-    """The question about one server of the decode layout that also does prefill. The server gets its share
-    of the load, as if all devices were in such servers.
+    """The question about one server with the layout of the decode pool that also does prefill. It gets the
+    share of the load that it would have if all devices were in such servers.
     """
     question = decoder_of(question)
     prefill = Instances.of(question.prefill or "", "--prefill")
@@ -35,8 +35,10 @@ def one_server(question: TrafficQuery) -> TrafficQuery:
 
 
 def tier_of_prefill(question: TrafficQuery, gamma: int) -> Offload:
-    """The comparison for caches of earlier prompts on another tier of a prefill instance. gamma: the
-    longest draft.
+    """The comparison of `offload_of` for a prefill instance, whose caches of earlier prompts are on another
+    tier.
+
+    - gamma: the longest draft.
     """
     prefill = Instances.of(question.prefill or "", "--prefill")
     reads_too = runs_draft(question, gamma > 0)

@@ -1,4 +1,4 @@
-"""Computes how many prefix-cache hits a draft costs at a load, whether the draft still pays, and which
+"""Computes how many prefix-cache hits are lost because of a draft, whether the draft still pays, and which
 changes would help.
 """
 
@@ -25,8 +25,10 @@ LONGEST_TRIED = 4
 
 @dataclass(frozen=True, slots=True)
 class PrefixChange:
-    """An alternative to the draft of a `PrefixVerdict`. change: another draft length, or an option of the
-    engine. hit_rate, net_s, pays: as in `PrefixVerdict`.
+    """An alternative to the draft length of a `PrefixVerdict`.
+
+    - change: another draft length or an option of the engine.
+    - hit_rate, net_s, pays: as in `PrefixVerdict`.
     """
 
     change: str
@@ -39,13 +41,15 @@ class PrefixChange:
 class PrefixVerdict:
     """A comparison of one draft length with the baseline, at one load of a server with a prefix cache.
 
-    hit_rate_without, hit_rate: share of prompt tokens that the cache holds, without a draft and with it.
-    block: tokens of a cache block. dropped_tokens: tokens of each hit that are computed again because of
-    the draft. decode_gain_s: mean seconds per request that decoding with the draft saves. recomputed_s:
-    mean seconds per request that prefill takes longer because of lost hits. net_s: mean seconds by which a
-    request with the draft ends sooner; None if the server is saturated with or without it. pays: whether
-    requests with the draft end sooner or, on a saturated server, more are served. changes: alternatives,
-    the best first.
+    - hit_rate_without, hit_rate: share of prompt tokens that the cache holds, without a draft and with it.
+    - block: number of tokens of a cache block.
+    - dropped_tokens: number of tokens of each hit that are computed again because of the draft.
+    - decode_gain_s: mean time per request that decoding with the draft saves, in seconds.
+    - recomputed_s: mean time per request by which lost hits lengthen prefill.
+    - net_s: mean time by which a request ends earlier with the draft; None if the server is saturated with or
+      without it.
+    - pays: whether requests end earlier with the draft or, on a saturated server, more of them are served.
+    - changes: alternatives, the best first.
     """
 
     request_rate: float | None
@@ -68,8 +72,8 @@ def prefix_verdicts(
     choices: Sequence[Choice],
     by_load: Sequence[Sequence[TrafficRow]],
 ) -> tuple[PrefixVerdict, ...]:
-    """A verdict for each load at which a draft can run. The verdict is about the draft length with the
-    shortest mean time of a request.
+    """A verdict for each load at which the server runs requests with a draft. It is about the draft length
+    with the shortest mean time of a request.
     """
     others = _Others(replace(question, slo=None), replica)
     verdicts = []
@@ -122,7 +126,7 @@ def _verdict(
     """The verdict at one load. Changes are computed by the closed form, so they are compared with the closed
     form's baseline.
 
-    passes: draft length or policy -> its passes.
+    - passes: draft length or policy -> its passes.
     """
     steps = passes[best.gamma]
     none = others.replica.passes[0].cached

@@ -1,5 +1,5 @@
-"""Reads request rates: ``0.5``, ``1,2.5``, ``1..20``, ``0.5..4+0.5`` (steps of 0.5) or ``1..64x2`` (each
-twice the last).
+"""Reads request rates: ``0.5``, ``1,2.5``, ``1..20``, ``0.5..4+0.5`` (steps of 0.5) or ``1..64x2`` (each rate
+is twice the previous one).
 """
 
 import math
@@ -14,7 +14,9 @@ ALLOWED = "a number, a range such as 1..20, 0.5..4+0.5 or 1..64x2, or several wi
 
 
 def parse_rates(given: object, flag: str) -> tuple[float, ...]:
-    """Reads numbers and ranges. A range without a step has the step 1. Raises InputError for other text."""
+    """Reads numbers and ranges of numbers. The default step of a range is 1. Raises InputError for other
+    text.
+    """
     if not isinstance(given, str):
         return (parse_number(given, flag),)
     rates = list[float]()

@@ -1,4 +1,4 @@
-"""Replays requests at one load, and makes the row of their times."""
+"""Replays requests at one load, and makes a row from their times."""
 
 import math
 import pickle
@@ -27,15 +27,18 @@ from perfmodel.specs import Z
 from perfmodel.speculation import Scenario
 
 OF_INTERVAL = 500
-"""Number of requests in each replay that gives an end of an interval."""
+"""Number of requests in the replays from which the ends of an interval are computed."""
 MOST_KEPT_BYTES = 2**18
-"""The result of a replay is kept if its arguments are at most this large: about 5,000 requests."""
+"""The result of a replay is cached if its arguments have at most this many bytes. This corresponds to about
+5,000 requests.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLoad:
-    """Requests to replay at one load. where: the load, as the fields `request_rate` and `concurrency` of a
-    row.
+    """Requests to replay at one load.
+
+    - where: the load, as the fields `request_rate` and `concurrency` of a row.
     """
 
     question: TrafficQuery
@@ -45,8 +48,9 @@ class ReplayedLoad:
     where: dict[str, Any]
 
     def served(self, steps: StepTimes, count: int | None = None) -> ReplayedRequests:
-        """Replays the requests, or the first `count` of them, and returns their times. steps: times of the
-        passes.
+        """Replays the requests, or the first `count` of them, and returns their times.
+
+        - steps: times of the passes.
         """
         question = self.question
         clients = self.where["concurrency"]
@@ -84,8 +88,11 @@ class ReplayedLoad:
     def row(
         self, choice: Choice, met: ReplayedRequests, closed: TrafficRow, log_off: float | None
     ) -> TrafficRow:
-        """The row of a draft length or policy (`choice`). met: its replayed requests. closed: its row in
-        the closed form. log_off: standard deviation of the logarithm of the mean TPOT.
+        """The row of a draft length or policy (`choice`).
+
+        - met: the result of the replay.
+        - closed: the row of the closed form.
+        - log_off: standard deviation of the logarithm of the mean TPOT.
         """
         question = self.question
         steps = choice.steps
@@ -116,7 +123,10 @@ class ReplayedLoad:
         return with_intervals(row, log_off, self.scenario)
 
     def notes(self, met: ReplayedRequests, closed: TrafficRow, most: float) -> Iterator[str]:
-        """The warnings of a row. most: the requests per second that the server can serve."""
+        """The warnings of a row.
+
+        - most: the requests per second that the server can serve.
+        """
         if not closed.saturated:
             yield from closed.warnings
         if met.preemptions:
@@ -133,9 +143,9 @@ class ReplayedLoad:
             )
 
     def interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
-        """The ends of the 90 % interval of the mean TPOT. Both ends come from replays of the first
-        `OF_INTERVAL` requests, one with faster passes and one with slower passes, by the error of the
-        TPOT.
+        """The ends of the 90 % interval of the mean TPOT, in seconds. They come from two replays of the first
+        `OF_INTERVAL` requests. The passes are faster in one replay and slower in the other, by the error of
+        the TPOT.
         """
         factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
         low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)
@@ -144,8 +154,8 @@ class ReplayedLoad:
 
 
 def replayed(*served: Any) -> ReplayedRequests:
-    """The result of `replay` for these arguments. The result is cached, because several drafts are
-    compared with the same baseline.
+    """Calls `replay` with these arguments and caches the result, because several drafts are compared with the
+    same baseline.
     """
     pickled = pickle.dumps(served)
     return _known(pickled) if len(pickled) <= MOST_KEPT_BYTES else replay(*served)

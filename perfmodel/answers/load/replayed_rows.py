@@ -20,12 +20,16 @@ from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.pricing import step_times
 
 MOST_PROMPT_PASSES = 1_000_000
-"""Largest number of passes that read prompts, in all replays of a question: they take about ten seconds."""
+"""Largest number of passes over prompts in all replays of a question. This many passes take about ten
+seconds.
+"""
 
 
 def check_size(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> None:
-    """Raise InputError if the replays of a question would take more than about ten seconds. rows: number
-    of rows that need a replay. choices: draft lengths and policies.
+    """Raises InputError if the replays of a question would take more than about ten seconds.
+
+    - rows: number of rows that need a replay.
+    - choices: the draft lengths and policies.
     """
     if question.rollout is not None:
         ages = len(question.alpha_by_age or (None,))
@@ -67,12 +71,14 @@ def replayed_rows(
     log_off: Mapping[int, float | None],
     load: float,
 ) -> tuple[list[TrafficRow], list[ClassRow]]:
-    """The rows of a trace or a mix at one load, in the order of `choices`. The second result has the rows
-    of the classes of a mix.
+    """The rows for a trace or a mix of classes at one load, in the order of `choices`. The second result has
+    a row for each class of a mix.
 
-    closed: the rows of the closed form, in the same order; such a row is kept if memory does not hold one
-    request. log_off: draft length -> standard deviation of the logarithm of its mean TPOT. Raises
-    InputError for wrong input.
+    - closed: the rows of the closed form, in the same order. If not even one request fits in memory, such a
+      row is returned unchanged.
+    - log_off: draft length -> standard deviation of the logarithm of its mean TPOT.
+
+    Raises InputError for wrong input.
     """
     if question.trace is not None:
         replica, choices = _for_trace(question, replica, choices, load)

@@ -1,4 +1,4 @@
-"""Makes the requests of a replay: the requests of a trace, or random requests."""
+"""Makes the requests of a replay, from a trace or at random."""
 
 from dataclasses import replace
 
@@ -12,10 +12,10 @@ from perfmodel.queueing.trace import LONGEST
 
 
 def requests_at(question: TrafficQuery, load: float) -> Arrivals:
-    """The requests of one load of the question.
+    """The requests for one load of the question.
 
-    For a request rate, the arrival times of a trace are multiplied by a factor that gives this rate. For
-    clients, the requests of a trace keep their order. Raises InputError for wrong input.
+    For a request rate, the arrival times of a trace are scaled so that they have this rate. For clients, only
+    the order of the requests in a trace matters. Raises InputError for wrong input.
     """
     if question.trace is None:
         rate = load if question.opens else None
@@ -33,13 +33,13 @@ def requests_at(question: TrafficQuery, load: float) -> Arrivals:
 
 
 def replayed_trace(question: TrafficQuery) -> Arrivals:
-    """The first requests of the question's trace."""
+    """The first requests of the question's trace, at most `LONGEST`."""
     assert question.trace is not None
     return trace_of(question.trace).first(LONGEST)
 
 
 def left_out_note(trace: Arrivals) -> str | None:
-    """A remark if a replay serves only the first requests of a trace."""
+    """A remark if a replay only has the first requests of a trace, else None."""
     if trace.at_s.size <= LONGEST:
         return None
     return f"the first {LONGEST:,} of the trace's {trace.at_s.size:,} requests are replayed"

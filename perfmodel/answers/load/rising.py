@@ -1,8 +1,8 @@
 """Ensures that predicted latencies do not fall as the load rises.
 
-The closed form has an error of a few per cent because of its assumptions, and a replay because its
-requests are random. The times of a row may therefore be shorter than the times at a lower load. Such times
-are raised to the times at the lower load.
+The closed form has an error of a few per cent because of its assumptions. A replay has such an error because
+its requests are random. The times of a row may therefore be shorter than the times at a lower load. Such
+times are raised to the times at the lower load.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow, load_of
 
 
 def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficRow]]:
-    """The rows of each load, changed where needed. For each draft length, TTFT and TPOT are then at least
-    as long as at all lower loads, and the share within the SLO is at most as large.
+    """The rows of each load, corrected where necessary. For each draft length, TTFT and TPOT are then at
+    least as long as at all lower loads. The share of requests within the SLO is at most as large.
     """
     highest = dict[int | str, TrafficRow]()
     raised: list[list[TrafficRow]] = [[] for _ in by_load]
@@ -26,8 +26,8 @@ def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficR
 
 
 def at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
-    """The row with its times raised to those of `lower`, a row at a lower load, where they are shorter: the
-    mean and each percentile separately. The share within the SLO is lowered in the same way.
+    """The row with times that are at least those of `lower`, a row at a lower load. The mean and each
+    percentile are raised separately. The share of requests within the SLO is lowered in the same way.
     """
     share = row.slo_share
     if share is not None and lower.slo_share is not None:
@@ -45,9 +45,7 @@ def at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
 
 
 def at_most(row: TrafficRow, higher: TrafficRow) -> TrafficRow:
-    """The row with TTFT and TPOT lowered to those of `higher`, a row at a higher load, where they are
-    longer.
-    """
+    """The row with a TTFT and TPOT that are at most those of `higher`, a row at a higher load."""
     ttft_s = row.ttft_s
     if ttft_s is not None and higher.ttft_s is not None:
         ttft_s = ttft_s.at_most(higher.ttft_s)

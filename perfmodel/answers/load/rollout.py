@@ -1,5 +1,5 @@
-"""Predicts how long a rollout of reinforcement learning takes, by draft policy and by the age of the
-draft.
+"""Predicts how long a rollout of reinforcement learning takes, for each draft length or policy and each age
+of the draft.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,17 +20,19 @@ from perfmodel.queueing.sessions import sharing
 COMPARED = "auto,table,tail"
 """Policies that a rollout compares by default."""
 MOST_DONE = 0.9
-"""Share of the requests that are done when the tail of a rollout begins."""
+"""Share of the requests that are finished when the tail of a rollout begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutRow:
     """The prediction for a rollout with one draft length or policy.
 
-    age: number of updates of the target's weights since the draft was trained. alpha: the acceptance at
-    this age; None if the question states no acceptance by age. makespan_s: time to the last token of the
-    last request. tail_s: the part of this time after nine of ten requests were done. speedup: the makespan
-    without a draft divided by that with it. stream_speedup: the same ratio for the mean TPOT of a request.
+    - age: number of updates of the target's weights since the draft was trained.
+    - alpha: the acceptance at this age; None if the question states no acceptance by age.
+    - makespan_s: time until the last token of the last request.
+    - tail_s: the part of the makespan after 90 % of the requests have finished.
+    - speedup: the makespan without a draft divided by the makespan with the draft.
+    - stream_speedup: the same ratio for the mean TPOT of a request.
     """
 
     age: float | None
@@ -47,7 +49,10 @@ class RolloutRow:
 
 @dataclass(frozen=True, slots=True)
 class AgedServer:
-    """The server and the acceptance of its draft at one age, as in `RolloutRow`."""
+    """The server, and the acceptance of its draft at one age.
+
+    - age, alpha: as in `RolloutRow`.
+    """
 
     age: float | None
     alpha: float | None
@@ -56,8 +61,8 @@ class AgedServer:
 
 
 def rollout_values(question: TrafficQuery) -> dict[str, Any]:
-    """Arguments that are filled in for a rollout: the number of requests at once, and the policies to
-    compare.
+    """Values for arguments that a question about a rollout does not state: the number of requests at once,
+    and the policies to compare.
     """
     if question.rollout is None:
         return {}
@@ -68,10 +73,11 @@ def rollout_values(question: TrafficQuery) -> dict[str, Any]:
 
 
 def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int) -> tuple[RolloutRow, ...]:
-    """A row for each age and each draft length or policy. All rows have the same requests.
+    """A row for each age and each draft length or policy. All rows are for the same requests.
 
-    longest: the number of positions of the model. Raises InputError for a trace with too few requests, and
-    for requests with one output token.
+    - longest: the number of positions of the model.
+
+    Raises InputError for a trace with too few requests, and for requests with one output token.
     """
     assert question.rollout is not None
     if question.trace is None:
@@ -128,10 +134,10 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
 
 
 def batch_of(lengths: Lengths, count: int, longest: int, seed: int) -> Arrivals:
-    """The random requests of a rollout. All prompts have the mean length; outputs have a log-normal
-    distribution with the given mean and standard deviation.
+    """Random requests of a rollout. All prompts have the mean length. The lengths of outputs have a
+    log-normal distribution with the given mean and standard deviation.
 
-    An output is cut if prompt and output together have more than `longest` tokens.
+    An output is shortened so that prompt and output together have at most `longest` tokens.
     """
     mean = lengths.output_mean
     variance = np.log1p((lengths.output_std / mean) ** 2)

@@ -1,5 +1,5 @@
-"""Makes the rows of a question about a server, by load: with the closed form, or with replays if it does
-not hold.
+"""Makes the rows of a question about a server, for each load. The closed form computes them, or replays if
+the closed form is not accurate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,11 @@ from perfmodel.speculation import Scenario, check_draft_length
 class Priced:
     """A question, with the times of the passes that its rows need.
 
-    question: as `completed` returns it. spread_source: source of the standard deviation of acceptance.
-    query: the question to `whatif` with which names are resolved. known: whether the acceptance of the
-    draft is known; if not, only the baseline is predicted. choices: the draft lengths and policies.
+    - question: as `completed` returns it.
+    - spread_source: source of the standard deviation of acceptance between requests.
+    - query: the same question in the form of `whatif`, from which the scenario is resolved.
+    - known: whether the acceptance of the draft is known. If it is not, only the baseline is predicted.
+    - choices: the draft lengths and policies.
     """
 
     question: TrafficQuery
@@ -65,7 +67,10 @@ class Priced:
         return lengths.input_mean + lengths.output_mean / 2.0
 
     def at(self, loads: Array) -> "Priced":
-        """The same server at these loads: request rates, or numbers of clients."""
+        """The same server at other loads.
+
+        - loads: request rates or numbers of clients.
+        """
         at = loads.tolist()
         if self.question.opens:
             question = replace(self.question, request_rate=at)
@@ -77,22 +82,24 @@ class Priced:
 
     @property
     def draft_is_slowed(self) -> bool:
-        """Whether a known defect of the engine slows the draft."""
+        """Whether a known defect of the engine makes the draft slower."""
         return slowing(self.scenario, self.mean_context) is not None
 
     def advisable(self, rows: list[TrafficRow]) -> list[TrafficRow]:
-        """The rows that may be recommended: the baseline alone if a known defect slows the draft."""
+        """The rows that may be recommended. If a known defect makes the draft slower, this is only the
+        baseline.
+        """
         return rows[:1] if self.draft_is_slowed else rows
 
     def closed(self, log_off: Mapping[int, float | None]) -> list[list[TrafficRow]]:
         """The rows of the closed form for each load, in the order of the choices.
 
-        log_off: draft length -> standard deviation of the logarithm of its mean TPOT.
+        - log_off: draft length -> standard deviation of the logarithm of its mean TPOT.
         """
         return _closed_rows(self.question, self.scenario, self.choices, log_off)
 
     def rows(self, log_off: Mapping[int, float | None]) -> tuple[list[list[TrafficRow]], list[ClassRow]]:
-        """The rows for each load, some of which come from replays, and the rows of the classes of a mix."""
+        """The rows for each load, and the rows of the classes of a mix. Some rows may come from replays."""
         closed = self.closed(log_off)
         by_load, classes = _one_row_per_load(self.question, self.replica, self.choices, closed, log_off)
         return never_falling(by_load), classes
@@ -100,8 +107,10 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class RowsByLoad:
-    """The rows of `traffic` for each load, the baseline first, without intervals. A draft that a known
-    defect slows has no row. known: whether the acceptance of the draft is known.
+    """The rows of `traffic` for each load, without intervals. The baseline comes first. A draft that a known
+    defect makes slower has no row.
+
+    - known: whether the acceptance of the draft is known.
     """
 
     question: TrafficQuery
@@ -115,8 +124,9 @@ class RowsByLoad:
 
 
 def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
-    """The rows by which `advise` compares servers. replays: whether to use replays if the closed form does
-    not hold, as `traffic` does.
+    """The rows by which `advise` compares servers.
+
+    - replays: whether to use replays where the closed form is not accurate, as `traffic` does.
     """
     priced = Priced.of(question)
     without = dict.fromkeys(priced.replica.passes)
@@ -125,8 +135,9 @@ def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
 
 
 def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
-    """The question with missing arguments filled in from its files, its model and its engine, and the
-    source of the standard deviation of acceptance between requests. Raises InputError for wrong input.
+    """Two results: the question, with missing arguments filled in from its files, its model and its engine;
+    and the source of the standard deviation of acceptance between requests. Raises InputError for wrong
+    input.
     """
     values = mix_values(question) | trace_values(question) | rollout_values(question)
     named = Named.of(question)
@@ -144,7 +155,7 @@ def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
 
 
 def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
-    """Raise InputError for requests with more tokens than the model has positions."""
+    """Raises InputError for requests with more tokens than the model has positions."""
     longest = target.max_position_embeddings
     if question.trace is not None:
         check_fits(question.trace, trace_of(question.trace), target)
@@ -157,8 +168,9 @@ def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
 
 
 def check_positions(tokens: int, stated: str, target: ModelSpec) -> None:
-    """Raise InputError if `tokens` is more than the positions of the model. stated: the lengths, for the
-    message.
+    """Raises InputError if the model has fewer than `tokens` positions.
+
+    - stated: the lengths of the request, for the message.
     """
     longest = target.max_position_embeddings
     if tokens > longest:
@@ -251,7 +263,7 @@ def _as_doubted(row: TrafficRow) -> TrafficRow:
 
 
 def replica_of(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:
-    """One server (replica), with the times of its passes at all draft lengths that a policy of the
+    """One server (replica), with the times of its passes at all draft lengths that the policies of the
     question may choose.
 
     Raises InputError for a draft length that the draft cannot produce.
@@ -285,7 +297,7 @@ def _passes(
 
 
 def choices_of(question: TrafficQuery, replica: Replica) -> list[Choice]:
-    """The draft lengths and policies to predict, without repetitions. The baseline comes first."""
+    """The draft lengths and policies to predict, each once. The baseline comes first."""
     choices: dict[int | str, Choice] = {}
     for policy in (Fixed(0), *sorted(question.gamma, key=lambda each: each.tokens is None)):
         for choice in policy.choices(replica):

@@ -14,10 +14,10 @@ from perfmodel.queueing.served_load import ServedLoad
 from perfmodel.queueing.steps import StepTimes
 
 SHARE_WANTED = 0.9
-"""Share of requests within the SLO that a number of replicas must reach."""
+"""Share of requests that must be within the SLO with the chosen number of replicas."""
 MOST_REPLICAS = 4096
 TRIED = 16
-"""Numbers of replicas that are computed at once in the search for the smallest sufficient one."""
+"""How many numbers of replicas are computed at once in the search for the smallest sufficient number."""
 
 
 class Times(Protocol):
@@ -48,7 +48,7 @@ def slo_share(limits_s: dict[str, float], times: Times) -> Array:
 
 
 def falling_slo_share(question: TrafficQuery, loop: Loop, steps: StepTimes, loads: Array) -> Array:
-    """For each load, the smallest `slo_share` at this load and at lower loads."""
+    """For each load, the smallest `slo_share` over this load and all lower loads."""
     lower = np.geomspace(loads.max() / 2.0**TRIED, loads.max(), TRIED)
     tried = np.union1d(lower if loop.opens else np.maximum(np.round(lower), 1.0), loads)
     served = serve(steps, loop.load(tried), question.limits, question.spread)
@@ -64,9 +64,10 @@ def replicas_of(
     rate: float,
     share: float | None,
 ) -> int | None:
-    """The fewest replicas with which no replica is saturated and the share `SHARE_WANTED` of the requests
-    is within the SLO. Returns None if no number is enough, and for a load of clients. share: share of
-    requests within the SLO on one replica; None without an SLO.
+    """The smallest number of replicas with which no replica is saturated and the share `SHARE_WANTED` of the
+    requests is within the SLO. None if no number is sufficient, and for clients.
+
+    - share: share of requests within the SLO if one replica gets the whole load; None without an SLO.
     """
     if not loop.opens:
         return None

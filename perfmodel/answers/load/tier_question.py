@@ -1,4 +1,4 @@
-"""Reads the argument that states a tier for caches."""
+"""Reads the argument that states on which tier KV caches are stored."""
 
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ class RemoteTier(NamedTuple):
 
 
 def parse_tier(given: object, flag: str) -> str:
-    """Checks text such as ``host``, ``c2c``, ``nvme`` or ``remote:GB/S,SECONDS``. Raises InputError for
-    other text.
+    """Checks a text: ``host``, ``c2c``, ``nvme`` or ``remote:GB/S,SECONDS``. Raises InputError for other
+    text.
     """
     text = str(given).strip().lower()
     remote_tier(text, flag)

@@ -1,4 +1,4 @@
-"""Computes the error of a mean TPOT under load, and its interval in the closed form."""
+"""Computes the error of a mean TPOT under load, and its interval by the closed form."""
 
 import math
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from perfmodel.speculation import Scenario, log_error, step_log_error
 def log_errors(
     question: TrafficQuery, scenario: Scenario, times: Sequence[StepTimes]
 ) -> dict[int, float | None]:
-    """Draft length -> standard deviation of the logarithm of its mean TPOT, at the batch that the baseline
-    has under the median load.
+    """Draft length -> standard deviation of the logarithm of its mean TPOT. The batch is that of the baseline
+    at the median load.
 
-    Returns None if the calibration states no error.
+    The values are None if no error of the calibration is known.
     """
     context = question.lengths.context
     running = question.loop.values
@@ -40,7 +40,7 @@ def served_log_errors(
     scenario: Scenario, batch: float, context: float, gammas: Sequence[int]
 ) -> dict[int, float | None]:
     """Draft length -> standard deviation of the logarithm of its mean TPOT, while `batch` requests decode.
-    Returns None if no error is known.
+    The values are None if no error is known.
 
     The ratio of an iteration to a step has the errors of two measurements. The error of an iteration is
     therefore the error of the ratio divided by the square root of 2, or the error of a step if that is
@@ -59,8 +59,10 @@ def served_log_errors(
 
 
 def combined(step: float, ratio: Array, requests: float) -> Array:
-    """The error of a mean TPOT, computed from three errors: of a step, of the ratio of an iteration to a
-    step, and of the engine's time per request.
+    """The error of a mean TPOT.
+
+    - step, ratio, requests: the errors of a step, of the ratio of an iteration to a step, and of the engine's
+      time per request.
     """
     iteration = np.maximum(step, ratio / math.sqrt(2.0))
     return np.asarray(np.hypot(iteration, requests))
@@ -73,16 +75,19 @@ class TpotInterval(NamedTuple):
     high_s: Array
 
     def at(self, load: int) -> tuple[float, float]:
-        """Both ends at the load with this index."""
+        """Both ends at one load.
+
+        - load: its index.
+        """
         return float(self.low_s[load]), float(self.high_s[load])
 
 
 def tpot_interval(
     log_off: float, steps: StepTimes, served: ServedLoad, load: Load, limits: Limits
 ) -> TpotInterval:
-    """The interval of the mean TPOT. The closed form is computed again with faster passes and with slower
-    passes, by the error. At a request rate, multiplying all passes by a factor is the same as multiplying
-    the rate by it and then all times.
+    """The interval of the mean TPOT. The closed form is computed again with passes that are faster, and with
+    passes that are slower, by the error. At a request rate, there is a shortcut: multiplying the times of all
+    passes by a factor has the same effect as multiplying the rate and then all resulting times by it.
     """
     factors = np.exp([[-Z * log_off], [Z * log_off]])
     if load.rate is not None:

@@ -17,14 +17,16 @@ from perfmodel.specs import ModelSpec
 from perfmodel.uniform import largest_std
 
 LEAST_OUTPUT = 1.001
-"""Least mean output length of a trace, in tokens: a request needs a second token to have a TPOT."""
+"""Smallest mean output length of a trace, in tokens. It is above 1, because a request needs a second token to
+have a TPOT.
+"""
 RATE_DIGITS = 4
 """Significant digits of the rate of a trace."""
 
 
 def trace_of(path: str) -> Arrivals:
-    """The requests of a trace file. The last file is cached as long as it does not change. Raises
-    InputError for a wrong file.
+    """The requests of a trace file. The last file that was read is cached until it changes. Raises InputError
+    for a wrong file.
     """
     where = Path(path)
     check_regular(where)
@@ -44,15 +46,17 @@ def lengths_of(trace: Arrivals) -> Lengths:
 
 
 def rate_of(trace: Arrivals) -> float | None:
-    """The mean request rate of a trace per second; None if all requests arrive at the same time."""
+    """The mean request rate of a trace, in requests per second; None if all requests arrive at the same
+    time.
+    """
     if trace.at_s[-1] > 0:
         return (trace.at_s.size - 1) / float(trace.at_s[-1])
     return None
 
 
 def trace_values(question: TrafficQuery) -> dict[str, Any]:
-    """The lengths and the request rate of the trace as arguments, for those that the question does not
-    state. Raises InputError for a wrong file.
+    """Values for arguments that the question does not state: the lengths and the request rate of its trace.
+    Raises InputError for a wrong file.
     """
     if question.trace is None:
         return {}
@@ -89,7 +93,7 @@ def _load_of(path: str, trace: Arrivals) -> dict[str, tuple[float, ...]]:
 
 
 def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:
-    """Raise InputError if a request of the trace has more tokens than the model has positions."""
+    """Raises InputError if a request of the trace has more tokens than the model has positions."""
     longest = trace.input_tokens + trace.output_tokens
     most = target.max_position_embeddings
     too_long = int(np.sum(longest > most))

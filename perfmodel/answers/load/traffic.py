@@ -1,4 +1,4 @@
-"""Predicts a server under a load: latency, throughput and replicas, with and without a draft
+"""Predicts a server under a load: latency, throughput and the number of replicas, with and without a draft
 (docs/traffic.md).
 """
 
@@ -42,21 +42,25 @@ OVER_HOST = (
     "long prompts wait for messages through host memory; NCCL_SHM_USE_CUDA_MEMCPY=1 was several times as "
     "fast there (sgl-project/sglang#39605)"
 )
-"""The warning about prompts on devices without access to one another's memory."""
+"""The warning about prompts on devices that cannot access each other's memory."""
 
 
 @dataclass(frozen=True, repr=False)
 class Traffic(Answer):
-    """The answer of `traffic`: one row for each load and draft length, and the conclusions from these
-    rows.
+    """The answer of `traffic`: one row for each load and draft length, and the conclusions from these rows.
 
-    rows: the baseline comes first at each load. verdict: ``unknown_acceptance`` if no acceptance of the
-    draft is known; the answer then has only the baseline. verdicts: the recommendation at each load.
-    drafts: the limits of each draft length. prefix: with a prefix cache, the hits that the draft costs at
-    each load. replay: the rows from replays, if the question asks for replays; they are also in `rows`.
-    kv_cache: the size of the KV cache that one server with the longest draft logs when it starts. pools:
-    the answer about two pools. The rows are then about the same devices in servers of the decode layout
-    that also do prefill. offload: the comparison for caches on another tier.
+    - rows: at each load, the baseline comes first.
+    - verdict: ``unknown_acceptance`` if no acceptance of the draft is known. The answer then only has the
+      baseline.
+    - verdicts: the recommendation at each load.
+    - drafts: the limits of each draft length.
+    - prefix: with a prefix cache, the hits that are lost because of the draft, at each load.
+    - replay: the rows from replays, if the question asks for replays. They are also in `rows`.
+    - kv_cache: the size of the KV cache of one server with the longest draft, as the server logs it when it
+      starts.
+    - pools: the answer about separate prefill and decode pools. With pools, the rows are about servers on the
+      same devices that do both prefill and decoding, in the layout of the decode pool.
+    - offload: the comparison for KV caches on another tier.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -98,9 +102,9 @@ def traffic(question: TrafficQuery) -> Traffic:
     """Should this server speculate at this request rate (or concurrency), with which draft length, and on how
     many replicas?
 
-    Each row is about one server that gets the whole load or, with pools, about all devices together. It
-    states whether the server is saturated, and the number of replicas that the load needs. Raises InputError
-    for wrong input.
+    Each row is about one server that gets the whole load. With separate prefill and decode pools, it is about
+    all devices together. It states whether the server is saturated, and the number of replicas that the load
+    needs. Raises InputError for wrong input.
     """
     if question.decode is None:
         return _of_servers(question)
@@ -170,7 +174,10 @@ def _of_servers(question: TrafficQuery) -> Traffic:
 
 
 def _word(verdicts: Sequence[TrafficVerdict], known: bool) -> str:
-    """The verdict of all loads together. known: whether the draft's acceptance is known."""
+    """The verdict of all loads together.
+
+    - known: whether the draft's acceptance is known.
+    """
     if not known:
         return "unknown_acceptance"
     return "speculate" if any(verdict.gamma for verdict in verdicts) else "do_not_speculate"
@@ -195,7 +202,8 @@ def _aged_servers(
 def _warnings(priced: Priced, query: Query, gamma: int) -> tuple[str, ...]:
     """Warnings: the doubts of the question, and what is known to go wrong at the mean context.
 
-    query: that of the question, with the draft as it was given. gamma: the longest draft; 0 without a draft.
+    - query: that of the question, with the draft as it was given.
+    - gamma: the longest draft; 0 without a draft.
     """
     question = priced.question
     scenario = priced.scenario

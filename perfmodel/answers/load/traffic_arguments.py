@@ -35,19 +35,19 @@ LENGTHS = f"Draft lengths, or policies ({_POLICIES})"
 AT_ONCE = "whose requests come at the start"
 """Why some arguments exclude a rollout."""
 REUSED = ("prefix_len", "turns", "trace")
-"""Arguments that give a prefix cache something to keep."""
+"""Arguments that describe what requests share. A prefix cache needs one of them."""
 POOLS_WITHOUT = ("trace", "mix", "rollout", "nodes", "draft_tp")
-"""Arguments that pools exclude."""
+"""Arguments that cannot be combined with separate prefill and decode pools."""
 ONE_SERVER_ONLY = "which are of one server"
 """The reason why pools exclude these arguments."""
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
-"""Type of the values that may be given for the policies."""
+"""Type of the values that `gamma` accepts."""
 
 
 @question
 class TrafficArguments(CommonOptions):
-    """The arguments of a question to `traffic`. Their names were taken from ``vllm bench serve`` and from
-    the flags of engines.
+    """The arguments of a question to `traffic`. Their names are from ``vllm bench serve`` and from the flags
+    of engines.
     """
 
     input_len: MaybeWhole = argument(
@@ -384,10 +384,12 @@ class TrafficArguments(CommonOptions):
 
     @property
     def opens(self) -> bool:
-        """Whether the loop is open: requests arrive at a given rate, however fast they are served."""
+        """Whether the loop is open, which means that requests arrive at a given rate and do not wait for
+        earlier outputs.
+        """
         return self.request_rate is not None
 
     @property
     def capped(self) -> bool:
-        """Whether requests arrive at a given rate, and the number of requests at once is limited."""
+        """Whether the loop is open and the number of requests at once is limited."""
         return self.opens and self.max_concurrency is not None

@@ -1,4 +1,4 @@
-"""A question to `traffic`, and the values that follow from its arguments: lengths, loads and limits."""
+"""A question to `traffic`, with values that follow from its arguments, such as lengths, loads and limits."""
 
 import math
 from dataclasses import replace
@@ -26,14 +26,14 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def group_seats(self) -> int:
-        """The number of requests that one attention group runs at once: as stated, or the engine's
-        default.
+        """The largest number of requests that one data-parallel attention group runs at once. It is the
+        stated number, or else the engine's default.
         """
         return self.max_num_seqs or self._default_seats()
 
     @property
     def planned(self) -> "TrafficQuery":
-        """The same question with the number of seats stated, as in a printed command."""
+        """The same question with `max_num_seqs` filled in, as in a printed command."""
         return replace(self, max_num_seqs=self.group_seats)
 
     def _default_seats(self) -> int:
@@ -77,8 +77,8 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def in_lockstep(self) -> bool:
-        """Whether clients would stay in step: all outputs have the same length, and a client sends its
-        next request at once.
+        """Whether clients stay in step, because all outputs have the same length and a client sends its next
+        request at once.
         """
         return not (self.output_std or self.think_time)
 
@@ -91,7 +91,7 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def lengths(self) -> Lengths:
-        """The lengths of a request over all turns of a session, in tokens."""
+        """The lengths of a request in tokens, over all turns of a session."""
         if self.turns == 1:
             return self.first
         mean, std = self.reusing.prompts
@@ -106,7 +106,7 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def reusing(self) -> Reuse:
-        """The parts of prompts that requests share: a prefix, and the earlier turns of a session."""
+        """The parts of prompts that requests share, which are a prefix and the earlier turns of a session."""
         engine = PrefixSettings(self.prefix_block, self.disable_eagle_block_drop)
         prefix = float(self.prefix_len or 0) if self.prefix_hits else 0.0
         return Reuse(
@@ -121,13 +121,15 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def reuse(self) -> Reuse | None:
-        """As `reusing`, but None if requests share nothing."""
+        """Like `reusing`, but None if requests share nothing."""
         reusing = self.reusing
         return reusing if self.turns > 1 or reusing.prefix else None
 
     @cached_property
     def limits(self) -> Limits:
-        """The scheduler's limits of the server, such as seats and tokens per pass."""
+        """The limits of the server's scheduler, such as the number of requests at once and the number of
+        tokens per pass.
+        """
         groups = self.dp  # each has seats and a token budget of its own
         return Limits(
             max_num_seqs=groups * self.group_seats,
@@ -145,7 +147,7 @@ class TrafficQuery(TrafficArguments):
 
     @cached_property
     def loop(self) -> Loop:
-        """The loads of the question: request rates, or numbers of clients.
+        """The loads of the question, which are request rates or numbers of clients.
 
         If sessions have think times, only their first turns arrive in bursts.
         """
@@ -165,24 +167,24 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def capped_loop(self) -> Loop:
-        """A closed loop with as many clients as `--max-concurrency` allows requests at once in an open
-        loop.
+        """A closed loop whose number of clients is the limit on requests at once (`--max-concurrency`) of an
+        open loop.
         """
         loop = self.loop
         return replace(loop, opens=False, values=np.array([float(loop.cap or 1)]), cap=None)
 
     @property
     def most_at_once(self) -> float:
-        """The largest number of requests that can be at the server; infinite for request rates without a
-        limit on requests at once.
+        """The largest number of requests that can be at the server. It is infinite for request rates without
+        a limit on requests at once.
         """
         clients = math.inf if self.max_concurrency is None else float(max(self.max_concurrency))
         return clients if self.rollout is None else min(clients, float(self.rollout))
 
     @property
     def replays(self) -> bool:
-        """Whether every row comes from a replay, and not only the rows for which the closed form does not
-        hold.
+        """Whether every row comes from a replay. If not, only the rows at which the closed form is not
+        accurate do.
         """
         return self.rollout is None and (self.replay or self.trace is not None or self.mix is not None)
 
@@ -194,7 +196,7 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def draws(self) -> bool:
-        """Whether replayed requests are random, with the lengths of the question."""
+        """Whether the requests of a replay are random, with the lengths that the question states."""
         return self.trace is None and self.mix is None
 
     @property

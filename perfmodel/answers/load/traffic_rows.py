@@ -1,4 +1,6 @@
-"""The rows of an answer of `traffic`. Each row is about one replica at one load and draft length."""
+"""The rows of an answer of `traffic`. Each row is the prediction for one replica at one load and draft
+length.
+"""
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -11,14 +13,17 @@ from perfmodel.operations import Array
 
 
 class MadeBy(StrEnum):
-    """The method that computed the figures of a row."""
+    """The method by which a row was computed."""
 
     CLOSED_FORM = "closed form"
     REPLAY = "replay"
 
 
 def between(low: float, high: float, share: float) -> float:
-    """Interpolates between two times: geometrically, or linearly if one of them is 0."""
+    """Interpolates geometrically between two times, or linearly if one of them is 0.
+
+    - share: 0 gives `low`, 1 gives `high`.
+    """
     if low > 0 and high > 0:
         return float(low * (high / low) ** share)
     return low + share * (high - low)
@@ -35,7 +40,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, times_s: Array) -> "Percentiles":
-        """The mean and percentiles of these times; 0 without any."""
+        """The mean and percentiles of these times. All are 0 if there are no times."""
         if not times_s.size:
             return cls(0.0, 0.0, 0.0, 0.0)
         return cls(float(times_s.mean()), *map(float, np.quantile(times_s, (0.5, 0.9, 0.99))))
@@ -50,16 +55,17 @@ class Percentiles:
         return Percentiles(factor * self.mean, factor * self.p50, factor * self.p90, factor * self.p99)
 
     def at_least(self, other: "Percentiles") -> "Percentiles":
-        """The larger of both values, for the mean and for each percentile."""
+        """For the mean and for each percentile, the larger of the two values."""
         return Percentiles(*map(max, self.figures, other.figures))
 
     def at_most(self, other: "Percentiles") -> "Percentiles":
-        """The smaller of both values, for the mean and for each percentile."""
+        """For the mean and for each percentile, the smaller of the two values."""
         return Percentiles(*map(min, self.figures, other.figures))
 
     def between(self, other: "Percentiles", share: float) -> "Percentiles":
-        """Interpolates geometrically between these percentiles and the other ones. share: 0 gives these, 1
-        the others.
+        """Interpolates geometrically between these values and those of `other`.
+
+        - share: 0 gives these values, 1 those of `other`.
         """
         return Percentiles(*(between(a, b, share) for a, b in zip(self.figures, other.figures, strict=True)))
 
@@ -69,15 +75,21 @@ class TrafficRow:
     """The prediction for one replica at one load and draft length. A field without a value, such as the
     TTFT of a saturated server, is None.
 
-    request_rate: requests per second in an open loop. concurrency: number of clients, or the limit on
-    requests at once in an open loop. gamma: drafted tokens, or the name of a policy such as ``table``.
-    running_mean: mean number of requests that decode. slo_share: share of requests within all latency
-    limits. kv_share: share of the KV cache in use. prefix_hit_rate: share of prompt tokens that the prefix
-    cache holds. replicas: the number of replicas that the request rate needs, within the SLO if there is
-    one; None if no number is enough. tpot_interval, ttft_interval, throughput_interval: 90 % intervals of
-    mean TPOT, mean TTFT and output_tokens_per_s. made_by: the method. doubts: reasons why the closed form
-    may be wrong at this load. `replicas` and `saturation_rate` come from the closed form even in a row
-    from a replay.
+    - request_rate: requests per second in an open loop.
+    - concurrency: number of clients, or the limit on requests at once in an open loop.
+    - gamma: drafted tokens, or the name of a policy such as ``table``.
+    - running_mean: mean number of requests that decode.
+    - slo_share: share of requests within all latency limits.
+    - kv_share: share of the KV cache in use.
+    - prefix_hit_rate: share of prompt tokens that the prefix cache holds.
+    - replicas: the number of replicas with which the request rate is served, within the SLO if there is one;
+      None if no number is sufficient.
+    - tpot_interval, ttft_interval, throughput_interval: 90 % intervals of mean TPOT, mean TTFT and
+      output_tokens_per_s.
+    - made_by: the method by which the row was computed.
+    - doubts: reasons why the closed form may be inaccurate at this load.
+
+    `replicas` and `saturation_rate` come from the closed form even in a row from a replay.
     """
 
     request_rate: float | None
@@ -104,13 +116,13 @@ class TrafficRow:
 
     @property
     def by_limit(self) -> dict[str, Percentiles | None]:
-        """The time that each latency limit of an SLO is about, by the name of the limit."""
+        """The times to which the latency limits of an SLO apply, by the name of the limit."""
         return {"ttft": self.ttft_s, "tpot": self.tpot_s, "e2e": self.e2e_s}
 
     @property
     def saturated(self) -> bool:
-        """Whether more requests arrive than the replica can serve, in an open loop without a limit on
-        requests at once.
+        """Whether more requests arrive than the replica can serve. Always false in a closed loop, and in an
+        open loop with a limit on requests at once.
         """
         if self.request_rate is None or self.concurrency is not None:
             return False
@@ -118,8 +130,9 @@ class TrafficRow:
 
 
 def saturation_note(saturation_rate: float, replicas: int | None) -> str:
-    """The warning of a row whose request rate saturates one replica. replicas: number of replicas that the
-    rate needs, if known.
+    """The warning of a row whose request rate saturates one replica.
+
+    - replicas: number of replicas that the rate needs; None if unknown.
     """
     number = "" if replicas is None else f": {replicas} replicas"
     return f"saturated at {saturation_rate:.3g}/s{number}"
@@ -135,7 +148,7 @@ INTERVALS = {
     "ttft_interval": ("ttft_low_s", "ttft_high_s"),
     "throughput_interval": ("output_tokens_per_s_low", "output_tokens_per_s_high"),
 }
-"""Field of a row -> the columns of its ends."""
+"""Field of a row with an interval -> the columns for the two ends."""
 
 
 def flat(row: TrafficRow) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads two arguments of `traffic`: latency limits, and acceptance by age."""
+"""Reads two arguments of `traffic`: latency limits, and acceptance by age of the draft."""
 
 import math
 from typing import Any
@@ -6,16 +6,18 @@ from typing import Any
 from perfmodel.errors import refuse
 
 RATES = (1e-6, 1e6)
-"""Allowed requests per second: from one in twelve days to more than any server answers."""
+"""Smallest and largest allowed request rate, in requests per second. They are one request in twelve days, and
+more requests than any server can serve.
+"""
 DEFAULT_STD = 0.05
-"""Standard deviation of acceptance between requests: the middle of the values that docs/accuracy.md finds in
-chat and code.
+"""Standard deviation of acceptance between requests. It is in the middle of the values for chat and code in
+docs/accuracy.md.
 """
 
 
 def parse_slo(given: Any, flag: str) -> dict[str, float]:
-    """Reads latency limits in milliseconds: ``ttft:2000,tpot:30``, or a mapping of names to milliseconds.
-    Raises InputError for other values.
+    """Reads latency limits, as a text such as ``ttft:2000,tpot:30`` or as a mapping of names to milliseconds.
+    Returns milliseconds by name. Raises InputError for other values.
     """
     if isinstance(given, dict):
         pairs = [list(pair) for pair in given.items()]
@@ -36,8 +38,8 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
 
 
 def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
-    """Reads acceptance by age: ``0:0.75,8:0.6``, a mapping, or pairs. Returns pairs of age and acceptance,
-    sorted by age. Raises InputError for other values.
+    """Reads acceptance by age of the draft, as a text such as ``0:0.75,8:0.6``, as a mapping, or as pairs.
+    Returns pairs of age and acceptance, sorted by age. Raises InputError for other values.
     """
     pairs = given.items() if isinstance(given, dict) else given
     if isinstance(given, str):

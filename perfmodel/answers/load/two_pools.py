@@ -1,9 +1,9 @@
-"""Prefill and decode instances in steady state at one draft length: request rate, batch, and the times of
-a request.
+"""Predicts prefill and decode instances in steady state at one draft length: request rate, batch, and the
+times of a request.
 
-Each of the n instances of a pool serves 1/n of the requests. The mean number of requests on a decode
-instance is its request rate times the decoding time of a request (Little's law). A prefill instance is
-modelled as a queue with one server (Kingman 1961; exact for Poisson arrivals). TTFT is the sum of the
+Each of the n instances of a pool serves 1/n of the requests. The mean number of requests on a decode instance
+is its request rate times the decoding time of a request (Little's law). A prefill instance is modelled as a
+queue with one server (Kingman 1961; exact for Poisson arrivals). TTFT is the sum of the waiting time in the
 queue, the prefill, the transfer of the cache and the first decode step.
 """
 
@@ -24,17 +24,20 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 60
 MOST_USED = 0.999
-"""Largest share of a pool's capacity that is used, because its queue would otherwise grow without end."""
+"""Largest share of a pool's capacity that is used. At full capacity, the queue would grow without limit."""
 FIXED = Moments(0.0)
 ONCE = np.ones(1)
 
 
 @dataclass(frozen=True)
 class TwoPools:
-    """The two pools at one draft length. transfer_s: seconds to send the cache of one prompt. first_alone:
-    whether the first decode step has no drafted tokens, because the prefill pool does not run the draft.
-    arrivals: variance of the number of arrivals divided by the variance of Poisson arrivals. spread:
-    standard deviation of acceptance between requests.
+    """The two pools at one draft length.
+
+    - transfer_s: time to send the cache of one prompt, in seconds.
+    - first_alone: whether the first decode step has no drafted tokens, because the prefill pool does not run
+      the draft.
+    - arrivals: variance of the number of arrivals divided by that of Poisson arrivals.
+    - spread: standard deviation of acceptance between requests.
     """
 
     prefill: Instances
@@ -60,35 +63,37 @@ class TwoPools:
 
     @cached_property
     def rates(self) -> Array:
-        """Requests per second of all decode instances, for each batch size of one instance."""
+        """Requests per second of all decode instances together, for each batch size of one instance."""
         return self.decode.count * self.steps.batches / (self.iterations * self.steps.decode_s)
 
     @cached_property
     def rising(self) -> Array:
-        """The largest of the `rates` up to each batch size, so it never falls."""
+        """For each batch size, the largest of the `rates` up to this batch size. It therefore never falls."""
         return np.maximum.accumulate(self.rates)
 
     @property
     def decode_rate(self) -> float:
-        """The most requests per second that the decode pool can serve; 0 if memory does not hold one
-        request.
+        """The largest request rate that the decode pool can serve, in requests per second. It is 0 if not
+        even one request fits in memory.
         """
         return float(self.rising[-1]) if self.steps.seats else 0.0
 
     @property
     def prefill_rate(self) -> float:
-        """The most requests per second that the prefill pool can serve."""
+        """The largest request rate that the prefill pool can serve, in requests per second."""
         return self.prefill.count / self.prompts.each_s
 
     @property
     def most(self) -> float:
-        """The most requests per second that both pools together can serve, with a queue of finite length."""
+        """The largest request rate that both pools can serve with a queue of finite length, in requests per
+        second.
+        """
         return MOST_USED * min(self.prefill_rate, self.decode_rate)
 
     @property
     def ratio(self) -> float:
-        """Prefill devices for each decode device with which both pools reach their capacity at the same
-        rate.
+        """The number of prefill devices per decode device with which both pools reach their capacity at the
+        same rate.
         """
         if not self.decode_rate:
             return float("nan")
@@ -97,8 +102,8 @@ class TwoPools:
 
     @property
     def best_split(self) -> tuple[int, int]:
-        """The numbers of prefill and decode instances that serve the highest request rate on these
-        devices. Of equally good splits, the one with the smallest prefill pool is taken.
+        """The numbers of prefill and decode instances that serve the highest request rate on these devices.
+        Among equally good splits, it is the one with the smallest prefill pool.
         """
         each_prefill = self.prefill_rate / self.prefill.count
         each_decode = self.decode_rate / self.decode.count
@@ -137,8 +142,8 @@ class TwoPools:
         return PoolState(rate, batch, step, tpot, ttft, queue, used)
 
     def times(self, state: PoolState) -> PoolTimes:
-        """The distributions of TTFT and TPOT over requests. The wait in the queue is exponential, prefill
-        times vary in proportion to the prompt lengths, and a request waits for the end of the running
+        """The distributions of TTFT and TPOT over requests. The waiting time in the queue is exponential.
+        Prefill times are proportional to the prompt lengths. A request also waits for the end of the running
         decode step.
         """
         waits = sometimes(state.used, state.queue_s / state.used) if state.used else FIXED
@@ -151,8 +156,8 @@ class TwoPools:
 
     @cached_property
     def tpot_percentiles(self) -> Array:
-        """The 90th and the 99th percentile of TPOT for each batch of `batches`, in an array of shape ``[2,
-        batches]``. These percentiles do not fall as the batch grows.
+        """The 90th and the 99th percentile of TPOT for each of the `batches`, in an array of shape ``[2,
+        batches]``. The percentiles never fall as the batch grows.
         """
         at_batches = self.tpot_at(self.batches).quantiles(0.9, 0.99)
         return np.maximum.accumulate(at_batches, axis=1)
@@ -165,9 +170,9 @@ class TwoPools:
     def tpot_at(self, batch: Array) -> Moments:
         """The distribution of TPOT over requests, with a mean of `batch` decoding requests on an instance.
 
-        Requests arrive at random, so the batch is assumed to have a Poisson distribution. The time of a
-        step is computed for a batch one standard deviation above the mean batch, and for one below. Half
-        the difference is the standard deviation of the time of a step.
+        Requests arrive at random, so the batch is assumed to have a Poisson distribution. The time of a step
+        is computed for two batches: one standard deviation above the mean, and one below. Half the difference
+        of the two times is taken as the standard deviation of the time of a step.
         """
         step = self.steps.decode_at(np.maximum(batch, 1.0))
         deviation = np.sqrt(batch)
@@ -187,7 +192,10 @@ class TwoPools:
         return float(slo_share(limits_s, self.times(self.state(rate))))
 
     def row(self, state: PoolState, clients: float | None, limits_s: dict[str, float]) -> PoolRow:
-        """The row for a state. clients: the number of clients; None for a request rate."""
+        """The row for a state.
+
+        - clients: the number of clients; None for a request rate.
+        """
         times = self.times(state)
         ttft_p90, ttft_p99 = times.ttft.quantiles(0.9, 0.99).tolist()
         tpot_p90, tpot_p99 = (
@@ -226,7 +234,10 @@ class TwoPools:
         )
 
     def at(self, rate: float, limits_s: dict[str, float] | None = None) -> PoolRow:
-        """The row of both pools at a rate, in requests per second over all instances."""
+        """The row of both pools at a request rate.
+
+        - rate: requests per second of all instances together.
+        """
         row = self.row(self.state(min(rate, self.most)), None, limits_s or {})
         if rate <= self.most:
             return row
@@ -235,9 +246,8 @@ class TwoPools:
     def with_clients(
         self, clients: float, think_s: float = 0.0, limits_s: dict[str, float] | None = None
     ) -> PoolRow:
-        """The row for a number of clients, each of which waits for its output and then for `think_s`
-        seconds. The request rate is the number of clients divided by the time between two requests of one
-        client.
+        """The row for a number of clients. Each client waits for its output and then for `think_s` seconds.
+        The request rate is the number of clients divided by the time between two requests of one client.
         """
 
         def inside(state: PoolState) -> float:

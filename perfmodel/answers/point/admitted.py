@@ -36,7 +36,9 @@ def serving_engine(scenario: Scenario) -> ServingEngine | None:
 def admitted(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Admitted | None:
     """The prediction for the part of a batch that runs at once, if the whole batch does not fit in memory.
     None if the whole batch fits, if not even one sequence fits, if there is no draft, or if the engine does
-    not queue requests. room: the memory at this batch.
+    not queue requests.
+
+    - room: the memory at this batch.
     """
     engine = serving_engine(scenario)
     if room.fits or not room.max_batch or not gamma or engine is None or scenario.acceptance is None:

@@ -27,7 +27,9 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
     """The speed of one way to use the devices, at the gamma and batch with the highest throughput.
-    tokens_per_s: throughput of all devices together. batch: number of sequences per replica.
+
+    - tokens_per_s: throughput of all devices together.
+    - batch: number of sequences per replica.
     """
 
     tokens_per_s: float
@@ -41,9 +43,10 @@ class Apart:
     """Four ways to use the devices of the target and of a separate draft model. A field is None if not even
     one sequence fits in memory in this way.
 
-    replicas: all devices hold replicas of the target, without a draft. together: all devices hold replicas,
-    each with the draft on the same devices. before: the draft model on its own devices drafts before each
-    verification. while_verifying: it drafts during each verification; None without a hit rate.
+    - replicas: all devices hold replicas of the target, without a draft.
+    - together: all devices hold replicas, each with the draft on the same devices.
+    - before: the draft model on its own devices drafts before each verification.
+    - while_verifying: it drafts during each verification; None without a hit rate.
     """
 
     draft_hardware: str
@@ -79,9 +82,13 @@ def drafter_apart(
 ) -> Apart:
     """Computes the four ways to use the devices of the target and of a separate draft model.
 
-    near: the scenario on the target's devices. far: the scenario on the devices of the draft model, for
-    the draft's times and memory. fraction: share of device memory that the engine may use. most: the
-    largest batch to try. hit, outcomes: as in `CompareQuery`. Raises InputError as `check_apart` does.
+    - near: the scenario on the target's devices.
+    - far: the scenario on the devices of the draft model, for the draft's times and memory.
+    - fraction: share of device memory that the engine may use.
+    - most: the largest batch to try.
+    - hit, outcomes: as in `CompareQuery`.
+
+    Raises InputError as `check_apart` does.
     """
     check_apart(near.draft)
     draft_devices = far.draft.tensor_parallel
@@ -103,8 +110,9 @@ def drafter_apart(
         overlapped_s = hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
 
     def best_use(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> DeviceUse | None:
-        """The batch and gamma with the most tokens per second; None if no batch is usable. copies: number of
-        replicas.
+        """The batch and gamma with the most tokens per second; None if no batch is usable.
+
+        - copies: number of replicas.
         """
         rate = np.where(usable, batches * prediction.tokens_per_iteration / iteration_s, 0.0)
         at, gamma = divmod(int(rate.argmax()), rate.shape[1])

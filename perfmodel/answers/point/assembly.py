@@ -52,7 +52,10 @@ FIGURES = (
 
 
 def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatIf:
-    """The answer of `whatif` to a question. prediction: the prediction of the question's single point."""
+    """The answer of `whatif` to a question.
+
+    - prediction: the prediction of the question's single point.
+    """
     batch = float(prediction.batch)
     context = float(query.context)
     gamma = int(prediction.gamma)

@@ -20,12 +20,15 @@ measurements.
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """The calibration of an answer. name: its name. stack: the engine or research code and its version. kind:
-    ``transferred`` if it was made for another device, otherwise the kind that its file states. fitted_on: the
-    data to which it was fitted.
+    """The calibration of an answer.
 
-    rests_on: the measurements of the engine that are most similar to the question, in words; None for
-    research code.
+    - name: its name.
+    - stack: the engine or research code and its version.
+    - kind: ``transferred`` if it was made for another device, otherwise the kind that its file states.
+    - fitted_on: the data to which it was fitted.
+
+    - rests_on: the measurements of the engine that are most similar to the question, in words; None for
+      research code.
     """
 
     name: str

@@ -85,8 +85,10 @@ class CompareQuery(Options):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of the target. Bytes and FLOPs are those of one device. query: new tokens per sequence.
-    tokens: expected number of output tokens, over all sequences.
+    """One pass of the target. Bytes and FLOPs are those of one device.
+
+    - query: new tokens per sequence.
+    - tokens: expected number of output tokens, over all sequences.
     """
 
     sequences: float
@@ -101,8 +103,9 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Speculating(Pass):
-    """A verification pass. draft_s: time of the draft passes and of the overhead of the iteration, in
-    seconds.
+    """A verification pass.
+
+    - draft_s: time of the draft passes and of the overhead of the iteration, in seconds.
     """
 
     draft_s: float
@@ -113,12 +116,14 @@ class BothWays:
     """The comparison of two passes over m tokens. In `speculating`, one sequence verifies m tokens. In
     `batching`, m sequences decode one token each.
 
-    kv_ratio: KV bytes of the batching pass divided by those of the verification. bytes_per_pass_ratio: the
-    same ratio for weight and KV bytes together. bytes_per_token_ratio: weight and KV bytes per output token,
-    speculation divided by batching. If it is below 1, speculation reads fewer bytes. seconds_per_token_ratio:
-    time per output token, speculation (with drafting) divided by batching. crossover_context: the context at
-    which both read the same number of weight and KV bytes per output token. The bytes that the draft reads
-    are not counted. It is None if batching reads fewer bytes at every context.
+    - kv_ratio: KV bytes of the batching pass divided by those of the verification.
+    - bytes_per_pass_ratio: the same ratio for weight and KV bytes together.
+    - bytes_per_token_ratio: weight and KV bytes per output token, speculation divided by batching. If it is
+      below 1, speculation reads fewer bytes.
+    - seconds_per_token_ratio: time per output token, speculation (with drafting) divided by batching.
+    - crossover_context: the context at which both read the same number of weight and KV bytes per output
+      token. The bytes that the draft reads are not counted. It is None if batching reads fewer bytes at every
+      context.
     """
 
     speculating: Speculating
@@ -132,8 +137,10 @@ class BothWays:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Answer, BothWays):
-    """The answer of `compare`, with the fields of `BothWays`. apart: the comparison with a draft model on its
-    own devices. It is None if the question names no such devices.
+    """The answer of `compare`, with the fields of `BothWays`.
+
+    - apart: the comparison with a draft model on its own devices. It is None if the question names no such
+      devices.
     """
 
     query: Query
@@ -223,9 +230,11 @@ def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batch
     batching: (m W - Omega W') / (m (Omega - 1)). None if Omega <= 1, because batching then always reads fewer
     bytes.
 
-    weight_bytes: W, the bytes of weights that a verification reads. tokens: m. gained: Omega, the output
-    tokens of an iteration. batched: W', the bytes of weights that a batch of m sequences reads. W' may differ
-    from W, because tokens of one sequence more often choose the same experts.
+    - weight_bytes: W, the bytes of weights that a verification reads.
+    - tokens: m.
+    - gained: Omega, the output tokens of an iteration.
+    - batched: W', the bytes of weights that a batch of m sequences reads. W' may differ from W, because
+      tokens of one sequence more often choose the same experts.
     """
     if gained <= 1:
         return None

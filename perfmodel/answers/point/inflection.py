@@ -54,8 +54,11 @@ class InflectionQuery(Options):
 
 @dataclass(frozen=True, repr=False)
 class Inflection(Answer):
-    """The three context lengths at one batch and gamma, for the calibration in use. ideal: the same lengths
-    for the ideal calibration. A length is None if no context has the property.
+    """The three context lengths at one batch and gamma, for the calibration in use.
+
+    - ideal: the same lengths for the ideal calibration.
+
+    A length is None if no context has the property.
     """
 
     batch: float

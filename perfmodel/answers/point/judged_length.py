@@ -27,10 +27,11 @@ class JudgedLength:
 
 
 def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> JudgedLength:
-    """The draft length with the largest speedup. lengths: the draft lengths to try, as an array of shape
-    (n,).
+    """The draft length with the largest speedup.
 
-    scenario: the scenario of the query, with a known acceptance. It may have another version of the engine.
+    - lengths: the draft lengths to try, as an array of shape (n,).
+
+    - scenario: the scenario of the query, with a known acceptance. It may have another version of the engine.
     """
     batch = float(query.batch)
     context = float(query.context)

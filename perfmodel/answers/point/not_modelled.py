@@ -35,7 +35,9 @@ _INSTEAD = {
 
 def not_modelled(option: str) -> str | None:
     """A sentence about the feature that an engine's option switches on, if no answer models this feature. It
-    may also say what to do instead. None for all other options. option: the name of the option.
+    may also say what to do instead. None for all other options.
+
+    - option: the name of the option.
     """
     what = next((what for word, what in _WORDS.items() if word in option), None)
     if what is None:

@@ -36,9 +36,12 @@ class OpsQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One operation of a pass, summed over all layers. Bytes and FLOPs are those of one device. kernels:
-    number of kernel launches. message_bytes: bytes of one message between devices. lower_s: the roofline's
-    lower bound on its time, in seconds. limiter: the resource or cost that takes most of its time.
+    """One operation of a pass, summed over all layers. Bytes and FLOPs are those of one device.
+
+    - kernels: number of kernel launches.
+    - message_bytes: bytes of one message between devices.
+    - lower_s: the roofline's lower bound on its time, in seconds.
+    - limiter: the resource or cost that takes most of its time.
     """
 
     name: str
@@ -57,8 +60,10 @@ class OpRow:
 
 @dataclass(frozen=True, repr=False)
 class Ops(Answer):
-    """The answer of `ops`: the operations of one pass. query_tokens: number of new tokens per sequence.
-    total: the time of the whole pass.
+    """The answer of `ops`: the operations of one pass.
+
+    - query_tokens: number of new tokens per sequence.
+    - total: the time of the whole pass.
     """
 
     stage: str

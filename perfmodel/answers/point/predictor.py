@@ -43,9 +43,10 @@ Counts = int | float | Array
 class PredictorQuery(Options):
     """The arguments of ``pm.predictor``. They are the arguments of ``pm.whatif`` without the batch.
 
-    context: the context at which the acceptance is looked up. The methods of `Predictor` have their own
-    argument for the context of a prediction. gamma: the draft length of calls that state none, and the length
-    at which `tokens_per_iteration` was measured.
+    - context: the context at which the acceptance is looked up. The methods of `Predictor` have their own
+      argument for the context of a prediction.
+    - gamma: the draft length of calls that state none, and the length at which `tokens_per_iteration` was
+      measured.
     """
 
     tp: arg.TP = argument(default=1)
@@ -80,9 +81,13 @@ class Predictor:
     """Predicts the times of one server. If all arguments of a method are plain numbers, it returns a plain
     number. Arrays are broadcast, and the result is an array.
 
-    All times are in seconds. batch: number of sequences that decode together. context: cached tokens per
-    sequence. gamma: drafted tokens per sequence and iteration; None means the gamma of the question. All
-    methods raise InputError for numbers out of range.
+    All times are in seconds.
+
+    - batch: number of sequences that decode together.
+    - context: cached tokens per sequence.
+    - gamma: drafted tokens per sequence and iteration; None means the gamma of the question.
+
+    All methods raise InputError for numbers out of range.
     """
 
     def __init__(self, question: PredictorQuery, scenario: Scenario) -> None:
@@ -146,8 +151,9 @@ class Predictor:
         return self.iteration_s(batch, context, gamma) / self.tokens_per_iteration(gamma)
 
     def prefill_s(self, tokens: Counts, past: Counts = 0) -> Floats:
-        """Time of a prefill pass over `tokens` new tokens of one prompt, in seconds. past: number of tokens
-        of the prompt that are already cached.
+        """Time of a prefill pass over `tokens` new tokens of one prompt, in seconds.
+
+        - past: number of tokens of the prompt that are already cached.
         """
         try:
             new, old = np.broadcast_arrays(tokens, past)
@@ -159,8 +165,9 @@ class Predictor:
         return np.reshape(each, new.shape)
 
     def forward_s(self, new_tokens: ArrayLike, past_tokens: ArrayLike, gamma: int | None = None) -> float:
-        """Time of a pass over a mixed batch, in seconds. new_tokens, past_tokens: the number of new and of
-        cached tokens of each request.
+        """Time of a pass over a mixed batch, in seconds.
+
+        - new_tokens, past_tokens: the number of new and of cached tokens of each request.
 
         A request with one new token and a cache decodes: one token with gamma 0, otherwise it drafts and
         verifies. Every other request is a prompt or a chunk of a prompt. If the engine runs prompts in

@@ -9,8 +9,8 @@ def reason(p: Prediction, limiter: str) -> str:
     """The reason as a part of a sentence: the time that an iteration saves, the time that it adds, and the
     largest part of the added time.
 
-    limiter: the resource or cost that takes most of the time of a baseline step (a key of
-    `pass_time.LIMITERS`).
+    - limiter: the resource or cost that takes most of the time of a baseline step (a key of
+      `pass_time.LIMITERS`).
     """
     if int(p.gamma) == 0:
         return _of_the_baseline(p)

@@ -31,8 +31,8 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     """The changes that help: with the change, speculation certainly pays, or it is more than `WORTH_A_SWITCH`
     times as fast as both the unchanged server and the baseline. The largest speedup comes first.
 
-    scenario: the scenario of the query, with a known acceptance. speedup: the speedup of the unchanged
-    question at its best draft length.
+    - scenario: the scenario of the query, with a known acceptance.
+    - speedup: the speedup of the unchanged question at its best draft length.
     """
     if switched not in scenario.known:  # no switch depends on the workload
         scenario.known[switched] = tuple(switched(query, scenario))

@@ -75,7 +75,10 @@ def _moved_inputs(scenario: Scenario, gamma: int) -> Iterator[MovedInput]:
 
 
 def _by_share(name: str, share: float, scaled: Callable[[float], Scenario]) -> MovedInput:
-    """An input moved down and up by a share of itself. scaled: the question with a factor on it."""
+    """An input moved down and up by a share of itself.
+
+    - scaled: the question with a factor on it.
+    """
     return MovedInput(name, f"-{share:.0%}", f"+{share:.0%}", scaled(1.0 - share), scaled(1.0 + share))
 
 

@@ -91,11 +91,13 @@ def verdicts(
     slow: NDArray[np.bool_] | bool = False,
     beyond: NDArray[np.bool_] | bool = False,
 ) -> NDArray[np.str_]:
-    """Like `verdict`, but for arrays of points. low, high: ends of the interval; the speedup replaces an end
-    that is NaN.
+    """Like `verdict`, but for arrays of points.
 
-    measured: whether similar cases were measured. slow: whether a known defect makes the draft slower.
-    beyond: whether the acceptance was only measured at shorter contexts.
+    - low, high: ends of the interval; the speedup replaces an end that is NaN.
+
+    - measured: whether similar cases were measured.
+    - slow: whether a known defect makes the draft slower.
+    - beyond: whether the acceptance was only measured at shorter contexts.
     """
     low = np.where(np.isnan(low), speedup, low)
     high = np.where(np.isnan(high), speedup, high)

@@ -36,8 +36,8 @@ def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | N
     """Among the older versions, the newest one with another verdict or with a speedup on the other side of 1.
     None if there is no such version, if the question names a version or a calibration, or without a draft.
 
-    query: a question that states its draft and draft length. now, speedup: verdict and speedup of the newest
-    version.
+    - query: a question that states its draft and draft length.
+    - now, speedup: verdict and speedup of the newest version.
     """
     if DRIFT in (query.engine or "") or query.calibration is not None or not query.gamma:
         return None

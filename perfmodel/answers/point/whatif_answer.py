@@ -18,9 +18,11 @@ BASELINE = "Baseline (no speculation), as asked"
 
 @dataclass(frozen=True, slots=True)
 class CostRatios:
-    """Two times, divided by the time T_T of a baseline step. draft_to_target: (T_D + T_select) / T_T, the
-    time of one draft pass and of its selection of cached tokens. verify_to_target: T_V / T_T, the time of the
-    verification.
+    """Two times, divided by the time T_T of a baseline step.
+
+    - draft_to_target: (T_D + T_select) / T_T, the time of one draft pass and of its selection of cached
+      tokens.
+    - verify_to_target: T_V / T_T, the time of the verification.
     """
 
     draft_to_target: float
@@ -29,12 +31,14 @@ class CostRatios:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The acceptance in use. alpha: its value if it is the same at all positions, else None.
-    tokens_per_iteration: None if the acceptance is unknown.
+    """The acceptance in use.
 
-    tokens_per_iteration_interval: the 90 % interval if an alpha is used at a draft length at which it was not
-    measured. Its width is from the errors of such predictions for published results. It is None if the tokens
-    per iteration are certain.
+    - alpha: its value if it is the same at all positions, else None.
+    - tokens_per_iteration: None if the acceptance is unknown.
+
+    - tokens_per_iteration_interval: the 90 % interval if an alpha is used at a draft length at which it was
+      not measured. Its width is from the errors of such predictions for published results. It is None if the
+      tokens per iteration are certain.
     """
 
     alpha: float | None
@@ -49,9 +53,12 @@ NONE_ACCEPTED = Accepted(0.0, 1.0, NONE_NEEDED)
 
 @dataclass(frozen=True, repr=False)
 class Move(Answer):
-    """The effect of one input if no other input changes. low, high: its low and its high value in words.
-    speedup_low, speedup_high: the speedups with these values. swing: the absolute difference of both
-    speedups. flips: whether only one of the two speedups is above 1.
+    """The effect of one input if no other input changes.
+
+    - low, high: its low and its high value in words.
+    - speedup_low, speedup_high: the speedups with these values.
+    - swing: the absolute difference of both speedups.
+    - flips: whether only one of the two speedups is above 1.
     """
 
     input: str
@@ -67,7 +74,8 @@ class Move(Answer):
 class Remedy:
     """A change of the server, and the speedup with this change at the best draft length.
 
-    switch: the change as a flag. changes: the changed argument of the question (name -> value).
+    - switch: the change as a flag.
+    - changes: the changed argument of the question (name -> value).
     """
 
     switch: str
@@ -97,11 +105,12 @@ class Admitted:
     """A comparison with the baseline if the whole batch does not fit in memory. The baseline may run more
     requests at once than the server with a draft.
 
-    running, baseline_running: numbers of requests that run at once with the draft and without a draft. most:
-    a second value of `running` if it is not known how the engine keeps recurrent states. It is the number if
-    the engine keeps one state per request. Otherwise it equals `running`. throughput_tokens_per_s,
-    ar_throughput_tokens_per_s: throughput with the draft and without. gain: the first throughput divided by
-    the second. verdict: the verdict about this gain.
+    - running, baseline_running: numbers of requests that run at once with the draft and without a draft.
+    - most: a second value of `running` if it is not known how the engine keeps recurrent states. It is the
+      number if the engine keeps one state per request. Otherwise it equals `running`.
+    - throughput_tokens_per_s, ar_throughput_tokens_per_s: throughput with the draft and without.
+    - gain: the first throughput divided by the second.
+    - verdict: the verdict about this gain.
     """
 
     running: int
@@ -126,15 +135,19 @@ class WhatIf(Answer):
     """The answer of `whatif`.
 
     Times and throughput are for one server, bytes are per device, and lengths are in tokens. A field without
-    a value is None. query: the question with all names and defaults filled in. target_step, draft_step,
-    verify_step: one pass of each kind. best: the batch and gamma with the most tokens per second for this
-    model, device and context. runs_in: the serving engine that runs the draft, or a remark that no engine
-    does. joules_per_token, ar_joules_per_token: energy of all devices per token, with speculation and for the
-    baseline. power_w: mean power of one device. These three are None if no power was measured. typical: the
-    speedup with the acceptance that is typical of this kind of draft. It is only given if the acceptance is
-    unknown. The answer then has the passes, the memory and `break_even_alpha`, at the draft length with the
-    smallest break-even acceptance. admitted: the comparison for the requests that run at once, if the whole
-    batch does not fit in memory.
+    a value is None.
+
+    - query: the question with all names and defaults filled in.
+    - target_step, draft_step, verify_step: one pass of each kind.
+    - best: the batch and gamma with the most tokens per second for this model, device and context.
+    - runs_in: the serving engine that runs the draft, or a remark that no engine does.
+    - joules_per_token, ar_joules_per_token: energy of all devices per token, with speculation and for the
+      baseline.
+    - power_w: mean power of one device. These three are None if no power was measured.
+    - typical: the speedup with the acceptance that is typical of this kind of draft. It is only given if the
+      acceptance is unknown. The answer then has the passes, the memory and `break_even_alpha`, at the draft
+      length with the smallest break-even acceptance.
+    - admitted: the comparison for the requests that run at once, if the whole batch does not fit in memory.
     """
 
     query: Query

@@ -39,7 +39,9 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
 
 def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     """The answer if the acceptance is unknown. It has all numbers that do not depend on the acceptance, and
-    the break-even acceptance. unknown: the error that says why the acceptance is unknown.
+    the break-even acceptance.
+
+    - unknown: the error that says why the acceptance is unknown.
     """
     drafted_query = with_draft(query)
     gamma, alpha = _least_break_even(resolve_costs(drafted_query), query)

@@ -50,8 +50,9 @@ def measured_acceptance(
 ) -> Acceptance:
     """The measured acceptance of this target and draft at a context.
 
-    model: the target as the user named it. rows: the user's measurements, which replace the bundled ones.
-    head: the draft as the user named it, which may be the Hugging Face id of a head.
+    - model: the target as the user named it.
+    - rows: the user's measurements, which replace the bundled ones.
+    - head: the draft as the user named it, which may be the Hugging Face id of a head.
 
     Raises UnknownAcceptance if the acceptance was not measured. The error lists the results that are
     published for this target and for this kind of draft.
@@ -105,9 +106,10 @@ def published_acceptance(
     model: str, draft: Draft, context: float, task: str | None = None, head: str | None = None
 ) -> Acceptance | None:
     """The published acceptance of a draft that reads the whole cache; None if no result is known. At contexts
-    longer than those of the source, its interval is wider. head: the draft as the user named it. If no
-    results are published for this head, those of another head of the same kind are used, and the source says
-    so.
+    longer than those of the source, its interval is wider.
+
+    - head: the draft as the user named it. If no results are published for this head, those of another head
+      of the same kind are used, and the source says so.
     """
     if not draft.kv.reads_all or draft.kind == "self":
         return None

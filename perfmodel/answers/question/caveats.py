@@ -76,7 +76,8 @@ def common_doubts(
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
     """Warnings about assumptions, context length, memory, draft, acceptance, engine, constants and device.
-    room: the memory at this point, if it was computed already.
+
+    - room: the memory at this point, if it was computed already.
     """
     room = room or memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     drafts = gamma or getattr(question, "gamma", 0) is None
@@ -197,8 +198,9 @@ def by_name(model: str) -> Iterator[str]:
 
 
 def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
-    """A warning for each model (target or draft) whose maximum context is too short for this question. model:
-    the target as the user named it.
+    """A warning for each model (target or draft) whose maximum context is too short for this question.
+
+    - model: the target as the user named it.
     """
     target = scenario.target
     limits = {name_of(model, target): target.max_position_embeddings}

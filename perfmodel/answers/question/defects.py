@@ -7,7 +7,8 @@ from perfmodel.speculation import Scenario
 
 def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[Defect, ...]:
     """The known defects of this engine version that affect the draft on this device and at this context.
-    gamma: the draft length.
+
+    - gamma: the draft length.
     """
     calibration = scenario.machine.calibration
     target = scenario.target

@@ -34,8 +34,10 @@ engines run this kind, and most targets have such a head.
 
 
 class RunsIn(Immutable):
-    """Whether the engine of the question runs a draft. runs: true if so. text: the engines and versions that
-    run it, such as ``vLLM >= 0.9``, or ``no engine yet (why)``.
+    """Whether the engine of the question runs a draft.
+
+    - runs: true if so.
+    - text: the engines and versions that run it, such as ``vLLM >= 0.9``, or ``no engine yet (why)``.
     """
 
     runs: bool
@@ -71,10 +73,12 @@ def runs_in(
 ) -> RunsIn | None:
     """Whether the engine runs the draft, and which engines run it. None for research code.
 
-    named_engine: the value of ``--engine``. If it names a version that is older than the engine's support for
-    the draft, the draft does not run. attention_groups: number of data-parallel attention groups of a server.
-    With more than one, the text states the first version that has a flag for such groups. vendor: vendor of
-    the device. The text only names engines for this vendor; with None, it names all engines.
+    - named_engine: the value of ``--engine``. If it names a version that is older than the engine's support
+      for the draft, the draft does not run.
+    - attention_groups: number of data-parallel attention groups of a server. With more than one, the text
+      states the first version that has a flag for such groups.
+    - vendor: vendor of the device. The text only names engines for this vendor; with None, it names all
+      engines.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
@@ -129,8 +133,10 @@ def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine:
     """The default of ``--draft``: the first of three drafts that the engine runs.
 
     These are a draft that is published for the target, the target's own MTP layer, and an EAGLE-3 head. If
-    the engine runs none of them, the default is ``self``. It is also ``self`` for research code. model: the
-    target as the user named it. named_engine: the value of ``--engine``.
+    the engine runs none of them, the default is ``self``. It is also ``self`` for research code.
+
+    - model: the target as the user named it.
+    - named_engine: the value of ``--engine``.
     """
     published = sorted(
         acceptance_library().drafts_of(short_name(model)), key=lambda name: (*ORDER, name).index(name)

@@ -64,7 +64,8 @@ def check_vocabulary(engine: str | None, draft: Draft, target: ModelSpec) -> Non
 def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0) -> None:
     """Raises InputError for impossible parallel groups. The number of groups must divide the devices, and the
     experts if the groups are expert-parallel. The devices of an attention group must divide the query heads.
-    redundant: number of additional copies of experts.
+
+    - redundant: number of additional copies of experts.
     """
     for flag, groups in (("--ep", ep), ("--dp", dp)):
         if groups > 1 and not model.moe:
@@ -128,8 +129,9 @@ def check_engine(
     asked: str | None = None,
 ) -> None:
     """Raises InputError for a configuration with which the engine does not start. The data file of the engine
-    decides this (`specs.engines.serving.ServingEngine`). asked: the calibration as the question names it, for
-    the error message.
+    decides this (`specs.engines.serving.ServingEngine`).
+
+    - asked: the calibration as the question names it, for the error message.
     """
     stack = engine_of(calibration)
     if stack not in serving_engines():

@@ -260,8 +260,9 @@ class CommonOptions(Question):
         return super().settled(values | {"tp": degree if values.get("tp") == 1 else (degree,)})
 
     def query(self, **changes: Any) -> "Query":
-        """A `Query` with the values of this question in the fields that both have. changes: values that
-        replace them.
+        """A `Query` with the values of this question in the fields that both have.
+
+        - changes: values that replace them.
         """
         return Query(
             **{f.name: getattr(self, f.name) for f in fields(Query) if hasattr(self, f.name)} | changes
@@ -320,12 +321,14 @@ class Options(CommonOptions):
 class Query(Options):
     """A question about one batch and one context. Every argument is also a flag of ``perfmodel whatif``.
 
-    gamma: None (or ``"auto"``) searches for the best draft length from 0 to `max_gamma`. alpha, rate,
-    tokens_per_iteration (measured at `gamma`), acceptance (a file): at most one of them may be given. Without
-    them, the published acceptance of this target, draft and KV budget is used. draft: None means ``self`` if
-    an acceptance or `draft_kv` is given. Otherwise None means the first of three drafts that the engine runs:
-    a draft that is published for the target, the target's own MTP layer, and an EAGLE-3 head. weights,
-    kv_dtype: None means the formats of the checkpoint.
+    - gamma: None (or ``"auto"``) searches for the best draft length from 0 to `max_gamma`.
+    - alpha, rate, tokens_per_iteration, acceptance: at most one of them may be given. `tokens_per_iteration`
+      must have been measured at `gamma`, and `acceptance` is a file. Without them, the published acceptance
+      of this target, draft and KV budget is used.
+    - draft: None means ``self`` if an acceptance or `draft_kv` is given. Otherwise None means the first of
+      three drafts that the engine runs: a draft that is published for the target, the target's own MTP layer,
+      and an EAGLE-3 head.
+    - weights, kv_dtype: None means the formats of the checkpoint.
     """
 
     batch: arg.Batch

@@ -56,8 +56,10 @@ from perfmodel.speculation import (
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
     """Makes the scenario of a question, with its acceptance. Raises InputError for an impossible question.
 
-    acceptance: replaces the acceptance of the question. named: the model, device and calibration, if they
-    were looked up already. A question about the baseline (gamma 0) only has an acceptance if it states one.
+    - acceptance: replaces the acceptance of the question.
+    - named: the model, device and calibration, if they were looked up already.
+
+    A question about the baseline (gamma 0) only has an acceptance if it states one.
     """
     if acceptance is not None:
         return resolve_costs(query, named).with_acceptance(acceptance)
@@ -145,8 +147,11 @@ def _published(query: Query, target: ModelSpec, draft: Draft, context: float) ->
 
 
 def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
-    """The scenario of a question without its acceptance. looked_up: whether the acceptance is looked up,
-    for a draft that the question may leave open. Raises InputError for parts that do not fit together.
+    """The scenario of a question without its acceptance.
+
+    - looked_up: whether the acceptance is looked up, for a draft that the question may leave open.
+
+    Raises InputError for parts that do not fit together.
     """
     target = named.target
     gpu = named.gpu

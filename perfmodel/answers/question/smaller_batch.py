@@ -31,7 +31,8 @@ def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
 
 def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
     """A warning if a smaller batch gives more tokens per second than the last batch of `batches`.
-    tokens_per_s: the throughput of each batch.
+
+    - tokens_per_s: the throughput of each batch.
     """
     best = int(np.argmax(tokens_per_s))
     most = tokens_per_s[best]

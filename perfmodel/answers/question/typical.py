@@ -31,8 +31,9 @@ LEAST_PUBLISHED = 5
 
 
 class Typical(Immutable):
-    """The low and the high end of the typical acceptance of one kind of draft. low, high: the acceptance rate
-    at each position.
+    """The low and the high end of the typical acceptance of one kind of draft.
+
+    - low, high: the acceptance rate at each position.
     """
 
     low: tuple[float, ...]
@@ -53,9 +54,10 @@ class Typical(Immutable):
 class TypicalGain:
     """The speedup of a draft whose acceptance is typical of published drafts of its kind.
 
-    speedups: the speedups over the baseline at the low and at the high end of typical acceptance, each at its
-    best draft length. If that length may be 0 (the baseline), both speedups are at least 1. first_rates: as
-    in `Typical`. measure: the command that measures the draft's own acceptance.
+    - speedups: the speedups over the baseline at the low and at the high end of typical acceptance, each at
+      its best draft length. If that length may be 0 (the baseline), both speedups are at least 1.
+    - first_rates: as in `Typical`.
+    - measure: the command that measures the draft's own acceptance.
     """
 
     draft: str
@@ -65,8 +67,10 @@ class TypicalGain:
 
     @classmethod
     def of(cls, model: str, draft: Draft, typical: Typical, low: float, high: float) -> "TypicalGain":
-        """Makes the object for a draft. low, high: its speedups at both ends. model: the target as the user
-        named it.
+        """Makes the object for a draft.
+
+        - low, high: its speedups at both ends.
+        - model: the target as the user named it.
         """
         return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft.name))
 

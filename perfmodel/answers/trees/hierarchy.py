@@ -16,8 +16,10 @@ from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, b
 
 @question
 class HierarchyQuery(CommonOptions):
-    """A question about two levels of drafting. draft_kv, alpha: the KV method and the acceptance of the
-    middle level, which is the target with a sparse cache.
+    """A question about two levels of drafting.
+
+    - draft_kv, alpha: the KV method and the acceptance of the middle level, which is the target with a sparse
+      cache.
     """
 
     batch: arg.Batch
@@ -76,12 +78,16 @@ class MiddleAlone:
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Answer):
-    """The answer of `hierarchy` at the best draft lengths. gamma_1: draft length of the small model. gamma_2:
-    draft length of the middle level.
+    """The answer of `hierarchy` at the best draft lengths.
 
-    inner_rounds: mean number of verifications by the middle level in one iteration. drafted: mean number of
-    tokens that the middle level drafts for the target in one iteration. draft_s: time of all inner rounds of
-    an iteration. All times are in seconds and for one server.
+    - gamma_1: draft length of the small model.
+    - gamma_2: draft length of the middle level.
+
+    - inner_rounds: mean number of verifications by the middle level in one iteration.
+    - drafted: mean number of tokens that the middle level drafts for the target in one iteration.
+    - draft_s: time of all inner rounds of an iteration.
+
+    All times are in seconds and for one server.
     """
 
     batch: float

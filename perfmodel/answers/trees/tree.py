@@ -90,7 +90,9 @@ class TreeQuery(CommonOptions):
 @dataclass(frozen=True, slots=True)
 class FirstOrderRule:
     """A simple rule for comparison. It chooses the largest tree whose verification still spends more time on
-    loading than on computing. size: number of nodes of this tree.
+    loading than on computing.
+
+    - size: number of nodes of this tree.
     """
 
     size: int
@@ -101,9 +103,11 @@ class FirstOrderRule:
 class TreeAnswer(Answer):
     """The answer of `tree`: the best tree, or the tree that the question states.
 
-    size, levels: numbers of nodes and levels, including the root. Size 1 is the baseline. widths: number of
-    nodes on each level. parents: index of the parent of each node. All times are in seconds and for one
-    server.
+    - size, levels: numbers of nodes and levels, including the root. Size 1 is the baseline.
+    - widths: number of nodes on each level.
+    - parents: index of the parent of each node.
+
+    All times are in seconds and for one server.
     """
 
     batch: float

@@ -1,3 +1,3 @@
-"""`advise` for more devices than one node has: compares one pool of servers with a prefill pool and a
-decode pool, for a request rate within latency limits.
+"""`advise` for a load on more devices than one node has. It compares one pool of servers with separate
+prefill and decode pools, within latency limits.
 """

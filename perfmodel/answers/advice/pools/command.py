@@ -9,9 +9,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 
 
 def command_of(question: TrafficQuery) -> str:
-    """The `perfmodel traffic` command that asks this question. Arguments with their default values are
-    left out.
-    """
+    """The `perfmodel traffic` command for this question. Arguments with default values are left out."""
     return shlex.join(["perfmodel", "traffic", *_words(question)])
 
 

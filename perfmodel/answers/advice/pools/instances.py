@@ -1,5 +1,5 @@
-"""Predicts each instance (one server of a pool) once: its passes if it decodes, and its prompts if it does
-prefill.
+"""Predicts the decoding passes and the prefill of each instance (one server of a pool). Each instance is only
+predicted once.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,10 @@ from perfmodel.speculation import Scenario
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One instance of a candidate. steps: the times of its decoding passes, by draft length. prompts: the
-    times of its prefill.
+    """One instance of a candidate.
+
+    - steps: draft length -> the times of its decoding passes.
+    - prompts: the times of its prefill.
     """
 
     candidate: Candidate
@@ -34,8 +36,10 @@ class Instance:
 
 @dataclass(frozen=True, eq=False)
 class Drafting:
-    """All instances with the same draft, or all without a draft (`draft` is None). question: the question
-    to `traffic` with the load.
+    """All instances with the same draft.
+
+    - draft: the draft; None if the instances have no draft.
+    - question: the question to `traffic` with the load.
     """
 
     draft: str | None
@@ -44,8 +48,9 @@ class Drafting:
 
 
 def drafting_of(question: AdviseQuery, found: Candidates, load: dict[str, Any]) -> list[Drafting]:
-    """The instances without a draft, and those with each draft that may be recommended. load: arguments of
-    `traffic` that state the load.
+    """The instances without a draft, and the instances with each draft that may be recommended.
+
+    - load: the load as arguments of `traffic`.
 
     Raises InputError for requests with more tokens than the model has positions.
     """

@@ -1,6 +1,4 @@
-"""The load for which pools are searched: a request rate, or a number of clients that each wait for their
-output.
-"""
+"""The load for which pools are searched: a request rate or a number of clients."""
 
 import math
 from abc import ABC, abstractmethod
@@ -29,11 +27,11 @@ from perfmodel.operations import Array
 from perfmodel.queueing.closed_form import mean_tpot_s
 
 MOST_TRIED = 8
-"""For clients, pools are tried with up to this many instances more than the fewest."""
+"""For clients, each pool is tried with up to this many instances more than the smallest possible number."""
 
 
 class PoolLoad(ABC):
-    """The load of all devices together."""
+    """The load of all devices together, and the search for options that serve it."""
 
     @property
     @abstractmethod
@@ -51,34 +49,35 @@ class PoolLoad(ABC):
 
     @abstractmethod
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """The pairs (prefill instances, decode instances) to try on `gpus` devices."""
+        """The pairs of numbers (prefill instances, decode instances) to try on `gpus` devices."""
 
     @abstractmethod
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """An upper bound of `rate_of_pools` for these numbers of instances."""
+        """An upper bound on `rate_of_pools` for these numbers of instances."""
 
     @abstractmethod
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """The requests per second by which two options with two pools are compared; 0 if these pools
-        exceed the limits.
+        """The request rate by which options with two pools are compared, in requests per second. It is 0 if
+        these pools exceed the limits.
         """
 
     @abstractmethod
     def rate_of_servers(self, server: PoolServer, count: int) -> float:
-        """The requests per second by which options with `count` equal servers are compared; 0 if these
-        servers exceed the limits.
+        """The request rate by which options with `count` equal servers are compared, in requests per second.
+        It is 0 if these servers exceed the limits.
         """
 
     @abstractmethod
     def place(self, server: PoolServer, count: int) -> tuple[float, float]:
-        """A sort key for options of equal servers: by their TPOT under the load, whether or not they meet
-        the limits, and then by capacity, the largest first.
+        """A sort key for options of equal servers. The first criterion is the TPOT under the load, even if
+        the servers exceed the limits. The second is the capacity, with the largest first.
         """
 
     @abstractmethod
     def suffices(self, rate: float) -> bool:
-        """Whether devices serve the load within the limits. rate: their `rate_of_pools` or
-        `rate_of_servers`.
+        """Whether an option serves the load within the limits.
+
+        - rate: its `rate_of_pools` or `rate_of_servers`.
         """
 
     @abstractmethod
@@ -87,11 +86,13 @@ class PoolLoad(ABC):
 
     @abstractmethod
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The two pools on the fewest devices that serve the load within the limits; None if none do."""
+        """The two pools on the fewest devices that serve the load within the limits. None if no pools do."""
 
     @abstractmethod
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
-        """The equal servers on the fewest devices that serve the load within the limits; None if none do."""
+        """The equal servers on the fewest devices that serve the load within the limits. None if no servers
+        do.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +118,11 @@ class AtRate(PoolLoad):
         return np.array([self.rate / servers])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """The splits near the one at which both pools reach their capacity at the same rate."""
+        """The splits near the split at which both pools reach their capacity at the same rate."""
         return splits_at_capacity(pair, gpus)
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """The lower one of the bounds of both pools, in requests per second."""
+        """The lower one of the bounds for the two pools, in requests per second."""
         return pair.bound(prefill, decode)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
@@ -145,8 +146,8 @@ class AtRate(PoolLoad):
         return pools.at(self.rate, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The pools on the fewest devices. In each pool, the search tries the fewest instances that the
-        rate can need, and up to `MORE` more.
+        """The pools on the fewest devices that serve the rate. In each pool, the search tries the smallest
+        number of instances that the rate can need, and up to `MORE` more.
         """
         counts = [
             (pair, math.ceil(self.rate / pair.prefill_rate), math.ceil(self.rate / pair.decode_rate), MORE)
@@ -166,8 +167,10 @@ class AtRate(PoolLoad):
 
 @dataclass(frozen=True, slots=True)
 class OfClients(PoolLoad):
-    """A load of clients, each of which waits for its output before its next request. Options are compared
-    by the requests per second that they serve for these clients. output_len: mean output tokens.
+    """A load of clients. Each client waits for its output before its next request. Options are compared by
+    the requests per second that they serve for these clients.
+
+    - output_len: mean number of output tokens.
     """
 
     clients: int
@@ -190,15 +193,15 @@ class OfClients(PoolLoad):
         return np.array([float(math.ceil(self.clients / servers))])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """The splits near the one at which both pools reach their capacity, and splits with 1, 2, 4, ...
-        prefill instances, because a few clients may need only a few.
+        """The splits near the split at which both pools reach their capacity. In addition, splits with 1, 2,
+        4 and so on prefill instances, because a few clients may only need a few.
         """
         every = splits_of(pair, gpus)
         powers = [every[2**k - 1] for k in range(len(every).bit_length()) if 2**k <= len(every)]
         return sorted({*powers, *splits_at_capacity(pair, gpus)})
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """The lowest of three bounds of the request rate: the lower capacity of both pools, the rate if
+        """The lowest of three bounds on the request rate: the lower capacity of the two pools, the rate if
         all clients were in the decode pool, and the rate if no client ever waited in a queue.
         """
         each = pair.each
@@ -209,15 +212,15 @@ class OfClients(PoolLoad):
         return min(pair.bound(prefill, decode) / HEADROOM, decoding, self.clients / idle_s)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """The requests per second that the pools serve for these clients; 0 if the pools exceed the
-        limits.
+        """The request rate of these clients on the pools, in requests per second. It is 0 if the pools exceed
+        the limits.
         """
         row = self.row(pools, limits_s)
         kept = row.slo_share is None or row.slo_share >= SHARE_WANTED
         return row.request_rate if kept and not row.saturated else 0.0
 
     def rate_of_servers(self, server: PoolServer, count: int) -> float:
-        """The requests per second of one server with its share of the clients, times `count`; 0 if it
+        """The request rate of one server with its share of the clients, times `count`. It is 0 if the server
         exceeds the limits.
         """
         share, rate = server.under(self.of_each(count))
@@ -229,7 +232,7 @@ class OfClients(PoolLoad):
         return float(mean_tpot_s(server.steps, load, server.limits)[0]), -count * server.most
 
     def suffices(self, rate: float) -> bool:
-        """Whether `rate` is above 0. Clients who are not served within the limits have the rate 0."""
+        """Whether `rate` is above 0. The rate is 0 if the clients are not served within the limits."""
         return rate > 0.0
 
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
@@ -239,8 +242,8 @@ class OfClients(PoolLoad):
         return pools.with_clients(float(self.clients), 0.0, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The pools on the fewest devices that serve the clients within the limits. Returns None without
-        limits, because any number of instances then serves the clients.
+        """The pools on the fewest devices that serve the clients within the limits. None without limits,
+        because any number of instances then serves the clients.
         """
         if not limits_s:
             return None
@@ -263,8 +266,8 @@ class OfClients(PoolLoad):
         return self.clients / min(first_s + decoding_s, limits_s.get("e2e", math.inf))
 
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
-        """The equal servers on the fewest devices that serve the clients within the limits; None if none
-        do, and without limits.
+        """The equal servers on the fewest devices that serve the clients within the limits. None if no
+        servers do, and without limits.
         """
         best: Instances | None = None
         bounds = [(server, math.ceil(self.clients / server.clients_bound)) for server in servers]

@@ -1,5 +1,5 @@
-"""The two ways to use the devices for a load (one pool, or a prefill and a decode pool) and the choice
-between them.
+"""The two ways to use the devices for a load, and the choice between them: one pool, or separate prefill and
+decode pools.
 """
 
 from dataclasses import dataclass
@@ -13,16 +13,21 @@ class PoolOption:
     """One way to use the given devices: one pool of servers that do both prefill and decoding, or a
     prefill pool and a decode pool.
 
-    servers: the servers of one pool. prefill, decode: the servers of two pools. All three are written as
-    in ``traffic --decode``, and are None if not used. draft: its name, or None. most_requests_per_s: the
-    highest rate at which enough requests meet the limits; without limits, 0.9 of the capacity. For
-    clients, it is the rate of their requests. most_requests_per_s_per_gpu: this rate divided by the number
-    of given devices. ratio: prefill devices for each decode device with which both pools reach their
-    limits at the same rate. needed, needed_gpus: the servers on the fewest devices with which an option of
-    this kind serves the given load, and the number of these devices. They are None if no number is enough,
-    or if any number is. ttft_s, ttft_p90_s, tpot_s, tpot_p90_s, slo_share: mean and 90th percentile of the
-    latencies, and the share of requests within the limits, on all given devices under the given load. They
-    are None if the devices cannot serve this load. check: a `traffic` command that prints these figures.
+    - servers: the servers of one pool, written as in ``traffic --decode``; None with two pools.
+    - prefill, decode: the servers of two pools; None with one pool.
+    - draft: the name of the draft, or None.
+    - most_requests_per_s: the highest request rate at which enough requests meet the limits; without limits,
+      0.9 of the capacity. For clients, it is the rate of their requests.
+    - most_requests_per_s_per_gpu: this rate divided by the number of given devices.
+    - ratio: the number of prefill devices per decode device with which both pools reach their limits at the
+      same rate.
+    - needed, needed_gpus: the servers on the fewest devices with which an option of this kind serves the
+      given load, and the number of these devices. They are None if no number is sufficient, or if any number
+      is.
+    - ttft_s, ttft_p90_s, tpot_s, tpot_p90_s: mean and 90th percentile of the latencies, on all given devices
+      under the given load. They are None if the devices cannot serve this load.
+    - slo_share: the share of requests within the limits, on the same devices and under the same load.
+    - check: a `traffic` command that prints these values.
     """
 
     servers: str | None
@@ -49,7 +54,7 @@ class PoolOption:
 
     @property
     def kind(self) -> str:
-        """``one pool`` or ``two pools``."""
+        """The kind of the option in words: ``one pool`` or ``two pools``."""
         return "two pools" if self.two else "one pool"
 
     @property
@@ -64,17 +69,20 @@ class PoolOption:
 
     @property
     def drafting(self) -> str:
-        """The draft and its length in words."""
+        """The draft and the draft length in words."""
         return f"{self.draft}, gamma {self.gamma}" if self.gamma else "no draft"
 
 
 @dataclass(frozen=True, slots=True)
 class PoolAdvice:
-    """The comparison of one pool with two pools. options: the best option with one pool and with two
-    pools, each with and without a draft, sorted by `most_requests_per_s`. one_would_do: whether one pool
-    serves the given load within the limits on the given devices. load: the load in words. searched: number
-    of combinations of instance and draft length that were predicted. notes: remarks about options that
-    were not searched, and about arguments that were ignored.
+    """The comparison of one pool with two pools.
+
+    - options: up to four options: the best one with one pool and the best one with two pools, each with and
+      without a draft. They are sorted by `most_requests_per_s`.
+    - one_would_do: whether one pool serves the given load within the limits on the given devices.
+    - load: the load in words.
+    - searched: number of combinations of instance and draft length that were predicted.
+    - notes: remarks about options that were not searched, and about arguments that were ignored.
     """
 
     gpus: int
@@ -87,8 +95,9 @@ class PoolAdvice:
     notes: tuple[str, ...]
 
     def best(self, two: bool, drafts: bool | None = None) -> PoolOption | None:
-        """The best option with two pools or with one. drafts: whether it has a draft; None for the better
-        of both.
+        """The best option with two pools or with one pool.
+
+        - drafts: whether the option must have a draft; None means the better one of both.
         """
         for option in self.options:
             if option.two is two and drafts in (None, option.gamma > 0):
@@ -97,13 +106,13 @@ class PoolAdvice:
 
     @property
     def serves(self) -> bool:
-        """Whether any option serves the given load within the limits on the given devices."""
+        """Whether at least one option serves the given load within the limits on the given devices."""
         return any(option.serves for option in self.options)
 
     @property
     def chosen(self) -> PoolOption | None:
-        """The option with the highest rate. The option with one pool is chosen if two pools are better by
-        at most the share `ALIKE`.
+        """The option with the highest rate. However, if two pools are better by at most the share `ALIKE`, it
+        is the option with one pool.
         """
         one = self.best(two=False)
         two = self.best(two=True)
@@ -135,7 +144,9 @@ class PoolAdvice:
 
     @property
     def for_rate(self) -> str:
-        """Words that say whether one pool or two pools serve the given load, and how many GPUs each needs."""
+        """A sentence that says whether one pool or two pools serve the given load, and how many GPUs each of
+        them needs.
+        """
         if self.clients is not None and any(each.slo_share is None for each in self.options):
             return f"Without limits on latency, any number of devices serves {self.load}"
         one = self.best(two=False)
@@ -155,8 +166,8 @@ class PoolAdvice:
 
     @property
     def ratios(self) -> str | None:
-        """The ratio of prefill devices to decode devices without a draft and with one, in words; None
-        without two pools.
+        """The ratio of prefill devices to decode devices with and without a draft, in words. None without an
+        option with two pools.
         """
         best_of_both = (self.best(two=True, drafts=False), self.best(two=True, drafts=True))
         parts = [f"{each.ratio:.2f} with {each.drafting}" for each in best_of_both if each and each.ratio]

@@ -1,10 +1,10 @@
-"""Finds the highest request rate of a prefill pool and a decode pool within limits, and the fewest devices
-for a rate.
+"""Finds the highest request rate of a prefill pool and a decode pool within limits, and the smallest number
+of devices for a rate.
 
-Every pair of a prefill and a decode instance has an upper bound. This bound is the lower of two rates: the
-rate that the decode instances alone can serve within the limit on TPOT, and the rate that the prefill
-instances alone can serve within the limit on TTFT. Pairs are computed in the order of their bounds, the
-highest first, until no other pair can be better than the best one found.
+Every pair of a prefill and a decode instance has an upper bound. It is the lower one of two rates. The first
+is the rate that the decode instances alone can serve within the limit on TPOT. The second is the rate that
+the prefill instances alone can serve within the limit on TTFT. Pairs are computed in the order of their
+bounds, the highest first. The search ends when no other pair can be better than the best pair found.
 """
 
 import math
@@ -22,15 +22,16 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 24
 LIGHT = 0.2
-"""If the load of a queue is at most this share of its capacity, few requests wait."""
+"""Few requests wait if the load of a queue is at most this share of its capacity."""
 MORE = 3
-"""For a rate, pools are tried with up to this many instances more than the lower bound."""
+"""For a rate, each pool is tried with up to this many instances more than the lower bound."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decoding:
-    """A decode instance at one draft length. rate: the most requests per second within the limits on TPOT
-    and end-to-end time.
+    """A decode instance at one draft length.
+
+    - rate: the highest request rate within the limits on TPOT and end-to-end time, in requests per second.
     """
 
     instance: Instance
@@ -40,8 +41,10 @@ class Decoding:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A kind of prefill instance and a kind of decode instance. each: pools with one instance each.
-    prefill_rate, decode_rate: upper bounds of the request rate of one instance.
+    """A kind of prefill instance and a kind of decode instance.
+
+    - each: two pools with one instance each.
+    - prefill_rate, decode_rate: upper bounds on the request rate of one instance.
     """
 
     each: TwoPools
@@ -49,13 +52,13 @@ class Pair:
     decode_rate: float
 
     def bound(self, prefill: int, decode: int) -> float:
-        """An upper bound of the request rate of these numbers of instances."""
+        """An upper bound on the request rate of these numbers of instances."""
         return min(prefill * self.prefill_rate, decode * self.decode_rate)
 
     @property
     def ratio(self) -> float:
-        """Prefill devices for each decode device with which both pools reach their bounds at the same
-        rate.
+        """The number of prefill devices per decode device with which both pools reach their bounds at the
+        same rate.
         """
         prefill = self.each.prefill.gpus / self.prefill_rate
         return prefill / (self.each.decode.gpus / self.decode_rate)
@@ -63,8 +66,10 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class SizedPools:
-    """Two pools of the instances of `pair`, with their numbers of instances and the highest request rate
-    within the limits.
+    """Two pools of the instances of `pair`.
+
+    - pools: the pools with their numbers of instances.
+    - rate: the highest request rate within the limits.
     """
 
     pair: Pair
@@ -73,8 +78,8 @@ class SizedPools:
 
 
 def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-    """The highest rate up to `bound` at which the share `SHARE_WANTED` of the requests meets the limits.
-    Without limits, the result is the share `HEADROOM` of the capacity.
+    """The highest request rate up to `bound` at which the share `SHARE_WANTED` of the requests meets the
+    limits. Without limits, it is the share `HEADROOM` of the capacity.
     """
     most = min(bound, HEADROOM * pools.most)
     if not limits_s or pools.share_within(limits_s, most) >= SHARE_WANTED:
@@ -158,7 +163,7 @@ def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
 
 
 def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
-    """The numbers of prefill and decode instances to try: those near the split at which both pools reach
+    """The numbers of prefill and decode instances to try. They are near the split at which both pools reach
     their capacity at the same rate.
     """
     every = splits_of(pair, gpus)
@@ -168,7 +173,9 @@ def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
 
 
 def splits_of(pair: Pair, gpus: int) -> list[tuple[int, int]]:
-    """All numbers of prefill and decode instances on `gpus` devices, the smallest prefill pool first."""
+    """All numbers of prefill and decode instances on `gpus` devices. The smallest prefill pool comes
+    first.
+    """
     prefill_gpus = pair.each.prefill.gpus
     decode_gpus = pair.each.decode.gpus
     most = (gpus - decode_gpus) // prefill_gpus
@@ -178,9 +185,11 @@ def splits_of(pair: Pair, gpus: int) -> list[tuple[int, int]]:
 def cheapest(
     counts: Iterable[tuple[Pair, int, int, int]], serve: Callable[[TwoPools], bool]
 ) -> TwoPools | None:
-    """The pools on the fewest devices that serve a load; None if no tried pools do. counts: for each pair,
-    the fewest prefill instances, the fewest decode instances, and how many more of each to try. serve:
-    whether two pools serve the load.
+    """The pools on the fewest devices that serve a load. None if no tried pools do.
+
+    - counts: for each pair, the smallest numbers of prefill and decode instances, and how many more of each
+      to try.
+    - serve: a function that says whether two pools serve the load.
     """
     tried = []
     for pair, prefill, decode, most in counts:

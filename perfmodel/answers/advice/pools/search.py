@@ -22,15 +22,15 @@ from perfmodel.operations import Array
 from perfmodel.queueing.closed_form import serve
 
 SHORTLIST = 6
-"""Number of layouts of one pool, each with and without a draft, for which `traffic` is asked about the
+"""Number of layouts of one pool, each with and without a draft, that are predicted as in `traffic` at the
 given rate.
 """
 TIMES = ("ttft_s", "ttft_p90_s", "tpot_s", "tpot_p90_s", "slo_share")
 
 
 def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdvice, Candidates]:
-    """Compares one pool with two pools, each with and without a draft. The second result has the
-    candidates for one pool with the lowest TPOT under the load.
+    """Compares one pool with two pools, each with and without a draft. The second result has the candidates
+    for one pool that have the lowest TPOT under the load.
     """
     assert question.gpus is not None
     load = load_of(question)
@@ -67,7 +67,7 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
 
 
 def load_of(question: AdviseQuery) -> PoolLoad:
-    """The load of the question as an object that can be searched."""
+    """The load of the question as a `PoolLoad`."""
     if question.request_rate is not None:
         return AtRate(question.request_rate)
     assert question.clients is not None
@@ -83,8 +83,8 @@ class Search:
     load: PoolLoad
 
     def one(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The best option with one pool: equal servers that do both prefill and decoding. Returns None if
-        no such servers meet the limits.
+        """The best option with one pool of equal servers that do both prefill and decoding. None if no such
+        servers meet the limits.
         """
         servers = [server for each in made for server in servers_of(each)]
         best, most = self._best_server(servers)
@@ -128,8 +128,8 @@ class Search:
         return best, rate
 
     def beyond(self, *made: Sequence[Drafting]) -> Iterator[str]:
-        """Notes about the fewest devices that meet the limits, for a load that the given devices cannot
-        serve within them.
+        """Notes for a load that the given devices cannot serve within the limits. They name the smallest
+        number of devices that can.
         """
         for each in (drafting for several in made for drafting in several):
             with_draft = f"with {each.draft}" if each.draft else "without a draft"
@@ -144,8 +144,9 @@ class Search:
                     yield f"two pools {with_draft} meet the limits on {pools.devices} GPUs: {where}"
 
     def fastest(self, made: Sequence[Drafting]) -> list[Candidate]:
-        """Up to `SHORTLIST` candidates for one pool with the lowest TPOT under the load, estimated from
-        the mean batch. Candidates whose capacity is too small come last, the largest capacity first.
+        """Up to `SHORTLIST` candidates for one pool with the lowest TPOT under the load. The TPOT is
+        estimated from the mean batch. Candidates with too little capacity come last, sorted by capacity with
+        the largest first.
         """
         placed = []
         for drafting in made:
@@ -159,8 +160,8 @@ class Search:
         return [candidate for _, candidate in placed[:SHORTLIST]]
 
     def two(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The option with two pools that serves the highest rate within the limits; None if no two pools
-        meet the limits. Raises InputError if no link between the pools is known.
+        """The option with two pools that serves the highest request rate within the limits. None if no two
+        pools meet the limits. Raises InputError if no link between the pools is known.
         """
         best: tuple[Drafting, list[Pair], SizedPools] | None = None
         for drafting in made:

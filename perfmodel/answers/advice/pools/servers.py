@@ -1,4 +1,4 @@
-"""Finds the highest request rate within limits of servers that do both prefill and decoding."""
+"""Finds the highest request rate within latency limits, for servers that do both prefill and decoding."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -22,15 +22,16 @@ from perfmodel.queueing.steps import StepTimes
 FULL = 0.99
 """The largest share of time that prefill may take."""
 TRIED = 12
-"""Number of rates that are computed at once. A second search computes as many between the best rate of the
-first search and the next one.
+"""Number of rates that are computed at once. A second search computes as many rates between the best rate of
+the first search and the next higher rate.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class PoolServer:
-    """One server at one draft length. most: the share `HEADROOM` of its capacity in requests per second,
-    without latency limits.
+    """One server at one draft length.
+
+    - most: the share `HEADROOM` of its capacity, in requests per second. Latency limits are not considered.
     """
 
     question: TrafficQuery
@@ -46,12 +47,12 @@ class PoolServer:
 
     @property
     def limits(self) -> Limits:
-        """The scheduler's limits of the server, such as the number of seats."""
+        """The limits of the server's scheduler, such as the largest number of requests at once."""
         return limits_of(self.question, self.instance.layout)
 
     def tpot_s(self, rate: float) -> float:
-        """Mean time per output token at a request rate, estimated from the mean batch; infinite above
-        `most`.
+        """Mean time per output token at a request rate, in seconds. It is estimated from the mean batch, and
+        infinite above `most`.
         """
         if rate > self.most:
             return math.inf
@@ -67,8 +68,8 @@ class PoolServer:
         return self.under(rates)[0]
 
     def under(self, loads: Array) -> tuple[Array, Array]:
-        """The share of requests within the latency limits at each load (1 without limits, 0 if saturated),
-        and the requests per second.
+        """Two arrays over the loads: the share of requests within the latency limits, and the requests per
+        second. The share is 1 without limits and 0 on a saturated server.
         """
         question = self.question
         served = serve(self.steps, question.loop.load(loads), self.limits, question.spread)
@@ -77,7 +78,7 @@ class PoolServer:
         return np.where(served.saturated, 0.0, shares), served.requests_per_s
 
     def most_clients(self, most: int) -> int:
-        """The largest number of clients, at most `most`, that are served within the limits; 0 if not even
+        """The largest number of clients, up to `most`, that are served within the limits. It is 0 if not even
         one client is.
         """
         low = 0
@@ -94,8 +95,8 @@ class PoolServer:
 
     @property
     def clients_bound(self) -> float:
-        """An upper bound of `most_clients`: the capacity times the longest request that the limits allow
-        (Little's law). Infinite if the limits do not bound the time of a request.
+        """An upper bound on `most_clients`. It is the capacity times the longest time of a request that the
+        limits allow (Little's law). It is infinite if the limits do not bound the time of a request.
         """
         limits_s = self.question.limits_s
         answer_s = limits_s.get("tpot", math.inf) * self.question.lengths.decoded
@@ -104,8 +105,8 @@ class PoolServer:
 
     @cached_property
     def highest(self) -> float:
-        """The highest rate at which the share `SHARE_WANTED` of the requests meets the limits; without
-        limits, `most`.
+        """The highest request rate at which the share `SHARE_WANTED` of the requests meets the limits.
+        Without limits, it is `most`.
         """
         if not self.question.limits_s:
             return self.most
@@ -122,7 +123,7 @@ class PoolServer:
 
 
 def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
-    """The servers of all instances at all draft lengths that have any capacity."""
+    """The servers of all instances at all draft lengths. Servers without any capacity are left out."""
     question = drafting.question
     for instance in drafting.instances:
         for steps in instance.steps.values():
@@ -133,7 +134,9 @@ def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
 
 
 def servers_for(servers: Iterable[PoolServer], rate: float) -> Instances | None:
-    """The equal servers on the fewest devices that serve a rate; None if no server meets the limits."""
+    """The equal servers on the fewest devices that serve a request rate. None if no server meets the
+    limits.
+    """
     best: Instances | None = None
     gpus = math.inf
     for server in sorted(servers, key=lambda each: math.ceil(rate / each.most) * each.gpus):

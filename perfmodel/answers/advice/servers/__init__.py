@@ -1,6 +1,4 @@
-"""Writes the command lines that start engines. Each engine is one file in this folder, with the engine's
-name.
-"""
+"""Writes the command lines that start servers. Each engine has a file in this folder with its name."""
 
 from functools import cache
 
@@ -13,8 +11,8 @@ __all__ = ["ServedFile", "ServedTarget", "Server", "Setup", "Started", "servers"
 
 @cache
 def servers() -> dict[str, Server]:
-    """The engines with a command line, in the order of `ENGINES`: value of ``--engine`` -> object that
-    writes the line.
+    """Value of ``--engine`` -> the object that writes the command line of this engine. The engines are in the
+    order of `ENGINES`.
     """
     known = names_in(__path__)
     return {word: class_in(f"{__name__}.{word}", Server)(word) for word in ENGINES if word in known}  # type: ignore[type-abstract]

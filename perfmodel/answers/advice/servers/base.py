@@ -1,5 +1,5 @@
-"""The values in a command line that starts a server, and the base class of the engines that have such a
-line.
+"""The values in a command line that starts a server, and the base class of the engines for which such lines
+are written.
 """
 
 from abc import ABC, abstractmethod
@@ -20,24 +20,28 @@ from perfmodel.speculation import Scenario, memory_of
 from perfmodel.speculation.confidence import Stop
 
 ANSWER_TOKENS = 2048
-"""Tokens that a server accepts beyond the context of the question, for the output. It is an assumption."""
+"""Number of tokens that a server accepts beyond the context of the question, for the output. This is an
+assumption.
+"""
 UNQUANTISED = ("bf16", "fp16", "fp32")
 """Formats of checkpoints that are not quantised."""
 HEAD = "HEAD"
-"""In a command line, stands for the address of the first node."""
+"""This word stands for the address of the first node in a command line."""
 MODEL = "MODEL"
-"""In a command line, stands for a checkpoint that the reader must find."""
+"""This word stands for a checkpoint that the reader must find, in a command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
     """The target as llama.cpp loads it from a GGUF file.
 
-    path: the GGUF file, or the repository that has the file. tensor_parallel: number of devices over which
-    every layer is divided. layer_devices: number of devices among which the layers are divided and that
-    run one after another. cpu_moe: number of layers whose experts stay in host memory. gpu_layers: number
-    of layers on the GPU; None for all. best_stop: a function of batches, contexts and the best single
-    draft length, as `speculation.confidence.best_stop`; None if no acceptance by confidence is known.
+    - path: the GGUF file, or the repository that has the file.
+    - tensor_parallel: number of devices over which every layer is divided.
+    - layer_devices: number of devices that share the layers and run one after another.
+    - cpu_moe: number of layers whose experts stay in host memory.
+    - gpu_layers: number of layers on the GPU; None means all.
+    - best_stop: the function `speculation.confidence.best_stop` for this scenario. Its arguments are batches,
+      contexts and the best single draft length. It is None if no acceptance by confidence is known.
     """
 
     path: str
@@ -54,35 +58,35 @@ class ServedTarget:
     """The target as it was predicted: the values that the engine's command line must set."""
 
     model_id: str | None
-    """The engine's name of the model; None if unknown."""
+    """The name of the model in the engine; None if unknown."""
     tensor_parallel: int = 1
-    """All devices of a server, over which data-parallel attention groups are formed."""
+    """Number of all devices of a server. Data-parallel attention groups share these devices."""
     weights: str = "bf16"
     kv_dtype: str = "bf16"
     state_dtype: str | None = None
     """Format of recurrent states, as engines name it; None means the format of the checkpoint."""
     memory_fraction: float | None = None
-    """Share of the memory that the server takes; None leaves it to the engine."""
+    """Share of the memory that the server uses; None means the engine's default."""
     vocab_size: int | None = None
     """Size of the vocabulary; None skips the comparison with the draft's."""
     expert_parallel: int = 1
     data_parallel: int = 1
     attention_backend: str | None = None
-    """The attention backend that the line states; None leaves it to the engine."""
+    """The attention backend that the line states; None means the engine's choice."""
     environment: str = ""
-    """The variable that the engine's server needs in its environment, with its value; empty for none."""
+    """The environment variable that the server needs, with its value; empty if it needs none."""
     half: bool = False
-    """Whether the server must be told to compute in FP16."""
+    """Whether the command line must state that the server computes in FP16."""
     file: ServedFile | None = None
-    """The GGUF file, which only some engines serve."""
+    """The GGUF file. Only some engines serve such files."""
     mtp_layers: int | None = None
-    """Multi-token prediction layers of the checkpoint; None if unknown."""
+    """Number of multi-token prediction layers of the checkpoint; None if unknown."""
     latent: bool = False
-    """Whether its attention caches latent vectors instead of keys and values (MLA)."""
+    """Whether the attention of the target caches latent vectors (MLA) instead of keys and values."""
     on_load: bool = False
     """Whether engines quantise the checkpoint when they load it."""
     holds_unquantised: bool = True
-    """Whether the devices have the memory for all weights before they are quantised."""
+    """Whether all weights fit in the memory of the devices before they are quantised."""
     checkpoint: str = ""
     """Format of the checkpoint that `model_id` names, if it is not the model's own format; empty if no
     checkpoint in the format of the question is known.
@@ -94,35 +98,35 @@ class ServedTarget:
     engine: str | None = None
     """The engine that was predicted, as in ``--engine``."""
     nodes: int = 1
-    """Nodes over which the devices of a server are spread evenly."""
+    """Number of nodes on which the devices of a server are evenly distributed."""
     dispatch: Mapping[str, str] = field(default_factory=dict)
     """Engine -> its name for the library that sends tokens to their experts; empty if there is none."""
     version: str = ""
-    """The version of this engine that the question names; empty for the newest."""
+    """The version of this engine that the question names; empty for the newest version."""
     alone: bool = False
-    """Whether no other engine serves the checkpoint, or runs on the device."""
+    """Whether no other engine can serve the checkpoint or run on the device."""
     longest: Callable[[int, int, int], int] | None = None
-    """Tokens of the longest sequence that a server accepts at a context, with this many sequences and drafted
-    tokens; None leaves the engine's own limit.
+    """A function that returns the maximum sequence length in tokens. Its arguments are the context, the
+    number of sequences and the number of drafted tokens. None means the engine's own limit.
     """
 
     def foreign(self, draft: Draft) -> bool:
-        """Whether the draft model is known to have a vocabulary of another size than the target."""
+        """Whether the vocabulary of the draft model is known to have another size than that of the target."""
         return self.vocab_size is not None and draft.model.vocab_size != self.vocab_size
 
     def version_of(self, engine: str) -> str:
-        """The version of `engine` for which its command line is; empty for the newest."""
+        """The version of `engine` for which the command line is written; empty for the newest version."""
         return self.version if engine == self.engine else ""
 
     def dispatch_of(self, engine: str) -> str | None:
-        """The name that `engine` has for the library that sends tokens to their experts. Returns None if
-        it has no name, or if the question states a version of the engine.
+        """The name of the library that sends tokens to their experts, as `engine` spells it. None if it has
+        no such name, or if the question states a version of the engine.
         """
         return None if self.version_of(engine) else self.dispatch.get(engine)
 
     def sequence_tokens(self, table: LengthTable, sequences: int = 1) -> int | None:
-        """The longest sequence in tokens that the server accepts, for the contexts of a table; None leaves
-        it to the engine.
+        """The maximum sequence length of the server in tokens, for the contexts of a table. None means the
+        engine's own limit.
         """
         if self.longest is None:
             return None
@@ -137,12 +141,12 @@ def longest_sequence(
     sequences: int,
     gamma: int,
 ) -> int:
-    """The longest sequence in tokens: the context plus `ANSWER_TOKENS`, or less if the model or the memory
-    does not allow it, but at least the context.
+    """The maximum sequence length in tokens. It is the context plus `ANSWER_TOKENS`, or less if the model or
+    the memory does not allow this, but at least the context.
 
-    stated: the length that the question states; it is then the result. sequences: number of sequences of
-    this length that memory must hold at once. gamma: number of drafted tokens, because a draft needs
-    memory too.
+    - stated: the length that the question states. If given, it is the result.
+    - sequences: number of sequences of this length that must fit in memory at once.
+    - gamma: number of drafted tokens, because a draft needs memory too.
     """
     if stated is not None:
         return stated
@@ -155,8 +159,10 @@ def longest_sequence(
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A server to start. table: the draft lengths by batch size. draft_path: path or repository of the
-    head or draft model; None if it is unknown.
+    """A server to start.
+
+    - table: the draft lengths by batch size.
+    - draft_path: path or repository of the head or draft model; None if unknown.
     """
 
     table: LengthTable
@@ -172,9 +178,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A command line that starts a server. draft: the part of the line that is about the draft, in the
-    engine's own form. adaptive: the contents of the file that the line names, if the draft length depends
-    on the batch size.
+    """A command line that starts a server.
+
+    - draft: the part of the line for the draft, in the form of the engine.
+    - adaptive: the contents of the file that the line names, if the draft length depends on the batch size.
     """
 
     line: str
@@ -185,10 +192,13 @@ class Started:
 class Server(ABC):
     """Writes the command line of one engine.
 
-    checked: the version whose parser accepted lines of this form (tests/engine); empty if no parser was
-    tried. serves_files: whether the engine loads only GGUF files. kv_names: KV format -> its name in the
-    engine. alone: whether only questions about this engine get its line, because no other engine runs its
-    checkpoints or devices. states_length: whether the line states the longest sequence.
+    - checked: the engine version whose parser accepted lines of this form (tests/engine); empty if no parser
+      was tried.
+    - serves_files: whether the engine only loads GGUF files.
+    - kv_names: KV format -> its name in the engine.
+    - alone: whether the line is only written for questions about this engine, because no other engine runs
+      its checkpoints or devices.
+    - states_length: whether the line states the maximum sequence length.
     """
 
     checked: ClassVar[str] = ""
@@ -202,13 +212,13 @@ class Server(ABC):
 
     @property
     def title(self) -> str:
-        """The engine's name."""
+        """The name of the engine, such as ``vLLM``."""
         return serving_engines()[self.word].title
 
     @abstractmethod
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The command line of a setup. Returns None if the engine cannot run its draft or layout; the
-        reason is then added to `notes`.
+        """The command line for a setup. None if the engine cannot run its draft or layout. The reason is then
+        added to `notes`.
         """
 
     def offers(self, target: "ServedTarget") -> bool:
@@ -220,38 +230,46 @@ class Server(ABC):
         return not self.serves_files
 
     def known_draft(self, draft: Draft) -> ServedDraft | None:
-        """The engine's facts about this kind of draft; None if the engine does not run it."""
+        """What the data file of the engine says about this kind of draft. None if the engine does not run
+        it.
+        """
         return served_draft(serving_engines()[self.word], draft)
 
     def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...] | None:
-        """The flags for trees of this shape; None if no flags are known. steps: draft steps. candidates:
-        candidates per step. verified: verified tokens, the root included.
+        """The flags for trees of this shape. None if no flags are known.
+
+        - steps: number of draft steps.
+        - candidates: number of candidates per step.
+        - verified: number of verified tokens, including the root.
         """
         return None
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
-        """A sentence about the flags with which this engine runs `devices` devices in `groups`
-        data-parallel attention groups; empty for one group. version: version of the engine; empty for the
-        newest.
+        """A sentence about the flags with which this engine divides `devices` devices into `groups`
+        data-parallel attention groups. Empty for one group.
+
+        - version: version of the engine; empty for the newest version.
         """
         return ""
 
     def environment(self, target: ServedTarget) -> list[str]:
-        """The environment variable that the command line must set, as ``NAME=value``; empty if there is
-        none. The variable is only known for the engine that was predicted.
+        """The environment variable that the command line must set, as ``NAME=value``. Empty if there is none.
+        The variable is only known for the predicted engine.
         """
         return [target.environment] if target.environment and target.engine == self.word else []
 
     def other_nodes(self, target: ServedTarget) -> str:
-        """A sentence that says how the line must be changed on the other nodes of the server; empty for
-        one node.
+        """A sentence that says how the line must be changed on the other nodes of the server. Empty for one
+        node.
         """
         return ""
 
 
 def say_others(nodes: int, change: str, step: int) -> str:
-    """A sentence about how the line differs on the other nodes; empty for one node. change: the flag that
-    differs. step: by how much its value rises from node to node.
+    """A sentence that says how the line differs on the other nodes. Empty for one node.
+
+    - change: the flag that differs.
+    - step: the difference of its value between two neighbouring nodes.
     """
     if nodes == 1:
         return ""
@@ -262,7 +280,7 @@ def say_others(nodes: int, change: str, step: int) -> str:
 
 
 def named_backend(engine: str, target: ServedTarget) -> Backend | None:
-    """The attention backend that the command line states; None if the engine chooses the backend."""
+    """The attention backend that the command line states. None if the engine chooses the backend."""
     if not target.attention_backend:
         return None
     attention = engine_attention()[engine]
@@ -271,7 +289,10 @@ def named_backend(engine: str, target: ServedTarget) -> Backend | None:
 
 
 def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None, notes: list[str]) -> None:
-    """Adds a note if an engine does not have the KV format of the prediction. title: name of the engine."""
+    """Adds a note if an engine does not have the KV format of the prediction.
+
+    - title: name of the engine.
+    """
     if target.kv_dtype == "bf16":
         return
     where = f"{title} {backend.word}" if backend else title
@@ -279,13 +300,13 @@ def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None
 
 
 def several(count: int) -> int | None:
-    """`count` if it is above 1; None for 1, which is the default of every engine."""
+    """The count if it is above 1. None for 1, which is the default of every engine."""
     return count if count > 1 else None
 
 
 def words_of(values: Mapping[str, object]) -> list[str]:
     """The words of a command line from flags and their values. A flag is left out if its value is None or
-    False, and has no value if it is True.
+    False. If the value is True, only the flag is written.
     """
     words: list[str] = []
     for flag, value in values.items():

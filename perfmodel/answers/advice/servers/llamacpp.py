@@ -22,14 +22,14 @@ ALL_LAYERS = 999
 DEFAULT_LENGTH = 3
 """Default number of tokens that the server drafts."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?<!\.gguf)")
-"""A repository of Hugging Face."""
+"""The form of a Hugging Face repository id."""
 NGRAM = 3
 """Smallest n-gram that an n-gram draft matches."""
 
 
 class LlamaCpp(Server):
-    """llama.cpp. Its context (``-c``) is divided among the sequences. The server accepts one draft length
-    for all batch sizes.
+    """llama.cpp. Its context (``-c``) is divided among the sequences. The server has one draft length for all
+    batch sizes.
     """
 
     checked = "ggml-org/llama.cpp@0c1e57098"
@@ -37,8 +37,8 @@ class LlamaCpp(Server):
     kv_names = CACHES
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The ``llama-server`` line. The line has no draft if the draft cannot run or does not pay; the
-        reason is then added to `notes`.
+        """The ``llama-server`` line. It has no draft if the draft cannot run or does not pay. The reason is
+        then added to `notes`.
         """
         served = setup.target.file
         if served is None:
@@ -101,7 +101,7 @@ def _stop(setup: Setup) -> Stop:
 
 
 def gguf_name(model_id: str, weights: str | None) -> str:
-    """The usual name of the GGUF file of a model in these formats: ``Qwen3-32B-Q4_K_M.gguf``."""
+    """The usual name of a model's GGUF file in this weight format, such as ``Qwen3-32B-Q4_K_M.gguf``."""
     return f"{model_id.rpartition('/')[2]}-{(weights or 'bf16').partition(',')[0].upper()}.gguf"
 
 

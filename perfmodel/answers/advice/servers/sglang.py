@@ -23,19 +23,20 @@ from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs import release, serving_engines
 
 ADAPTIVE_FILE = "adaptive.json"
-"""Name of the file that the user writes, as it appears in SGLang's line."""
+"""Name of a file in SGLang's line. The user must write this file."""
 PORT = 5000
-"""Port at which the nodes of a server meet, as in SGLang's documents."""
+"""Port over which the nodes of a server connect, as in SGLang's documentation."""
 BY_BATCH = ("EAGLE", "EAGLE3")
 """Algorithms whose draft length may depend on the batch size."""
 WITHOUT_STEPS = ("NGRAM", "DFLASH", "DSPARK")
-"""Algorithms that draft in one pass or in none."""
+"""Algorithms that draft in one pass or without a pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftWords:
-    """The flags of a draft. adaptive: the contents of the file that they name, if the draft length depends
-    on the batch size.
+    """The flags of a draft.
+
+    - adaptive: the contents of the file that the flags name, if the draft length depends on the batch size.
     """
 
     words: list[str]
@@ -43,7 +44,7 @@ class DraftWords:
 
 
 class SGLang(Server):
-    """SGLang. Only EAGLE heads can have draft lengths by batch size; other drafts have one length."""
+    """SGLang. Only EAGLE heads can have draft lengths by batch size. Other drafts have one length."""
 
     checked = "0.5.23"
     kv_names: ClassVar = {"fp8": "fp8_e4m3"}
@@ -69,13 +70,15 @@ class SGLang(Server):
         return Started(shlex.join([*words, *draft.words]), draft.words, draft.adaptive)
 
     def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...]:
-        """The flags for trees: steps, candidates per step, and verified tokens with the root."""
+        """The flags for trees. They state the steps, the candidates per step, and the verified tokens
+        including the root.
+        """
         shape = {"num-steps": steps, "eagle-topk": candidates, "num-draft-tokens": verified}
         return tuple(words_of({f"--speculative-{name}": value for name, value in shape.items()}))
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
-        """As `Server.degrees`. In SGLang, ``--tp`` is the number of all devices of a server, which the
-        attention groups share.
+        """See `Server.degrees`. In SGLang, ``--tp`` is the number of all devices of a server. The attention
+        groups share these devices.
         """
         if groups == 1:
             return ""
@@ -92,7 +95,7 @@ class SGLang(Server):
         return {"--attn-dp-size": groups}
 
     def other_nodes(self, target: ServedTarget) -> str:
-        """As `Server.other_nodes`."""
+        """See `Server.other_nodes`."""
         return say_others(target.nodes, "has --node-rank", 1)
 
     def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:

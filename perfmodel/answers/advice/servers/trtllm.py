@@ -1,8 +1,8 @@
-"""Command lines of TensorRT-LLM: a file of options, and ``trtllm-serve`` with this file.
+"""Command lines of TensorRT-LLM: a file with options, and ``trtllm-serve`` with this file.
 
-The keys of the file were taken from aiconfigurator 0.12.0 (PyPI),
-generator/config/backend_templates/trtllm, for TensorRT-LLM 1.0 to 1.3. ``attn_backend``, the keys of
-EAGLE-3 and the flags of ``trtllm-serve`` were not checked against a source.
+The keys of the file are from aiconfigurator 0.12.0 (PyPI), generator/config/backend_templates/trtllm, for
+TensorRT-LLM 1.0 to 1.3. ``attn_backend``, the keys of EAGLE-3 and the flags of ``trtllm-serve`` were not
+checked against a source.
 """
 
 import json
@@ -25,19 +25,19 @@ from perfmodel.answers.question import draft_word
 FILE = "trtllm.yaml"
 """Name of the file that the line writes."""
 LENGTH_KEYS = {"mtp": "num_nextn_predict_layers", "eagle3": "max_draft_len"}
-"""Kind of draft -> the key of its length."""
+"""Kind of draft -> the key for its draft length."""
 
 
 class TensorRTLLM(Server):
-    """TensorRT-LLM. The server accepts one draft length for all batch sizes. Its data-parallel attention
-    has one group per device.
+    """TensorRT-LLM. The server has one draft length for all batch sizes. Its data-parallel attention has one
+    group per device.
     """
 
     alone = True  # it runs on devices of one maker
     kv_names: ClassVar = {"fp8": "fp8", "nvfp4": "nvfp4"}
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """A shell command that writes the file of options, and the ``trtllm-serve`` line after it."""
+        """A shell command that writes the file with options, followed by the ``trtllm-serve`` line."""
         target = setup.target
         if (why := self._not_served(target)) is not None:
             notes.append(f"{why}: no line for TensorRT-LLM")
@@ -53,7 +53,7 @@ class TensorRTLLM(Server):
         return Started(f"cat > {FILE} <<'EOF'\n{_yaml(options)}\nEOF\n{serve}", draft)
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
-        """As `Server.degrees`. In TensorRT-LLM, every device is one attention group."""
+        """See `Server.degrees`. In TensorRT-LLM, every device is one attention group."""
         if groups == 1:
             return ""
         return f"In TensorRT-LLM these {devices} devices are --tp_size {devices} with enable_attention_dp"

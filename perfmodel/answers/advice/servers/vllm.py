@@ -22,7 +22,7 @@ from perfmodel.answers.question import draft_word
 from perfmodel.specs.engines.attention import Backend
 
 LOOKUP = (2, 4)
-"""Smallest and largest n-gram that a draft matches (prompt look-up's range; Saxena 2023)."""
+"""Smallest and largest n-gram that a draft matches. They are from prompt look-up (Saxena 2023)."""
 NO_SPARSE = (
     "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
     "the table is for an engine that has one"
@@ -35,7 +35,7 @@ PER_HEAD_IN = "TRITON_ATTN"
 
 
 class VLLM(Server):
-    """vLLM. Expert parallelism uses all devices of a server or is off."""
+    """vLLM. Expert parallelism either uses all devices of a server or is off."""
 
     checked = "0.32.0"
     kv_names: ClassVar = {
@@ -67,7 +67,7 @@ class VLLM(Server):
         return Started(shlex.join(map(str, words)), draft)
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
-        """As `Server.degrees`. In vLLM, the number of devices of a server is the tensor-parallel degree
+        """See `Server.degrees`. In vLLM, the number of devices of a server is the tensor-parallel degree
         times the data-parallel degree.
         """
         if groups == 1:
@@ -78,7 +78,7 @@ class VLLM(Server):
         )
 
     def other_nodes(self, target: ServedTarget) -> str:
-        """As `Server.other_nodes`."""
+        """See `Server.other_nodes`."""
         flag = "--node-rank"
         first = 1
         if _divides_groups(target):
@@ -219,8 +219,8 @@ def _of_nodes(target: ServedTarget) -> dict[str, object]:
 
 
 def of_one_group(table: LengthTable, groups: int) -> LengthTable:
-    """The table by the number of sequences in one data-parallel attention group, because vLLM counts these
-    and not the sequences of the server.
+    """Converts a table for a server to a table for one data-parallel attention group, because vLLM counts the
+    sequences of a group.
     """
     ranges: list[Range] = []
     for r in table.ranges:

@@ -20,8 +20,10 @@ MUCH_PADDING = 1.25
 
 
 class Smaller(NamedTuple):
-    """A pass with one sequence or token fewer. seconds: its time. number: the number of sequences of the
-    larger pass, or of its tokens per sequence.
+    """A pass with one sequence or token fewer.
+
+    - seconds: its time.
+    - number: the number of sequences of the larger pass, or of its tokens per sequence.
     """
 
     seconds: float
@@ -108,7 +110,9 @@ def _one_fewer(batch: float) -> float:
 
 def climb(here_s: float, *smaller: Smaller) -> float:
     """The largest fraction by which a pass takes longer than one of the smaller passes; 0 if there is no
-    cliff. here_s: time of the pass in seconds.
+    cliff.
+
+    - here_s: time of the pass in seconds.
 
     There is no cliff if the time grows by at most the factor `CLIFF`, or at most in proportion to the
     sequences or tokens.

@@ -10,8 +10,9 @@ from perfmodel.speculation import Scenario, doublings, widening
 
 
 class _Place(NamedTuple):
-    """A quantity of the question and its measured range. tokens: what is added to obtain a number of
-    tokens.
+    """A quantity of the question and its measured range.
+
+    - tokens: what is added to obtain a number of tokens.
     """
 
     name: str
