@@ -63,8 +63,8 @@ class Groups:
         return self.balance_passes - (pass_number - self.let_in) % self.balance_passes
 
     def fullest_tokens(self, prompts: Iterable[QueuedRequest]) -> float:
-        """Number of groups times the prompt tokens of the group with the most. The duration of a pass depends
-        on this number.
+        """The largest number of prompt tokens of a group, times the number of groups. The duration of a pass
+        depends on this number.
         """
         tokens = [0] * self.count
         for request in prompts:

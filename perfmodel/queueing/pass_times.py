@@ -14,8 +14,8 @@ class PassTimes:
     - gain, tokens: output tokens and query tokens of each decoding request in a pass.
     - prompt_token_s: seconds that a prompt token adds.
     - prompts_s: a function that returns the seconds that all prompts add. If it is not None, it replaces
-      prompt_token_s. Its arguments are the decoding tokens, the prompt tokens, and the number of groups times
-      the prompt tokens of the fullest group.
+      prompt_token_s. The arguments of the function are the decoding tokens, the prompt tokens, and the number
+      of groups times the prompt tokens of the fullest group.
     - cached_s: seconds of attention for each pair of a prompt token and a cached token before it.
     """
 

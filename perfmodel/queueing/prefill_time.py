@@ -82,7 +82,7 @@ class PrefillTime:
         return np.clip(at_once * tokens / alone, prompts * tokens, np.maximum(left, prompts * tokens))
 
     def for_numbers(self) -> Callable[[float, float, float], float]:
-        """`__call__` as a function of plain numbers, which are faster than arrays. Its third argument is the
+        """`__call__` as a function of plain numbers, which are faster than arrays. The third argument is the
         number of groups times the prompt tokens of the fullest group. Times are cached, because a replay
         repeats the same passes.
         """

@@ -168,8 +168,8 @@ def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
 class PromptPrograms:
     """The functions of this module for one scenario, compiled into functions of a number of tokens.
 
-    - launches_s: a function that returns the seconds that kernel launches add to a pass. Its arguments are
-      the number of prompt tokens and whether there is a draft.
+    - launches_s: a function that returns the seconds that kernel launches add to a pass. The arguments of the
+      function are the number of prompt tokens and whether there is a draft.
     - alone: whether prompts run in separate passes, without decoding requests.
     """
 

@@ -18,8 +18,8 @@ class Ending(Struct, frozen=True, order=True, gc=False):
     """The end of an answer in a replay.
 
     - work: the value of `RunningBatch.work` at which the answer ends.
-    - stay: value of `QueuedRequest.stay` when the request joined the batch. A preemption changes the
-      request's value, so this end is then void.
+    - stay: value of `QueuedRequest.stay` when the request joined the batch. A preemption changes the value of
+      the request and thus makes this end void.
     """
 
     work: float

@@ -20,7 +20,7 @@ from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTimes:
-    """The times of passes with `gamma` drafted tokens, at each running batch 1 ... `seats`.
+    """The times of passes with `gamma` drafted tokens, at each running batch from 1 to `seats`.
 
     - tokens_per_iteration: mean number of tokens that a request gets per pass, including the bonus token.
     - seats: the largest number of concurrent requests. max_num_seqs, the KV memory and the token budget of a

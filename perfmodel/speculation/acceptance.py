@@ -81,11 +81,12 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
 
 
 class Acceptance(Immutable):
-    """The acceptance of drafted tokens for every gamma up to `max_gamma`. Create it with one of the
-    `from_...` functions.
+    """The acceptance of drafted tokens for every gamma up to `max_gamma`. The functions whose names begin
+    with ``from_`` create an acceptance.
 
-    `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions. If `tail` is None,
-    their acceptance is unknown, and longer drafts are refused.
+    `prefix` has the acceptance of the first positions: a_1, a_2 and so on. `tail` is the constant acceptance
+    of all later positions. If `tail` is None, the acceptance of later positions is unknown, and longer drafts
+    are refused.
 
     - measured_to: the last position to which `tail` applies unchanged. Each later position has `decay` times
       the acceptance of the position before. A draft longer than `measured_to` + `BEYOND_MEASURED` is refused.
@@ -150,8 +151,8 @@ class Acceptance(Immutable):
         """An acceptance that gives the tokens per iteration `omega` at the draft lengths `drafted`, which
         must rise.
 
-        - survival: the probability that at least j drafted tokens are accepted, for j from 1. It is used
-          instead of `omega` if it reaches the longest length.
+        - survival: the probability that at least j drafted tokens are accepted, for j from 1. The survival is
+          used instead of `omega` if it reaches the longest length.
 
         Published curves are noisy. The gain of each further token is therefore smoothed so that it never
         grows with the length (pool adjacent violators). Between two lengths, the conditional acceptance is
@@ -249,7 +250,7 @@ class Acceptance(Immutable):
         return None if self.measured_to is None else self.measured_to + BEYOND_MEASURED
 
     def survival(self, gamma_max: int) -> Array:
-        """The survival s_0 ... s_gamma_max. Its ``cumsum()`` gives Omega for each gamma.
+        """The survival s_0 ... s_gamma_max. The ``cumsum()`` of the survival gives Omega for each gamma.
 
         Raises InputError if gamma_max is above `max_gamma`.
         """

@@ -104,7 +104,7 @@ def best_stop(
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:
     """Computes the best cuts and the best constant draft length. The acceptance of `scenario` must have bins.
 
-    Every iteration drafts all tokens. The cut limits only which of them are verified.
+    Every iteration drafts all tokens. The cuts limit only which of these tokens are verified.
 
     - batches: batch sizes, over ``[n]``.
     """

@@ -58,7 +58,7 @@ class _Changes:
         self.log_speedups = np.log(passes.speedups(scenario, self._known))
 
     def of(self, name: str, step: float) -> Array:
-        """The change for a constant that is larger by `step`, over ``[gamma, batch, context]``."""
+        """The change of ln(speedup) if a constant is larger by `step`, over ``[gamma, batch, context]``."""
         scenario = self._scenario
         passes = self._passes
         c = scenario.machine.calibration

@@ -55,8 +55,8 @@ def context_lengths(
 
 
 def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
-    """The context from which a pass loads KV and weights for at least as long as it computes. It is 1 if this
-    is always the case.
+    """The context from which a pass loads KV and weights for at least as long as it computes. The result is 1
+    if this is true at every context.
 
     It is None if a pass computes for longer than it loads at long contexts. This happens with MLA, which
     needs 242 FLOPs per byte of its cache, on a device with fewer FLOP/s per byte/s of bandwidth. Linear
@@ -122,8 +122,8 @@ def without_waves(scenario: Scenario) -> Scenario:
 
 
 class ContextSearch:
-    """A search of 1 ... SEARCH_TO for the first context with a property. It uses a logarithmic grid, which it
-    refines around the change.
+    """A search for the first context from 1 to SEARCH_TO with a property. The search uses a logarithmic grid,
+    and refines it around the change.
 
     - found: this context. It is None if there is none.
     - settled: whether a finer grid would find the same context.
@@ -179,7 +179,7 @@ def first_where(property_of: Callable[[Array], Mask]) -> float | None:
 
 
 def last_where(property_of: Callable[[Array], Mask]) -> float | None:
-    """The context from which a property is false up to SEARCH_TO. The result is None if it is true at the
-    end.
+    """The context from which a property is false up to SEARCH_TO. The result is None if the property is true
+    at SEARCH_TO.
     """
     return first_where(lambda context: no_more(property_of(context)))

@@ -19,7 +19,8 @@ from perfmodel.speculation.programs import PassFormulas
 
 def formulas_of(scenario: CountedScenario) -> PassFormulas:
     """The formulas of a scenario's times. The formulas use the `summed` shares of the models. A compiled
-    program lists their operations one by one, because it cannot combine similar operations in one array.
+    program instead lists all operations one by one, because it cannot combine similar operations in one
+    array.
     """
 
     def target(

@@ -38,8 +38,8 @@ def widths(parents: Sequence[int]) -> tuple[int, ...]:
 
 
 def sequoia_nodes(text: str, flag: str = "--tree") -> int | None:
-    """The number N in ``sequoia:N``. The result is None for other text. Raises InputError if N is outside 2
-    ... `MAX_SIZE`.
+    """The number N in ``sequoia:N``. The result is None for other text. Raises InputError if N is below 2 or
+    above `MAX_SIZE`.
     """
     kind, _, nodes = text.partition(":")
     if kind != "sequoia":

@@ -47,7 +47,7 @@ class Rounds:
 def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
     """Computes the inner rounds by a renewal recursion over the number of drafted tokens.
 
-    Raises InputError if a length is outside 1 ... `MAX_GAMMA`, or if its acceptance is unknown.
+    Raises InputError if a length is below 1 or above `MAX_GAMMA`, or if its acceptance is unknown.
     """
     for flag, length in (("--gamma-1", gamma_1), ("--gamma-2", gamma_2)):
         if not 1 <= length <= MAX_GAMMA:
@@ -146,8 +146,8 @@ def best_two_levels(
     """Two-level drafting with the fastest pair of the given lengths. On a tie, the pair with the shorter
     lengths is chosen.
 
-    None means the lengths 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the draft and the
-    acceptances allow. Raises InputError as `predict_two_levels` does.
+    None means all lengths up to `DEFAULT_GAMMA_1` and `DEFAULT_GAMMA_2` that the draft and the acceptances
+    allow. Raises InputError as `predict_two_levels` does.
     """
     ones = gammas_1 or range(1, small.longest(DEFAULT_GAMMA_1) + 1)
     twos = gammas_2 or range(1, DEFAULT_GAMMA_2 + 1)

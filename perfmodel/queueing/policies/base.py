@@ -119,7 +119,7 @@ class LengthPolicy(ABC):
 
     @property
     def name(self) -> str:
-        """The name of the policy on the command line. It equals the name of the policy's file."""
+        """The name of the policy on the command line. The policy's file has the same name."""
         return type(self).__module__.rpartition(".")[2]
 
     def lengths(self, longest: int) -> Collection[int]:

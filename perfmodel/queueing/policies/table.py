@@ -58,8 +58,8 @@ class Table(LengthPolicy):
         return [Choice(self, self.name, steps, replica.everywhere, tuple(lengths.tolist()))]
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The pass times of a new table over the draft lengths of the choice. It is made for the replayed
-        requests and their rate.
+        """The pass times of a new table with the draft lengths of the choice. The table is made for the
+        replayed requests and their rate.
         """
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]

@@ -42,8 +42,8 @@ class TypicalAcceptance:
         return self._decays[draft]
 
     def first_rates(self, draft: str) -> list[float]:
-        """The acceptance of the first drafted token in all results of a kind of draft that state it,
-        sorted.
+        """The sorted acceptances of the first drafted token, from all results of a kind of draft that state
+        them.
         """
         rates = [_first_rate(row) for row in self._rows if row.draft == draft]
         return sorted(filter(None, rates))

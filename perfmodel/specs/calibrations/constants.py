@@ -147,7 +147,8 @@ class Declared(Immutable):
     way.
 
     - work: the work that causes the cost.
-    - term: the term to which the time is added. It is None if the constant determines how terms overlap.
+    - term: the term of the pass time to which the constant adds its time. It is None if the constant
+      determines how terms overlap.
     - unit: the unit of the constant, which also determines its possible values (`_BOUNDS`).
     - meaning: one line that describes the constant in the documentation.
     - search: the range of the constant in a fit. It is None for a constant that no recipe of validate/fit

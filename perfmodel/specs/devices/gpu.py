@@ -182,8 +182,8 @@ class GPUSpec(Frozen):
 
     @property
     def memory_bytes(self) -> float:
-        """The memory that the GPU may use, in bytes. It is the total that the GPU reports. If this is
-        unknown, it is the share of `stated_memory` that the operating system allows.
+        """The memory that the GPU may use, in bytes. This is the total that the GPU reports. If this total is
+        unknown, the result is the share of `stated_memory` that the operating system allows.
         """
         if self.reported_memory is not None:
             return self.reported_memory.si
@@ -191,8 +191,8 @@ class GPUSpec(Frozen):
         return size if self.working_set is None else size * self.working_set.share(size)
 
     def link_rate(self, devices: int) -> float | None:
-        """The bandwidth in one direction between this number of devices, in bytes per second. It is that of
-        the device link, or else that of the host link. The result is None if there is no link. A bridge
+        """The bandwidth in one direction between this number of devices, in bytes per second. The device link
+        counts if there is one, and otherwise the host link. The result is None if there is no link. A bridge
         reaches only the devices that it joins.
         """
         link = self.host_link if self.over_host(devices) else self.link

@@ -21,8 +21,8 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
     """One device that represents all devices of the server. It has the memory of all devices, and the rates
     that they reach when they run one after another.
 
-    All other figures are those of the device with the largest memory. Raises InputError for a Mac beside
-    another device, and for a device without a memory size.
+    All other figures are those of the device with the largest memory. Raises InputError for a Mac together
+    with another device, and for a device without a memory size.
     """
     makers = tuple(sorted({part.vendor for part in parts}))
     if ALONE in makers and len(makers) > 1:

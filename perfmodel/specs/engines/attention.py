@@ -35,8 +35,8 @@ class Backend(Frozen):
       tokens. It is None if rows are not padded, or if programs load for longer than they compute.
     - padded_peak_on: the share of the 16-bit peak that these programs reach, by the first words of an
       architecture. It is 1 on other architectures.
-    - word: name of the backend in the engine's own flag --attention-backend. It is None if it has no name
-      there.
+    - word: name of the backend in the engine's own flag --attention-backend. None means that the flag has no
+      value for this backend.
     - environment: environment variable of the server, with its value, without which the engine does not
       choose the backend. It is empty if none is needed.
     """

@@ -3,9 +3,9 @@
 A calibration of kind ``kernels`` has the public kernel tables of one device with one engine. The constants of
 engines do not depend on the device. They are stated for four scopes: for all engines, for a GPU architecture,
 for an engine, and for an engine on an architecture. A later scope in this list takes precedence. Corrections
-for a single board are listed by its name, next to the architectures. Each entry states a constant of the
-calibration, or multiplies the value from the kernel file. A change between versions of an engine is a factor
-that applies from a version on.
+for a single board have its name as their key, in the same list as the architectures. Each entry states a
+constant of the calibration, or multiplies the value from the kernel file. A change between versions of an
+engine is a factor that applies from a version on.
 """
 
 import datetime
@@ -143,10 +143,10 @@ class Engines(Frozen):
         return stated
 
     def of_device(self, engine: str, version: str, other: tuple[str, ...], board: str) -> list[Constants]:
-        """Corrections of an engine's constants, in the order in which they apply. First come those for the
-        scopes `other`, such as an architecture that differs from that of the kernels. Then come those for the
-        board, and then changes between versions that apply only to one of these scopes. An entry with `times`
-        multiplies the constant.
+        """Corrections of an engine's constants, in the order in which they apply. Corrections for the scopes
+        `other` come first, such as an architecture that differs from that of the kernels. Corrections for the
+        board come second. Changes between versions that apply only to one of these scopes come last. An entry
+        with `times` multiplies the constant.
         """
         layers = (
             constants.get(s, {})

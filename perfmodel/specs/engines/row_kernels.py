@@ -1,9 +1,9 @@
 """The kernels that multiply quantised weights by the rows of a verification. The number of rows determines
 the kernel. These facts are read from ``row_kernels`` in ``hardware/engines/<word>.yaml``.
 
-MLX has three such kernels. ``qmv`` reads the weights once for each row. ``qmv_wide`` reads them once for a
-few rows. The time of ``qmv_wide`` is its loading time, or the time of its arithmetic if that is longer.
-``qmm`` computes a whole tile of rows.
+MLX has three such kernels. ``qmv`` reads the weights once for each row. ``qmv_wide`` reads the weights once
+for several rows. The time of ``qmv_wide`` is its loading time, or the time of its arithmetic if that is
+longer. ``qmm`` computes a whole tile of rows.
 """
 
 from typing import Annotated

@@ -33,7 +33,8 @@ class Seats(Frozen):
     """The default number of concurrent requests of an engine.
 
     - large: another default, for devices with much memory.
-    - drafting: the default of a server that drafts, over all its groups, if it differs.
+    - drafting: the default of a server that drafts, if it differs. It is the number over all data-parallel
+      groups.
     """
 
     usual: Positive
@@ -55,7 +56,7 @@ class PassOrder(StrEnum):
     """How prompts and decoding requests share the passes of a server.
 
     - mixed: a pass runs all decoding requests and as many prompt tokens as its budget leaves.
-    - alternating: prompts run in separate passes. Each of them is followed by a decoding pass.
+    - alternating: prompts run in separate passes. A decoding pass follows each of these passes.
     - prompts_first: prompts run in separate passes. Decoding waits until all prompts that fit are read.
     """
 
@@ -105,8 +106,8 @@ class ReservedOutput(Frozen):
     source: Text
 
     def at(self, conservativeness: float) -> float:
-        """The share if the engine's conservativeness is set to this multiple of its default. It is at most
-        `most`.
+        """The share if the engine's conservativeness is set to this multiple of its default. The share is at
+        most `most`.
         """
         return min(conservativeness * self.share, self.most)
 
@@ -117,7 +118,7 @@ class PrefixBlocks(Frozen):
     - block: number of tokens of one block.
     - drops: whether the last block of each hit is computed again for a draft that starts from the target's
       hidden states (`Draft.starts_from_features`).
-    - keeps: the option that prevents this.
+    - keeps: the option with which the engine does not compute this block again.
     - raised: whether a model with recurrent layers gets larger blocks, so that one recurrent state fits in
       the page of an attention layer.
     - latent: smallest number of tokens of a block for such a model, if its attention layers are MLA.
@@ -150,10 +151,11 @@ class StatePool(Frozen):
 
 
 class CapturedGraphs(Frozen):
-    """The rule for the largest CUDA graph under default flags, from version `since` to before `until`.
+    """The rule for the largest CUDA graph with default flags. It applies to versions from `since` on and
+    before `until`.
 
     - per_seat: tokens of the largest graph for each request that the server runs at once.
-    - times_tokens: whether `per_seat` counts for each token of an iteration, and not for each request.
+    - times_tokens: whether `per_seat` is multiplied by the tokens of a request in an iteration.
     - most: largest number of tokens of a graph on any device.
     """
 
@@ -165,7 +167,7 @@ class CapturedGraphs(Frozen):
     source: Text
 
     def of_version(self, version: str) -> bool:
-        """Whether a release has this rule; an empty version is the newest."""
+        """Whether a version has this rule. An empty version means the newest."""
         if not version:
             return self.until is None
         number = release(version)

@@ -41,11 +41,13 @@ class HostPasses(Frozen):
 
 
 class Unseen(Frozen):
-    """What can slow a server without a word of it in a pasted text.
+    """Conditions that can make a server slower, but that do not appear in the text that a user pastes.
 
-    - step: reasons for every step.
-    - draft: reasons for drafting alone, if steps without a draft are as fast as predicted.
-    - shown_by: a pattern for grep, of the lines in a whole log that name them; empty if it has none.
+    - step: conditions that make every step slower.
+    - draft: conditions that make only drafting slower. They matter if steps without a draft are as fast as
+      predicted.
+    - shown_by: a pattern for grep that finds the lines of a log that name such conditions. It is empty if a
+      log has no such lines.
     """
 
     step: Text
@@ -160,9 +162,9 @@ class ServingEngine(Stack):
 
     # its health
     captured_graphs: tuple[CapturedGraphs, ...] = ()
-    """The rules for the largest CUDA graph, by version; none for versions that were not read."""
+    """The rules for the largest CUDA graph, by version. Versions that were not read have no rule."""
     unseen: Unseen | None = None
-    """What can slow it unseen; None if that is unknown."""
+    """Conditions that can slow a server without a message. It is None if they are unknown."""
 
     # its kernels and formats
     draft_quantization: str = ""

@@ -18,7 +18,7 @@ def _convolution(keys: Keys, layers: int) -> Fields:
 
 
 def short_convolutions(keys: Keys, layers: int) -> Fields:
-    """Reads LFM2. Most of its layers are gated convolutions of the hidden width."""
+    """Reads LFM2. Most layers are gated convolutions of the hidden width."""
     kinds = ("conv", "full_attention")
     full = set(keys.integers("full_attn_idxs"))
     types = layer_types(keys, layers, kinds, [kinds[i in full] for i in range(layers)])

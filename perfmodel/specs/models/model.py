@@ -39,7 +39,8 @@ class ModelSpec(AttentionHeads):
     layers have other sizes.
 
     - attention_layers, mlp_layers: number of layers with attention, and with an MLP. It is None if every
-      layer has an MLP and either attention or a recurrent state. A layer of Nemotron-H has only one of them.
+      layer has an MLP and either attention or a recurrent state. In Nemotron-H, a layer has only attention,
+      only a recurrent state or only an MLP.
     - attention_gate: whether the query projection also computes a gate for the output.
     - wide_qk_norm: whether the norms of queries and keys span all heads (OLMo-2).
     - norm_bias: whether norms also have a shift.

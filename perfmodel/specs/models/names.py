@@ -48,8 +48,8 @@ def is_listed(name: str) -> bool:
 
 
 def shape_for(name: str) -> str | None:
-    """The listed name whose shape an unlisted Hugging Face id has. The maker and the tuning suffix of the id
-    are ignored. The result is None for an alias, and for an id that matches no listed name.
+    """The listed model that has the same shape as an unlisted Hugging Face id. The maker and the tuning
+    suffix of the id are ignored. The result is None for an alias, and for an id that matches no listed name.
 
     ``Qwen/Qwen2.5-7B-Instruct`` has the shape of ``qwen2.5-7b``.
     """
