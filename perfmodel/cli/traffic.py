@@ -86,7 +86,8 @@ def _print(a: Traffic) -> None:
         table(COLUMNS, [_cells(row) for row in a.rows])
         recommended = {(v.request_rate, v.concurrency, v.gamma) for v in a.verdicts}
         for row in a.rows:
-            if row.tpot_interval and (row.request_rate, row.concurrency, row.gamma) in recommended:
+            timed = row.tpot_interval or row.ttft_interval
+            if timed and (row.request_rate, row.concurrency, row.gamma) in recommended:
                 say(_intervals(row))
     else:
         say(_rollout(a.rollout), "bold")
@@ -198,7 +199,7 @@ def _replicas(row: TrafficRow) -> str:
 
 
 def _intervals(row: TrafficRow) -> str:
-    """The 90 % intervals of a row. TTFT and throughput may have no interval."""
+    """The 90 % intervals of a row, of those figures that have one."""
     times = {"TPOT": row.tpot_interval, "TTFT": row.ttft_interval}
     parts = []
     for name, interval in times.items():

@@ -96,8 +96,8 @@ class Server:
             tpot_s=(ended - first) / np.maximum(output_tokens - 1, 1),
             e2e_s=ended - sent,
             output_tokens=output_tokens,
-            running=self.decoding_s / self.time_s,
-            duration_s=self.time_s,
+            running=float(self.decoding_s / self.time_s),
+            duration_s=float(self.time_s),
             preemptions=self.preemptions,
             hit_rate=self.cache.hit_rate,
         )

@@ -23,14 +23,19 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
     rate if that is lower. TTFT has no interval if the slowest passes within their interval would saturate the
     server. For some engines, no times of prompts were measured (`untimed_prompts`). For them, TTFT has no
     interval, and neither has the throughput of a closed loop.
+
+    Answers of one token have no TPOT, so they are as uncertain as passes. A server on which no request fits has
+    no intervals.
     """
-    if log_off is None or row.tpot_interval is None or not row.tpot_s.mean:
-        return row
+    if log_off is None or not row.saturation_rate:
+        return replace(row, ttft_interval=None, throughput_interval=None)
     ttft = None
     seconds = list[float]()
-    slowest_s = row.tpot_interval[1]
-    fastest_s = row.tpot_interval[0]
-    slowed = [tpot_s / row.tpot_s.mean for tpot_s in (slowest_s, row.tpot_s.mean, fastest_s)]
+    passes = [math.exp(Z * log_off), 1.0, math.exp(-Z * log_off)]
+    slowed = passes
+    if row.tpot_interval is not None and row.tpot_s.mean:
+        fastest_s, slowest_s = row.tpot_interval
+        slowed = [tpot_s / row.tpot_s.mean for tpot_s in (slowest_s, row.tpot_s.mean, fastest_s)]
     engine = engine_of(scenario.machine.calibration)
     if row.ttft_s is not None and row.e2e_s is not None:
         late = math.exp(Z * request_constants().ttft_error(engine).log_rms)
@@ -40,12 +45,11 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
         decoding = row.e2e_s.mean - row.ttft_s.mean
         seconds = [until + by * decoding for until, by in zip(ttft, slowed, strict=True)]
     if row.request_rate is not None and row.concurrency is None:
-        passes = [math.exp(at * Z * log_off) for at in (1.0, 0.0, -1.0)]
         seconds = [max(1.0 / row.request_rate, by / row.saturation_rate) for by in passes]
         ttft = None if seconds[0] > seconds[1] else ttft
     if untimed_prompts(engine):
         if row.request_rate is None or row.concurrency is not None:
-            return row
+            return replace(row, ttft_interval=None, throughput_interval=None)
         ttft = None
     usual = row.output_tokens_per_s * seconds[1]
     low = usual / seconds[0]

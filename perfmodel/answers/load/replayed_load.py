@@ -97,7 +97,9 @@ class ReplayedLoad:
         question = self.question
         steps = choice.steps
         most = capacity(steps, self.lengths, question.limits).requests_per_s
-        interval = None if log_off is None else self.interval(steps, log_off, met)
+        interval = None
+        if log_off is not None and met.mean_tpot_s:
+            interval = self.interval(steps, log_off, met)
         gained = float(np.interp(met.running, steps.batches, steps.gains))
         timed = met.output_tokens > 1  # one token has no time per token
         slo_share = _share(question, met) if question.limits_s else None

@@ -1,6 +1,7 @@
 """Intervals of ``traffic``: of TPOT by its fit, and of TTFT and throughput by that of TPOT."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,3 +78,17 @@ def test_llama_cpp_states_no_interval_of_a_ttft_that_was_never_fitted(capsys) ->
     assert any("TTFT is a rough guide without an interval" in warning for warning in answer.warnings)
     (served,) = pm.traffic("qwen3-8b", "h100", **ask).rows
     assert served.ttft_interval is not None
+
+
+def test_answers_of_one_token_have_intervals_of_their_first_token_and_no_other(tmp_path: Path) -> None:
+    trace = tmp_path / "one.jsonl"
+    request = '{{"timestamp": {}, "input_length": 100, "output_length": 1}}'
+    trace.write_text("\n".join(request.format(1000 * second) for second in range(50)))
+    (row, *_) = pm.traffic("llama-3.1-8b", "h100", trace=str(trace)).rows
+    assert row.ttft_s is not None
+    assert row.ttft_interval is not None
+    assert row.tpot_interval is None
+    low, high = row.ttft_interval
+    assert low < row.ttft_s.mean < high
+    assert row.throughput_interval == pytest.approx((row.output_tokens_per_s,) * 2)
+    assert {type(row.output_tokens_per_s), type(row.requests_per_s), type(row.kv_share)} == {float}
