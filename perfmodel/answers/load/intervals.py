@@ -24,8 +24,8 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
     server. For some engines, no times of prompts were measured (`untimed_prompts`). For them, TTFT has no
     interval, and neither has the throughput of a closed loop.
 
-    Answers of one token have no TPOT, so they are as uncertain as passes. A server on which no request fits has
-    no intervals.
+    Answers of one token have no TPOT, so they are as uncertain as passes. A server on which no request fits
+    has no intervals.
     """
     if log_off is None or not row.saturation_rate:
         return replace(row, ttft_interval=None, throughput_interval=None)
