@@ -148,7 +148,7 @@ def kv_cache_text(cache: KVCapacity, stack: str) -> str:
     each = ""
     if cache.groups > 1:
         each = f" ({cache.kv_tokens // cache.groups:,} in each of {cache.groups} groups)"
-    sequences = f"{cache.max_concurrency:.2f}x sequences of the maximum length {cache.max_model_len:,}"
+    sequences = f"{cache.max_concurrency:.2f} sequences of maximum length {cache.max_model_len:,}"
     text = f"{cache.kv_tokens:,} tokens{each}, {sequences}"
     if cache.fitting_len:
         most = f"{_rounded_down(cache.fitting_len):,}"
@@ -160,11 +160,11 @@ def kv_cache_text(cache: KVCapacity, stack: str) -> str:
         return text
     taken = {
         "weights": size(cache.draft_weight_bytes) if cache.draft_weight_bytes else "",
-        "its cache and states": f"{100 * cache.draft_cache_share:.1f} % per token"
+        "cache and states": f"{100 * cache.draft_cache_share:.1f} % per token"
         if cache.draft_cache_share
         else "",
-        "graphs": size(cache.draft_reserved_bytes) if cache.draft_reserved_bytes else "",
+        "CUDA graphs": size(cache.draft_reserved_bytes) if cache.draft_reserved_bytes else "",
     }
     parts = ", ".join(f"{name} {value}" for name, value in taken.items() if value)
-    share = f"{-100 * cache.draft_share:+.1f} %"
-    return f"{text}; {cache.baseline_kv_tokens:,} without the draft ({share}: {parts})"
+    share = f"{100 * cache.draft_share:.1f} %"
+    return f"{text}; the draft takes {share} of {cache.baseline_kv_tokens:,} ({parts})"

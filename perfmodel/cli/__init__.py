@@ -19,30 +19,30 @@ from perfmodel.errors import InputError, not_installed, one_line, unknown_name
 HEADINGS = {
     "Ask": {
         "whatif": "Does speculation pay for this model, device, batch and context, and why?",
-        "sweep": "Answer a whole grid and write it to a CSV or Parquet file.",
+        "sweep": "Answer a grid of questions and write it to a CSV or Parquet file.",
         "ops": "List every operation of one pass: FLOPs, bytes, time and limit.",
         "inflection": "Find three context lengths: memory-bound, break-even and inflection.",
     },
     "Decide": {
-        "advise": "The best draft, KV method, draft length, batch and TP degree, or the baseline.",
-        "schedule": "Draft length by batch size and context, for vLLM and SGLang.",
-        "tree": "The best tree of drafted tokens for each batch and context.",
-        "hierarchy": "Two levels: a small model drafts for the sparse self-draft.",
-        "traffic": "Latency, saturation rate and replicas for a request rate, with and without a draft.",
-        "compare": "Speculation compared with batching, and both combined.",
+        "advise": "Find the best draft, draft length, batch and layout, or keep the baseline.",
+        "schedule": "Find the draft length for each batch size and context.",
+        "tree": "Find the best tree of drafted tokens for each batch and context.",
+        "hierarchy": "Predict two levels: a small model drafts for the sparse self-draft.",
+        "traffic": "Predict latency, saturation rate and replicas for a request rate.",
+        "compare": "Compare speculation with batching.",
     },
     "Explore": {
-        "explore": "Speedup surfaces to explore in a browser: one HTML file.",
-        "plot": "Pictures of the answers as .png, .svg or .pdf (matplotlib).",
-        "mcp": "A Model Context Protocol server for assistants (extra: mcp).",
-        "serve": "The time of a batch over HTTP, for simulators and planners.",
+        "explore": "Write speedup surfaces as one HTML file for a browser.",
+        "plot": "Draw the answers as .png, .svg or .pdf (extra: plot).",
+        "mcp": "Run a Model Context Protocol server for assistants (extra: mcp).",
+        "serve": "Predict the time of a batch over HTTP, for simulators and planners.",
     },
     "Data": {
-        "gpus": "The devices: list, show, check.",
-        "models": "The models: list, show, check.",
-        "kv": "The draft's KV methods: list, show, check.",
-        "engines": "The engines: list, show, check.",
-        "calibrations": "The calibrations: list, show, check.",
+        "gpus": "List, show or check devices.",
+        "models": "List, show or check models.",
+        "kv": "List, show or check KV methods of a draft.",
+        "engines": "List, show or check engines.",
+        "calibrations": "List, show, check or import calibrations.",
     },
     "Measure": {"validate": "Measure, calibrate and compare with measurements (extra: validate)."},
 }
@@ -52,11 +52,11 @@ COMMANDS = {verb: summary for verbs in HEADINGS.values() for verb, summary in ve
 RATES = ("--alpha", "--acceptance-rate", "--tokens-per-iteration")
 INSTEAD = {
     "tree": dict.fromkeys(
-        (*RATES, "--acceptance"), "a tree takes its acceptance by rank of the child: --rates 0.6,0.1"
+        (*RATES, "--acceptance"), "give the acceptance of the 1st, 2nd, ... child instead: --rates 0.6,0.1"
     ),
     "hierarchy": dict.fromkeys(
         ("--draft", "--draft-model"),
-        "must be left out here; --small names the small model, --draft-kv the cache of the middle",
+        "must be left out here; --small names the small model, --draft-kv the cache of the middle level",
     ),
     "advise": dict.fromkeys(RATES, "give the acceptance of each draft instead: --rate DRAFT=0.8"),
 }

@@ -100,12 +100,12 @@ def _say_choice(a: Advice, chosen: Pick) -> None:
     if chosen.power_w is not None:
         say(f"Energy: {chosen.joules_per_token:.2f} J per token, {chosen.power_w:.0f} W per device.")
     if chosen.runs_in is not None:
-        say(f"Runs in: {chosen.runs_in}.")
+        say(f"The draft runs in: {chosen.runs_in}.")
     if (p := a.not_run) is not None:
         point = f"{point_text(p)}, {ratio_text(a.gain(p) or p.speedup)} the best baseline"
         say(
-            f"Better, but this engine does not support it: {point}: {p.runs_in}; --any-draft chooses among "
-            "all."
+            f"Better, but this engine does not support it: {point}: {p.runs_in}; --any-draft includes such "
+            "drafts."
         )
 
 
@@ -116,7 +116,7 @@ def _say_skipped(a: Advice, verbose: bool) -> None:
             say(f"skipped {left.draft} {left.draft_kv}: {left.reason}", "dim")
     elif a.skipped:
         unknown = sum("acceptance" in left.reason for left in a.skipped)
-        counts = {"no acceptance known": unknown, "for other reasons": len(a.skipped) - unknown}
+        counts = {"unknown acceptance": unknown, "other reasons": len(a.skipped) - unknown}
         reasons = [f"{count} skipped: {why}" for why, count in counts.items() if count]
         say(f"{'; '.join(reasons)} (--verbose lists them)", "dim")
 
@@ -128,4 +128,4 @@ def _say_trees(a: Advice) -> None:
     if a.trees:
         say("The times of trees have no interval.")
     for skip in a.trees_skipped:
-        say(f"No trees weighed: {skip.reason}.")
+        say(f"No trees were compared: {skip.reason}.")

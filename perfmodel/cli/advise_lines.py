@@ -52,7 +52,7 @@ def _say_choice(a: Advice) -> str | None:
         drafts = a.serve if a.chosen.gamma else a.serve_option or a.serve
         say("; ".join(drafts.notes), "dim")
     elif a.verdict == "unknown_acceptance" and a.run_first is None:
-        say("Start without a draft; measure one, then decide.")
+        say("Start without a draft. Measure the acceptance of a draft, then decide.")
     if line is not None and word in a.serve.remarks:
         say(f"{a.serve.remarks[word]}.")
     return line
@@ -64,7 +64,7 @@ def _say_no_line(word: str, pick: Pick) -> None:
     if engine is None:
         return
     draft = engine.drafts.get(pick.draft or "")
-    named = "" if draft is None else f"; it calls the draft {draft.method}, here of {pick.gamma} tokens"
+    named = "" if draft is None else f"; its name for the draft is {draft.method}, of {pick.gamma} tokens"
     say(f"No command line is known for {engine.title}{named}.")
 
 

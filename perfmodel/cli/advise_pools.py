@@ -36,7 +36,7 @@ def print_pools(advice: PoolAdvice) -> None:
         say(f"{note}.")
     kinds = [option for two in (True, False) if (option := advice.best(two))]
     if kinds:
-        say("The same figures under this load, more of them, and intervals:")
+        say("These commands give more figures and intervals for this load:")
     for option in kinds:
         say_whole(option.check)
     say("one pool, as equal servers behind a router:", "bold")

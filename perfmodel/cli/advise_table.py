@@ -40,7 +40,7 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
         "runner-up": a.runner_up,
         "best baseline": a.baseline,
     }
-    named["with no bound"] = a.unbounded
+    named["no TPOT bound"] = a.unbounded
     named["nearest"] = None if a.nearest is None else a.nearest.pick
     rows: list[tuple[str, Pick]] = []
     for name, pick in named.items():

@@ -128,7 +128,7 @@ def tree_text(tree: TreeDraft) -> str:
     if tree.over_choice is None:
         verdict = f"A tree meets the bound: {best}"
     elif tree.close:
-        verdict = f"The best tree ({best}) is as good as the choice, too close to call"
+        verdict = f"The best tree ({best}) and the choice are too close to call"
     elif tree.wins:
         verdict = f"A tree wins, {ratio_text(tree.over_choice)} the choice: {best}"
     else:
@@ -149,7 +149,7 @@ def margins(a: Advice) -> str:
     if r is None:
         return ""
     if r.gain_over_runner_up is not None and a.runner_up != a.baseline:
-        parts.append(f"{r.gain_over_runner_up:.2f} times the runner-up")
+        parts.append(f"{r.gain_over_runner_up:.2f} times as good as the runner-up")
     if r.smallest_alpha is not None and f"{r.smallest_alpha:.2f}" == f"{r.alpha:.2f}":
         parts.append(f"a lower acceptance than alpha {r.alpha:.2f} does not keep the bound or the gain")
     elif r.smallest_alpha is not None:
@@ -170,8 +170,8 @@ def searched(a: Advice) -> str:
     made = f"; calibration {calibration(c)}" if c is not None else ""
     if q.has_load:
         tried = f"{_counted(a.candidates, 'pair')} of layout and draft"
-        return f"tried: {tried}, gamma to {q.max_gamma}{accepted}{made}"
-    tried = f"tried: {a.candidates:,} points, {_counted(layouts, 'layout')}, {_batches(q)}, gamma to"
+        return f"tried: {tried}, gamma up to {q.max_gamma}{accepted}{made}"
+    tried = f"tried: {a.candidates:,} points, {_counted(layouts, 'layout')}, {_batches(q)}, gamma up to"
     share = "" if q.memory_fraction is None else f", {q.memory_fraction:.0%} of the memory"
     return f"{tried} {q.max_gamma}{share}{accepted}{made}"
 
@@ -179,7 +179,7 @@ def searched(a: Advice) -> str:
 def _batches(q: AdviseQuery) -> str:
     """The searched batches in words."""
     if q.batch is None:
-        return f"batches to {MAX_BATCHES} per device"
+        return f"batches up to {MAX_BATCHES} per device"
     if len(q.batch) == 1:
         return f"batch {q.batch[0]} of a server"
     return f"batches {min(q.batch)} to {max(q.batch)} of a server"
@@ -215,4 +215,4 @@ def slow_text(a: Advice) -> str | None:
     bounded = a.query.has_load or a.query.max_tpot_ms is not None
     if bounded or a.chosen is None or a.chosen.tpot_s <= READING_S:
         return None
-    return f"Each sequence gets {1 / a.chosen.tpot_s:.1f} tokens/s; --max-tpot-ms bounds its time per token."
+    return f"Each sequence gets {1 / a.chosen.tpot_s:.1f} tokens/s; --max-tpot-ms limits the time per token."

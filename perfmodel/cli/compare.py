@@ -33,14 +33,15 @@ def _print(answers: Sequence[Comparison]) -> None:
         batching = _cells(f"{m} x 1 token", a.batching, 0.0)
         table(COLUMNS, [speculating, batching])
         say(
-            f"Batching moves {a.kv_ratio:.1f} times the KV bytes and {a.bytes_per_pass_ratio:.2f} times "
-            f"the bytes of a pass; per token gained, speculation moves {a.bytes_per_token_ratio:.2f} times "
-            f"as many and takes {a.seconds_per_token_ratio:.2f} times as long."
+            f"A pass of the batch moves {a.kv_ratio:.1f} times the KV bytes and {a.bytes_per_pass_ratio:.2f} "
+            f"times all bytes of a verification. Per output token, speculation moves "
+            f"{a.bytes_per_token_ratio:.2f} times the bytes of batching and takes "
+            f"{a.seconds_per_token_ratio:.2f} times as long."
         )
         if a.crossover_context is None:
             say("Batching moves fewer bytes per token at every context.")
         else:
-            fewer = f"from context {tokens(a.crossover_context)}, without those of the draft"
+            fewer = f"from context {tokens(a.crossover_context)} on (without the bytes of the draft)"
             say(f"Speculation moves fewer bytes per token {fewer}.")
         if a.apart is not None:
             _separate_drafter(a.apart)

@@ -1,17 +1,17 @@
 """Flags of serving engines that `perfmodel` does not accept, and its own flags with the same effect."""
 
 LENGTH = "--gamma N, drafted tokens per iteration"
-POOLS = "`traffic --prefill 1x8 --decode 2x8` asks for separate prefill and decode pools (docs/racks.md)"
+POOLS = "`traffic --prefill 1x8 --decode 2x8` predicts separate prefill and decode pools (docs/racks.md)"
 SAMPLING = (
-    "sampling changes the acceptance alone: give a measured one, as by "
+    "sampling changes only the acceptance: give one that was measured with it, for example by "
     "`validate acceptance --temperature` (docs/observe.md)"
 )
-ASSUMED = "assumed to be on; `validate engine --watch LOG` names it where a log says that it is off"
-NO_EFFECT = "it changes no time that is predicted: leave it out"
-HOST = "--host-bandwidth GB/S, what the processor's threads read of layers or experts on the host"
+ASSUMED = "assumed to be on; `validate engine --watch LOG` reports a log that says that it is off"
+NO_EFFECT = "it changes no predicted time: leave it out"
+HOST = "--host-bandwidth GB/S, the rate at which the processor reads layers or experts on the host"
 EARLY = (
-    "drafts that stop early have a mean length: round it (drafted over iterations) for --gamma, and give the "
-    "printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
+    "drafts then stop early: give their mean length (drafted tokens / iterations, rounded) as --gamma, and "
+    "the printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
 )
 ENGINE_FLAGS = {
     EARLY: (
@@ -52,8 +52,10 @@ ENGINE_FLAGS = {
         "--seed",
     ),
     HOST: ("--threads", "--threads-batch", "--numa"),
-    "`schedule` says up to which number of requests a draft pays": ("--speculative-disable-by-batch-size",),
-    "`traffic --gamma adaptive` asks for lengths that follow the load": ("--speculative-adaptive",),
+    "`schedule` finds the number of requests up to which a draft pays": (
+        "--speculative-disable-by-batch-size",
+    ),
+    "`traffic --gamma adaptive` uses draft lengths that follow the load": ("--speculative-adaptive",),
     "--attention-backend NAME, of target and draft": (
         "--speculative-draft-attention-backend",
         "--speculative-attention-mode",
@@ -85,7 +87,7 @@ ENGINE_FLAGS = {
         "--model-draft",
         "-md",
     ),
-    "`tree --given LEVELSxTOPKxNODES` answers a tree of drafted tokens": (
+    "`tree --given STEPSxTOPKxTOKENS` predicts a tree of drafted tokens": (
         "--speculative-eagle-topk",
         "--speculative-num-draft-tokens",
         "--speculative-token-tree",

@@ -92,7 +92,8 @@ def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
     if older is None:
         return {}
     word, _, version = a.calibration.stack.partition(" ")
-    return {"version": f"{ENGINES[word]} {version}, the newest fitted; {older.text} at gamma {a.query.gamma}"}
+    newest = f"{ENGINES[word]} {version}, newest fitted version"
+    return {"version": f"{newest}; {older.text} at gamma {a.query.gamma}"}
 
 
 def _undecided(a: WhatIf, query: Query) -> dict[str, str]:
@@ -113,7 +114,7 @@ def several(answers: Sequence[WhatIf], queries: Sequence[Query] = ()) -> None:
     say(_subject(answers[0].query), "bold")
     table(COLUMNS, [_cells(a) for a in answers])
     if typical := next((a.typical for a in answers if a.typical is not None), None):
-        say(f"a speedup from low to high is that {typical.of_its_kind}; not decided until measured")
+        say(f"a range of speedups is that {typical.of_its_kind}; measure the acceptance to decide")
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
     for a, query in zip(answers[:MOST_VERSIONED], queries, strict=False):
         if older := _older_version(a, query):
@@ -196,10 +197,10 @@ def _served(admitted: Admitted) -> str:
     """Throughput and pace of the requests that run, and the throughput of the baseline."""
     gain = f"{ratio_text(admitted.gain)}{interval_text(admitted.gain_interval)}"
     return (
-        f"{admitted.running} at once give {admitted.throughput_tokens_per_s:,.0f} tokens/s, "
-        f"{seconds(admitted.tpot_s)} per token while a request runs: {gain} the "
+        f"{admitted.running} requests at once give {admitted.throughput_tokens_per_s:,.0f} tokens/s, "
+        f"{seconds(admitted.tpot_s)} per token of a running request: {gain} the "
         f"{admitted.ar_throughput_tokens_per_s:,.0f} tokens/s of the baseline, which runs "
-        f"{admitted.baseline_running} at once"
+        f"{admitted.baseline_running} requests at once"
     )
 
 
@@ -210,7 +211,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     if a.admitted is not None:
         rows["served"] = _served(a.admitted)
     if not m.fits and query.gamma and a.speedup is not None:
-        rows["if all ran" if a.admitted else "if it fit"] = _gain(a)
+        rows["if all ran" if a.admitted else "if it fitted"] = _gain(a)
     if why:
         rows["why"] = why
     rows["time"] = _time(a)
@@ -230,7 +231,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
         rows["acceptance"] = _acceptance(a)
     if query.dp > 1 and (layout := _layout(a, query)):
         rows["layout"] = layout
-    more = "" if verbose else "; --verbose has each pass and more"
+    more = "" if verbose else "; --verbose shows each pass"
     return rows | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
 
 
@@ -337,7 +338,7 @@ def _engine(a: WhatIf) -> str:
         if DRIFT not in (engine or ""):
             stack = serving_engines().get(word)
             borrows = stack is not None and stack.constants_of is not None
-            name += ", the newest known" if borrows else ", the newest fitted"
+            name += ", newest known version" if borrows else ", newest fitted version"
         if backend:
             name += f" ({backend})"
     elif engine:

@@ -33,10 +33,10 @@ def to_decide(a: WhatIf, query: Query) -> str:
     if even > most:
         counts = f"no acceptance breaks even at gamma {a.query.gamma}"
     elif certain > most:
-        counts = f"pays from {even:.2f} tokens per iteration on{length}, which alone do not decide it"
+        counts = f"breaks even at {even:.2f} tokens per iteration{length}, but no acceptance makes it certain"
     else:
-        counts = f"pays from {even:.2f} tokens per iteration on{length}, for certain from {certain:.2f} on"
-    return f"{counts}; paste the server's tokens/s with the draft and without into: {_command(a, query)}"
+        counts = f"breaks even at {even:.2f} tokens per iteration{length}, certainly pays from {certain:.2f}"
+    return f"{counts}; paste the server's tokens/s with and without the draft into: {_command(a, query)}"
 
 
 def _least_loss(query: Query) -> WhatIf:

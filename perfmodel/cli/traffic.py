@@ -108,7 +108,8 @@ def _print(a: Traffic) -> None:
         say(_prefix(each))
     for limits in a.drafts:
         say(_limits(limits, a.rows[0].request_rate is None))
-    differs = f", +-{a.acceptance_std:g} between requests ({a.acceptance_std_source})" if a.drafts else ""
+    spread = f", std {a.acceptance_std:g} between requests ({a.acceptance_std_source})"
+    differs = spread if a.drafts else ""
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}{differs}", "dim")
     warn(a.warnings)
     if a.rollout is None:
@@ -134,8 +135,8 @@ def _overloads(rows: Sequence[TrafficRow]) -> Iterator[str]:
         highest = max(row.saturation_rate for row in of_rate)
         if highest and all(row.saturated for row in of_rate):
             yield (
-                f"{request_rate(rate, 'g')} is {rate / highest:.3g} times what one server serves: with fewer "
-                "replicas the queue grows without bound, and measured times are mostly waiting"
+                f"{request_rate(rate, 'g')} is {rate / highest:.3g} times the rate that one server can "
+                "serve: with too few replicas the queue grows without bound, and a request mostly waits"
             )
 
 
@@ -149,8 +150,8 @@ def _simulated(rows: Sequence[TrafficRow]) -> Iterator[str]:
     for load, doubts in why.items():
         loads_by_reason.setdefault(", ".join(dict.fromkeys(doubts)), []).append(load)
     for reason, loads in loads_by_reason.items():
-        line = f"simulated request by request: {', '.join(loads)}"
-        yield f"{line} (the closed form does not hold: {reason})" if reason else line
+        line = f"simulated: {', '.join(loads)}"
+        yield f"{line} (closed form not valid: {reason})" if reason else line
 
 
 def _rollout(rows: tuple[RolloutRow, ...]) -> str:
@@ -253,7 +254,7 @@ def _prefix(v: PrefixVerdict) -> str:
         load = request_rate(v.request_rate)
     text = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, "
     text += f"{v.hit_rate:.0%} with {in_words(v.gamma)} (blocks of {v.block:,} tokens"
-    text += ", the last one of a hit computed again)" if v.dropped_tokens else ")"
+    text += ", the last block of a hit is computed again)" if v.dropped_tokens else ")"
     if v.net_s is None:
         text += f": the draft serves {'more' if v.pays else 'fewer'} requests than the baseline"
     else:

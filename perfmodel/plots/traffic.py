@@ -145,7 +145,7 @@ def _caption(answer: Traffic, closed: bool) -> str:
     if len({frozenset(of_length) for of_length in loads.values()}) > 1:
         lines.append("each draft length at the loads where it is the best")
     if any(row.made_by is MadeBy.REPLAY for row in answer.rows):
-        lines.append("simulated request by request where the closed form does not hold")
+        lines.append("simulated request by request where the closed form is not valid")
     return f"{'; '.join(lines)}. Calibration {answer.calibration.name}."
 
 

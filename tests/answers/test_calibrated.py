@@ -16,11 +16,11 @@ def calibrated(model: str, hardware: str, **more: Any) -> Calibrated:
 @pytest.mark.parametrize(
     ("model", "hardware", "more", "rests_on"),
     [
-        ("minimax-m2", "h100", {"tp": 8, "ep": 8}, "steps of this model on this device"),
-        ("qwen3-0.6b", "h100", {}, "steps of other models on this device"),
-        ("llama-3.1-8b", "l40s", {}, "this device's kernels, and steps on other devices"),
-        ("llama-3.1-8b", "rtx-4090", {}, "another device's kernels"),
-        ("llama-3.1-8b", "mi300x", {}, "the kernels of another vendor's device"),
+        ("minimax-m2", "h100", {"tp": 8, "ep": 8}, "fitted to this model on this device"),
+        ("qwen3-0.6b", "h100", {}, "fitted to other models on this device"),
+        ("llama-3.1-8b", "l40s", {}, "fitted to this device's kernels and to steps on other devices"),
+        ("llama-3.1-8b", "rtx-4090", {}, "fitted to the kernels of another device"),
+        ("llama-3.1-8b", "mi300x", {}, "fitted to the kernels of another vendor's device"),
     ],
 )
 def test_the_nearest_measurement_of_an_engine(model: str, hardware: str, more: Any, rests_on: str) -> None:

@@ -44,7 +44,7 @@ def test_the_earliest_end_decides_and_the_speedup_is_of_tpot() -> None:
     verdict = verdict_of(question(), (row(0, 0.03), row(2, 0.02), row(4, 0.025)), known=True)
     assert verdict.gamma == 2
     assert verdict.speedup == pytest.approx(1.5)
-    assert verdict.reason == "1 request/s: draft 2, TPOT 1.50x, 1 replica"
+    assert verdict.reason == "1 request/s: 2 draft tokens, 1.50 times as fast per token, 1 replica"
 
 
 def test_a_length_that_saturates_is_chosen_only_where_all_do() -> None:
@@ -92,14 +92,14 @@ def test_the_reason_names_a_rate_a_number_of_clients_or_both() -> None:
     """With both, the clients limit the requests at once, so the server is not saturated."""
     both = row(2, 0.02, request_rate=2.5, concurrency=8)
     reason = verdict_of(question(), (row(0, 0.03), both), known=True).reason
-    assert reason.startswith("2.5 requests/s by 8 clients: draft 2, ")
+    assert reason.startswith("2.5 requests/s by 8 clients: 2 draft tokens, ")
 
 
 def test_the_reason_names_a_policy_and_the_share_within_the_slo() -> None:
     table = row("table", 0.02, slo_share=0.956)
     reason = verdict_of(question(), (row(0, 0.03, slo_share=0.5), table), known=True).reason
     assert reason == (
-        "1 request/s: draft by the table, TPOT 1.50x, 1 replica, "
+        "1 request/s: draft by the table, 1.50 times as fast per token, 1 replica, "
         "96% of the requests within the SLO on one replica"
     )
 

@@ -143,7 +143,9 @@ def test_the_example_of_a_verb_runs(
 def test_a_rate_that_no_server_serves_is_said_to_be_a_queue(out: Run) -> None:
     lengths = ["--input-len", "2000", "--output-len", "500"]
     shown = out("traffic", *SUBJECT, *lengths, "--draft", "eagle3", "--request-rate", "1,1000")
-    (overload,) = re.findall(r"^(\S+ requests?/s) is (\S+) times what one server serves", shown, re.MULTILINE)
+    (overload,) = re.findall(
+        r"^(\S+ requests?/s) is (\S+) times the rate that one server can", shown, re.MULTILINE
+    )
     saturated = max(map(float, re.findall(r"saturated from ([\d.]+)", shown)))
     assert overload[0] == "1000 requests/s"
     assert float(overload[1]) == pytest.approx(1000 / saturated, rel=0.01)

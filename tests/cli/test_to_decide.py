@@ -23,7 +23,8 @@ def test_the_tokens_from_which_it_pays_are_the_break_even_of_the_answer(capsys) 
     answer = said(capsys, f"{STRIX} --tokens-per-iteration 2.4")
     assert "Too close to call" in answer
     even, certain = (
-        float(answer.split(words)[1].split()[0]) for words in ("pays from ", "for certain from ")
+        float(answer.split(words)[1].split()[0].rstrip(";"))
+        for words in (f"{DECIDE}breaks even at ", "certainly pays from ")
     )
     assert even < 2.4 < certain <= 3.0
     assert "Speculation pays" in said(capsys, f"{STRIX} --tokens-per-iteration {certain + 0.01}")
@@ -33,14 +34,14 @@ def test_the_tokens_from_which_it_pays_are_the_break_even_of_the_answer(capsys) 
 def test_a_draft_that_gains_at_no_length_is_decided_at_the_length_that_loses_least(capsys) -> None:
     answer = said(capsys, f"{MAC} --alpha 0.66")
     assert "gamma 0 Too close to call" in answer
-    assert f"{DECIDE}pays from " in answer
-    assert "tokens per iteration on at gamma 1, which" in answer
+    assert f"{DECIDE}breaks even at " in answer
+    assert "tokens per iteration at gamma 1, but no" in answer
     assert "--gamma 1 " in answer.split(COMMAND)[1]
 
 
 def test_counts_that_decide_nothing_are_not_promised(capsys) -> None:
     answer = said(capsys, f"{MAC} --gamma 2 --tokens-per-iteration 2.3")
-    assert "which alone do not decide it; paste" in answer
+    assert "but no acceptance makes it certain; paste" in answer
     long = "-m qwen3.8-27b --weights int4-g128 --hardware a100 -b 1 -c 29k --draft mtp --gamma 1"
     assert f"{DECIDE}no acceptance breaks even at gamma 1" in said(
         capsys, f"{long} --tokens-per-iteration 1.87"

@@ -24,7 +24,7 @@ def test_it_says_to_measure_a_draft_before_deciding_and_with_what(
     assert cli.run(("advise", *question.split())) == 1
     words = " ".join(capsys.readouterr().out.split())
     assert "Undecided: " in words
-    assert "start without a draft; measure one, then decide" in words
+    assert "start without a draft; measure the acceptance of a draft, then decide" in words
     assert "leave speculation off" not in words
     assert "/metrics" not in words
     assert f"SGLang or llama.cpp with the same draft; those of {engine} are not read" in words
@@ -43,7 +43,7 @@ def test_a_switch_with_which_a_typical_draft_gains_is_named(capsys: pytest.Captu
     likely = re.search(
         r"with --attention-backend flashinfer likely (\S+)x to (\S+)x with a typical mtp", words
     )
-    assert "with a typical one no draft is likely to gain; " + likely[0] in words
+    assert "no draft is likely to gain with a typical acceptance; " + likely[0] in words
     low, high = map(float, likely.groups())
     point = {"batch": 1, "context": 65536, "tp": 2, "weights": "fp8", "draft": "mtp"}
     typical = pm.whatif("glm-4.5-air", "rtx-pro-6000", attention_backend="flashinfer", **point).typical
@@ -67,27 +67,28 @@ def test_no_switch_is_named_where_a_draft_gains_as_asked(capsys: pytest.CaptureF
     [
         (
             QWEN + "--weights nvfp4",
-            r"with --kv-dtype fp8 and no draft: its 1\.\d\d times the choice need no acceptance",
+            r"with --kv-dtype fp8 and no draft first: it is 1\.\d\d times the choice at any acceptance",
         ),
         (
             QWEN + "--weights nvfp4 -c 16k --objective latency",
-            "with mtp and --attention-backend flashinfer: it gains even with a low acceptance for its kind",
+            "with mtp and --attention-backend flashinfer first: it gains even with a low acceptance for its "
+            "kind",
         ),
         (
             QWEN + "--weights q4_k_m --engine llamacpp",
-            "with mtp: it gains even with a low acceptance for its kind",
+            "with mtp first: it gains even with a low acceptance for its kind",
         ),
         (
             "-m llama-3.1-405b --hardware 8xh200 --weights fp8 -c 1k",
-            "without a draft: none is sure to gain",
+            "without a draft first: no draft is certain to gain",
         ),
         (
             "-m deepseek-v3.1 --hardware 8xh200 --clients 32 --input-len 4000 --output-len 500",
-            "with mtp: it gains even with a low acceptance for its kind",
+            "with mtp first: it gains even with a low acceptance for its kind",
         ),
         (
             "-m qwen2.5-72b --hardware 4xh100 --clients 32 --input-len 4000 --output-len 500",
-            "without a draft: none is sure to gain",
+            "without a draft first: no draft is certain to gain",
         ),
     ],
 )
@@ -96,10 +97,10 @@ def test_of_several_servers_the_one_to_run_first_is_named(
 ) -> None:
     assert cli.run(("advise", *question.split())) == 1
     words = " ".join(capsys.readouterr().out.split())
-    assert re.search(rf"Run first the server {first}\. (vllm serve|llama-server|Start 2 )", words)
-    assert "Start without a draft; measure one" not in words
+    assert re.search(rf"Run the server {first}\. (vllm serve|llama-server|Start 2 )", words)
+    assert "Start without a draft." not in words
 
 
 def test_one_server_needs_no_favourite(capsys: pytest.CaptureFixture[str]) -> None:
     cli.run(("advise", *MAC.split()))
-    assert "Run first" not in capsys.readouterr().out
+    assert "Run the server" not in capsys.readouterr().out

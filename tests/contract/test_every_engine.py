@@ -39,7 +39,7 @@ def test_borrowed_constants_are_named_and_decide_nothing(name: str) -> None:
     answer = whatif(**question_for(name), engine=name)
     assert answer.verdict not in ("pays", "does_not_pay")
     assert answer.calibration.kind == "transferred"
-    assert any("are borrowed" in warning for warning in answer.warnings)
+    assert any("errors with such constants" in warning for warning in answer.warnings)
 
 
 @pytest.mark.parametrize("name", BORROWERS)

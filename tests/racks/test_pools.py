@@ -218,7 +218,7 @@ def test_a_further_turn_reads_the_answer_before_it_again() -> None:
     answer = pools(request_rate=0.5, gamma=0, turns=2, turn_input_len=1000)
     second = 4096 + 512 + 1000
     assert answer.prefix_hit_rate == pytest.approx(4096 / (4096 + second), abs=0.02)
-    assert any("reads the previous one again" in note for note in answer.notes)
+    assert any("computes the previous output again" in note for note in answer.notes)
 
 
 def test_a_decode_pool_without_the_draft_of_the_prefill_pool_loses_what_that_runs_and_sends() -> None:
@@ -228,7 +228,7 @@ def test_a_decode_pool_without_the_draft_of_the_prefill_pool_loses_what_that_run
     assert only_row.tpot_s == plain.tpot_s
     assert only_row.prefill_s > plain.prefill_s
     assert only_row.transfer_s > plain.transfer_s
-    assert any("in vain" in note for note in lost.notes)
+    assert any("does not need the draft" in note for note in lost.notes)
     (clean,) = pools(request_rate=2, decode_draft="none", prefill_draft="none").rows
     assert clean.ttft_s == plain.ttft_s
 

@@ -117,8 +117,8 @@ def test_a_checkpoint_whose_name_ends_with_its_format(given, meant) -> None:
     model = load_model(given)
     assert (model.name, model.weights, short_name(given)) == meant
     question = {"model": given, "hardware": "b200", "tp": 8, "batch": 1, "context": 1024, "gamma": 0}
-    assert [meant[1] in w for w in whatif(**question).warnings if "by the name" in w] == [True]
-    assert not any("by the name" in w for w in whatif(**question, weights="fp8").warnings)
+    assert [meant[1] in w for w in whatif(**question).warnings if "assumed from the name" in w] == [True]
+    assert not any("assumed from the name" in w for w in whatif(**question, weights="fp8").warnings)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ EXAMPLES = {
     "--rates": ("0.7,0.1,0.05", "shares of the draft's 1st, 2nd, ... choice that are accepted"),
 }
 """Flag of the question whose value no command states -> an example value, and its meaning."""
-EARLY = "drafts that stop early: give the printed --tokens-per-iteration, and their mean length as --gamma"
+EARLY = "drafts then stop early: give the printed --tokens-per-iteration, and their mean length as --gamma"
 LEFT_OUT = {
     "--spec-draft-p-min": EARLY,
     "--draft-p-min": EARLY,

@@ -35,7 +35,7 @@ def _harder(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoi
     gain = first.times(chosen, query) - 1.0
     if first.layout == chosen.layout or gain < LEAST_BETTER:
         return None
-    text = f"{point_text(first)} would be {gain:.1%} better, too little to decide for it"
+    text = f"{point_text(first)} is {gain:.1%} better, which is too little to choose the less simple layout"
     return Alternative.of(text, query, first, seats_of(query, first))
 
 
@@ -52,7 +52,7 @@ def _simpler(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPo
         return None
     point = min(near, key=lambda p: p.layout.simplicity)
     fewer = 1.0 - 1.0 / chosen.times(point, query)
-    text = f"{point_text(point)} is simpler to run, for {fewer:.0%} fewer tokens per second"
+    text = f"{point_text(point)} is simpler to run and gives {fewer:.0%} fewer tokens per second"
     return Alternative.of(text, query, point)
 
 
@@ -77,9 +77,9 @@ def with_no_bound(query: AdviseQuery, point: PricedPoint) -> Alternative:
     """The alternative of the best point without the bound `READING_S` on the time per token. It is for text
     that nobody reads while it appears.
     """
-    bound = f"Every sequence gets at least {1 / READING_S:g} tokens/s, the pace of reading"
+    bound = f"Every sequence gets at least {1 / READING_S:g} tokens/s, about reading speed"
     free = f"{point_text(point)}: {per_gpu(point):.0f} tokens/s/GPU at {seconds(point.tpot_s)}"
-    return Alternative.of(f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token", query, point)
+    return Alternative.of(f"{bound}; without this limit (--max-tpot-ms): {free} per token", query, point)
 
 
 def with_shorter_draft(shorter: ShorterDraft) -> Alternative:
@@ -87,4 +87,4 @@ def with_shorter_draft(shorter: ShorterDraft) -> Alternative:
     only the draft length changes.
     """
     kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
-    return Alternative(f"A shorter draft loses less on text of which less is accepted: {kept}", 1, None)
+    return Alternative(f"A shorter draft loses less if fewer tokens are accepted: {kept}", 1, None)

@@ -90,7 +90,7 @@ def export(
     setup = Setup(table, draft, served, draft_path)
     notes: list[str] = []
     if not setup.drafts and served.file is None and undecided:
-        notes.append("start without a draft; measure one, then decide")
+        notes.append("start without a draft; measure the acceptance of a draft, then decide")
     elif not setup.drafts and served.file is None and table.compares:
         notes.append("no draft with a known acceptance is faster in any range: leave speculation off")
     started: dict[str, Started] = {}
@@ -135,7 +135,7 @@ def _parsed(words: Iterable[str]) -> Iterator[str]:
         else:
             accepted.append(server.checked if server.serves_files else f"{server.title} {server.checked}")
     if accepted:
-        yield f"lines of this form parse in {' and '.join(accepted)}"
+        yield f"the parsers of {' and '.join(accepted)} accept lines of this form"
     if unasked:
         yield f"no parser of {' and '.join(unasked)} has read such a line"
 

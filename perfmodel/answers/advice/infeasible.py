@@ -47,7 +47,7 @@ def why_infeasible(
     most = max(int(room.ar_max_batch) for room in rooms)
     if most >= 1:
         ways = ways_of(query, _largest(baseline), math.inf, least)
-        sizes = f"the smallest is {least}, the largest that fits is {most}"
+        sizes = f"the smallest is {least}, but at most {most} fits"
         return Infeasible(f"no requested batch fits: {sizes}{_listed(f'{least} would fit', ways)}", ways)
     ways = ways_of(query, _largest(baseline), math.inf)
     return Infeasible(f"nothing fits: {_shortage(query, baseline)}{_listed('it would fit', ways)}", ways)
@@ -91,9 +91,9 @@ def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
     )
     share = scenario.account.cache_share(scenario.target_shard)
     if share < 1.0 and total <= available:
-        beside = float(room.pool_bytes) / 1e9
+        remaining = float(room.pool_bytes) / 1e9
         parts = f"{share:.0%} hold caches and the rest states"
-        return f"{needed}, but of the {beside:.1f} GB beside the weights {parts}"
+        return f"{needed}, but of the {remaining:.1f} GB that the weights leave {parts}"
     alike = round(total / 1e9, 1) == round(available / 1e9, 1)
     decimals = 2 if alike else 1
     sizes = [f"{size / 1e9:.{decimals}f} GB" for size in (total, available)]

@@ -47,7 +47,7 @@ def _tie_text(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> 
         return ""
     why = "is simpler to run"
     if used(chosen, question) < used(first, question):
-        why = "has more room under the limits"
+        why = "stays further below the limits"
     elif first.queues and not chosen.queues:
         why = "has a seat for every request"
     return f" ({first.candidate.layout.label()} takes {less:.0%} less time, a near tie; the choice {why})"

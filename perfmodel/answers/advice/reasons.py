@@ -56,7 +56,7 @@ def _of_its_batch(query: AdviseQuery, chosen: PricedPoint, gain: tuple[float, fl
     if gain is None or interval is None or gain[0] <= 1.0 or interval[0] > 1.0:
         return ""
     low, high = interval
-    return f"; over the baseline of the same batch {speedup:.2f} times ({low:.2f} to {high:.2f})"
+    return f"; {speedup:.2f} times the baseline of the same batch ({low:.2f} to {high:.2f})"
 
 
 def _why_no_draft(query: AdviseQuery, drafted: list[Priced]) -> str:
@@ -75,8 +75,8 @@ def likely_text(likely: tuple[TypicalGain, ...]) -> str:
         return ""
     gains = [gain.text for gain in likely[:2] if gain.speedups[1] >= SEEN]
     if not gains:
-        return ", and with a typical one no draft is likely to gain"
-    return f": likely {' or '.join(gains)}, not decided until measured"
+        return ", and no draft is likely to gain with a typical acceptance"
+    return f": likely {' or '.join(gains)}; measure the acceptance to decide"
 
 
 def _at_larger_batches(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:
@@ -85,7 +85,7 @@ def _at_larger_batches(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> s
     """
     if not likely or query.max_tpot_ms is None or query.objective == "latency":
         return ""
-    return "; these are tokens/s within the bound, where a draft allows larger batches"
+    return "; this compares tokens/s within the bound, which allows larger batches with a draft"
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
@@ -100,7 +100,7 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
         if b.draft_kv != "full":
             draft += " with " + b.draft_kv.partition(",")[0]
         needs.append(f"{b.smallest_alpha:.2f} ({draft}, gamma {b.gamma}, batch {b.batch})")
-    return f". Pays from alpha {', '.join(needs)}; supply one with --rate DRAFT=ALPHA or --acceptance"
+    return f". A draft pays from alpha {', '.join(needs)}; give yours with --rate DRAFT=ALPHA or --acceptance"
 
 
 def _why(point: PricedPoint, query: AdviseQuery) -> str:
@@ -119,7 +119,8 @@ def _why_no_larger_batch(query: AdviseQuery, chosen: PricedPoint) -> str:
         return "the smallest batch is the fastest" if chosen.batch == batches[0] else "the fastest allowed"
     larger = batches[batches > chosen.batch]
     if larger.size == 0:
-        return "the end of the batch range"
+        return "the largest in the search"
     if not bool(room(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), query).fits):
         return "memory is full"
-    return "the bound on time per token" if query.max_tpot_ms is not None else "larger ones give no more"
+    bounded = query.max_tpot_ms is not None
+    return "limited by the bound on time per token" if bounded else "larger batches give no more tokens/s"

@@ -25,14 +25,16 @@ def run_first(
     for change in changes:
         if change.draft is None:
             server = f"with {change.flags} and no draft"
-            return f"Run first the server {server}: its {change.gain:.2f} times the choice need no acceptance"
+            return (
+                f"Run the server {server} first: it is {change.gain:.2f} times the choice at any acceptance"
+            )
     gains = "it gains even with a low acceptance for its kind"
     if (sure := draft_to_measure(query, likely)) is not None:
-        return f"Run first the server with {sure.draft}: {gains}"
+        return f"Run the server with {sure.draft} first: {gains}"
     if to_measure is not None:
         server = f"{to_measure.gain.draft} and {switch_text(to_measure.changes)}"
-        return f"Run first the server with {server}: {gains}"
-    return "Run first the server without a draft: none is sure to gain"
+        return f"Run the server with {server} first: {gains}"
+    return "Run the server without a draft first: no draft is certain to gain"
 
 
 def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> str | None:
@@ -44,5 +46,5 @@ def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> st
     whole = [each for each in lines if each.line is not None and MODEL not in each.line.split()]
     for way in ways if len(lines) > 1 else ():
         if way.on_given_devices and any(each.text.startswith(way.opening) for each in whole):
-            return f"Run first the server {way.text}: it needs no other GPUs"
+            return f"Run the server {way.text} first: it needs no other GPUs"
     return None

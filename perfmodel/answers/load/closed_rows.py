@@ -148,10 +148,10 @@ def _warnings(
     if served.saturated[at]:
         notes.append(saturation_note(served.saturation_rate, replicas))
     if served.metastable[at]:
-        after = "a burst may leave the server in the slower one"
+        after = "after a burst the server may stay at the larger one"
         if served.share[at, -1] > OVERFLOWS:
-            after = "the closed form has the slower one, which bursts reach after a while"
-        notes.append(f"two running batches are possible at this rate: {after}")
+            after = "the answer is for the larger one, which the server reaches after bursts"
+        notes.append(f"the running batch can have two sizes at this rate: {after}")
     if question.limits_s and replicas is None and loop.opens:
         notes.append(
             f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length"

@@ -131,5 +131,6 @@ def _length_in_words(best: TrafficRow, speedup: float, known: bool) -> str:
         return "no acceptance is known for this draft, so only the baseline is predicted"
     if best.gamma == 0:
         return "do not speculate"
-    length = f"by {in_words(best.gamma)}" if isinstance(best.gamma, str) else best.gamma
-    return f"draft {length}, TPOT {speedup:.2f}x"
+    length = in_words(best.gamma)
+    chosen = f"draft by {length}" if isinstance(best.gamma, str) else length
+    return f"{chosen}, {speedup:.2f} times as fast per token"

@@ -34,7 +34,7 @@ from perfmodel.specs import Z
 from perfmodel.speculation import Scenario
 
 OUTPUTS_READ = (
-    "the prefill pool does not cache outputs: each further turn reads the previous one again; the "
+    "the prefill pool does not cache outputs: each further turn computes the previous output again; the "
     "router sends a session to the instance that has its prompts"
 )
 
@@ -142,7 +142,8 @@ def _notes(question: TrafficQuery, both: Sequence[TwoPools]) -> tuple[str, ...]:
         notes.append("the prefill pool does not run the draft: the first decode step drafts nothing")
     if runs_draft(question, False):
         notes.append(
-            "the decode pool does not draft: the prefill pool runs it in vain (--prefill-draft none)"
+            "the decode pool does not draft, so the prefill pool does not need the draft (--prefill-draft "
+            "none)"
         )
     if question.turns > 1:
         notes.append(OUTPUTS_READ)

@@ -140,8 +140,8 @@ class ReplayedLoad:
         rate = self.where["request_rate"]
         if rate is not None and closed.concurrency is None and rate >= most:
             yield (
-                f"requests come at {rate:.3g}/s, but only {most:.3g}/s can be served: TTFT grows as long as "
-                "they come"
+                f"requests come at {rate:.3g}/s, but only {most:.3g}/s can be served: TTFT grows until "
+                "they stop"
             )
 
     def interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:

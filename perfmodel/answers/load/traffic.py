@@ -235,8 +235,8 @@ def _one_reading(per_byte_s: Constant) -> Iterator[str]:
     if per_byte_s.value:
         rate = f"{1e-9 / per_byte_s.value:.1f} GB/s"
         yield (
-            f"messages through host memory are taken as {rate}, one reading ({per_byte_s.source}); where "
-            "they are faster, TTFT is shorter and fewer devices serve a load"
+            f"messages through host memory are assumed to run at {rate}, from one measurement "
+            f"({per_byte_s.source}); if they are faster, TTFT is shorter and fewer devices serve a load"
         )
 
 

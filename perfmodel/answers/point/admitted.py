@@ -88,13 +88,13 @@ def of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float])
     engine = serving_engine(scenario)
     alike = memory_of(scenario, float(query.batch), 1.0, gamma, query.memory_fraction).single()
     if engine is not None and alike.max_batch == room.max_batch:
-        yield "the pool of recurrent states is full: shorter contexts leave room for no more requests"
+        yield "the memory for recurrent states is full, so shorter contexts do not allow more requests"
     states = None if engine is None else engine.states
     if engine is not None and states is not None and target.linear_attention.state_dtype == "fp32":
         wider = _holds(replace(query, state_dtype=SMALLEST), gamma)
         if wider > room.max_batch:
             flags = f"--state-dtype {SMALLEST}; {engine.title}: {states.format_flag}"
-            yield f"with recurrent states in 16 bits, which round more, {wider} run at once ({flags})"
+            yield f"{wider} requests run at once with less exact recurrent states of 16 bits ({flags})"
     if not gamma or query.state_rollback != "keep":
         return
     most = _holds(replace(query, state_rollback="replay"), gamma)
@@ -105,7 +105,7 @@ def of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float])
         yield f"{kept}; with one state per sequence batch {most} fits (--state-rollback replay)"
     elif states is not None and states.unread:
         yield (
-            f"{kept}; the rule of {engine.title} was not read: with one state per request {most} run at once "
+            f"{kept}; what {engine.title} keeps is not known: with one state per request {most} run at once "
             "(--state-rollback replay)"
         )
     elif states is not None and states.replay_flag and scenario.draft.kind not in states.replay_without:

@@ -6,12 +6,12 @@ from perfmodel.specs import ENGINES, Relation
 from perfmodel.speculation import Scenario, is_transferred
 
 RESTS_ON: dict[Relation, str] = {
-    "seen": "steps of this model on this device",
-    "version": "steps of this model on this device, of other versions",
-    "model": "steps of other models on this device",
-    "gpu": "this device's kernels, and steps on other devices",
-    "transferred": "another device's kernels",
-    "maker": "the kernels of another vendor's device",
+    "seen": "fitted to this model on this device",
+    "version": "fitted to other versions with this model on this device",
+    "model": "fitted to other models on this device",
+    "gpu": "fitted to this device's kernels and to steps on other devices",
+    "transferred": "fitted to the kernels of another device",
+    "maker": "fitted to the kernels of another vendor's device",
 }
 """Relation between the question and the most similar measurements of the engine -> words for these
 measurements.

@@ -17,17 +17,17 @@ def reason(p: Prediction, limiter: str) -> str:
     added_s = {
         "draft steps": float(p.gamma * p.draft_s),
         "verifying more than one token": float(p.verify_s - p.target_s),
-        "overhead outside the passes": float(p.overhead_s),
+        "work outside the passes": float(p.overhead_s),
     }
     all_added_s = sum(added_s.values())
     largest = max(added_s, key=lambda part: added_s[part])
     tokens = float(p.tokens_per_iteration)
     saved_s = (tokens - 1.0) * float(p.target_s)
-    relation = "more" if saved_s > all_added_s else "no more"
+    verb = "and adds" if saved_s > all_added_s else "but adds"
     return (
-        f"an iteration saves {seconds(saved_s)} of baseline decoding ({tokens:.2f} tokens; "
-        f"limited by {LIMITERS[limiter]}), {relation} than the {seconds(all_added_s)} it adds "
-        f"({largest}: {seconds(added_s[largest])})"
+        f"an iteration of {tokens:.2f} tokens saves {seconds(saved_s)} of baseline decoding (limited by "
+        f"{LIMITERS[limiter]}) {verb} {seconds(all_added_s)} ({seconds(added_s[largest])} of it for "
+        f"{largest})"
     )
 
 

@@ -12,7 +12,6 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
 from perfmodel.reading import exists
 from perfmodel.specs.acceptance.acceptance_library import (
-    DEFAULT_TASK,
     LEAST_KNOWN,
     SHORT,
     SHORT_TOKENS,
@@ -117,7 +116,7 @@ def published_acceptance(
     if entry is None:
         return None
     unknown = head is not None and head_kind(head) is not None and entry.head.lower() != head.lower()
-    unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
+    unsaid = " (--task selects other text)" if task is None else ""
     drafted, tokens = zip(*entry.tokens.items(), strict=True)
     smoothed = ", smoothed so that later positions gain less" if _noisy(drafted, tokens) else ""
     decay = acceptance_library().typical.decay(library_word(draft))

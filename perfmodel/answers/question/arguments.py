@@ -193,7 +193,7 @@ ChainRate = Annotated[
 TokensPerIteration = Annotated[
     MaybeReal,
     Argument(
-        "Tokens gained per iteration at the given --gamma, instead of --alpha.",
+        "Mean output tokens per iteration at the given --gamma, instead of --alpha.",
         "N",
         group="Acceptance",
         without=ACCEPTANCES,

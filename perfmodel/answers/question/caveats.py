@@ -63,7 +63,7 @@ def doubts(
     for answers that have no other remark about the latter.
     """
     runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
-    refused = [f"the engine does not run the draft: {runs.text}"] if runs and gamma and not runs.runs else []
+    refused = [f"this engine cannot run the draft: {runs.text}"] if runs and gamma and not runs.runs else []
     return (*common_doubts(question, scenario, batch, context, gamma, room), *refused)
 
 
@@ -181,8 +181,8 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
     mix = weights or (repository and repository.mix) or ""
     if plain_mix := plain_of(mix.strip().lower()):
         yield (
-            f"{mix} differs between files and is taken as {plain_mix}: --model FILE.gguf, or the mean of the "
-            "file (--weights 4.9bpw), is exact"
+            f"{mix} differs between files: the answer assumes {plain_mix}; --model FILE.gguf or the mean of "
+            "the file (--weights 4.9bpw) is exact"
         )
     if scenario.machine.host_experts or scenario.machine.host_layers:
         yield (
@@ -194,7 +194,7 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
 def by_name(model: str) -> Iterator[str]:
     """A warning if the weight format is only known from the name of the checkpoint."""
     if form := named_format(model):
-        yield f"weights are {form} by the name of {model}; --model PATH of its config.json is exact"
+        yield f"{form} weights are assumed from the name {model}; --model PATH of its config.json is exact"
 
 
 def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
@@ -227,11 +227,11 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
             f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"
         )
     if known.measured_to is not None and gamma == known.max_gamma:
-        positions = "one position" if known.measured_to == 1 else f"{known.measured_to} positions"
+        positions = "position" if known.measured_to == 1 else f"{known.measured_to} positions"
         yield Note(
-            f"gamma {gamma} is the longest draft that is recommended with an acceptance measured at "
-            f"{positions} ({BEYOND_MEASURED} more); rates by position (--rate, --acceptance) allow longer "
-            "drafts"
+            f"gamma {gamma} is the largest in this search, {BEYOND_MEASURED} more than the {positions} at "
+            "which the acceptance was measured; for longer drafts give more rates by position (--rate, "
+            "--acceptance)"
         )
     if is_beyond_measured_context(scenario, context):
         yield _of_longer_context(known.measured_context, context)
@@ -241,12 +241,12 @@ def _of_longer_context(longest: float | None, context: float) -> str:
     """The warning about a context beyond the longest one at which the acceptance was measured."""
     if longest is None or longest == SHORT_TOKENS:
         return (
-            f"the acceptance was published for short prompts and not measured at {context_text(context)} "
-            "tokens, where a head may accept less: the interval is wider"
+            f"the acceptance was published for short prompts; at {context_text(context)} tokens it may be "
+            "lower, so the interval is wider"
         )
     return (
-        f"the acceptance was measured at up to {longest:.0f} tokens and not at {context_text(context)}, "
-        "where less may be accepted: the interval is wider"
+        f"the acceptance was measured at up to {longest:.0f} tokens; at {context_text(context)} tokens it "
+        "may be lower, so the interval is wider"
     )
 
 
@@ -260,8 +260,8 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
         yield f"KV budget {budget} is not below the context: the draft reads the full cache"
     elif budget is not None and budget < TINY_BUDGET:
         yield (
-            f"KV budget {budget}: published acceptances have budgets of {SMALLEST_BUDGET} or more; with so "
-            "few tokens the acceptance is lower"
+            f"KV budget {budget}: published acceptances have budgets of {SMALLEST_BUDGET} or more, so the "
+            "acceptance may be lower"
         )
     if draft.tensor_parallel < (tp := scenario.machine.tensor_parallel) and not draft.views_target_cache:
         yield f"the draft runs on {draft.tensor_parallel} of {tp} devices"
@@ -287,8 +287,8 @@ def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]
     limit_w = getattr(question, "power_limit", None)
     if limit_w is not None and scenario.power_limit_w is None:
         yield (
-            f"the power of {scenario.machine.gpu.name} was not measured: the answer is that without a limit, "
-            f"and at {limit_w:g} W the device is as fast or slower"
+            f"the power of {scenario.machine.gpu.name} was not measured: the answer ignores the limit, and "
+            f"at {limit_w:g} W the device may be slower"
         )
 
 
@@ -300,7 +300,7 @@ def of_device(scenario: Scenario) -> Iterator[str]:
     stored = weight_format(scenario.target.weights)
     run = scenario.precision.weights
     if run != stored and run == stored.within(gpu.peak, wide_mxfp4=True):
-        yield f"{gpu.name} has no peak for the checkpoint's {stored.name}: it runs weight-only, as {run.name}"
+        yield f"{gpu.name} cannot compute in the checkpoint's {stored.name}; it runs weight-only: {run.name}"
     if len(gpu.makers_in_turn) > 1:
         yield (
             f"devices of {' and '.join(gpu.makers_in_turn)} share one server with llama.cpp's Vulkan "
@@ -336,7 +336,7 @@ def _of_transfer(scenario: Scenario) -> Iterator[str]:
         lender = ENGINES[calibration.constants_of]
         yield (
             f"no constants were fitted for {ENGINES[calibration.stack]}: those of {lender} are "
-            "borrowed, and errors with borrowed constants were larger"
+            "used, and errors with such constants were larger"
         )
     if is_transferred(scenario) and calibration.gpu != gpu.name:
         yield (
@@ -348,6 +348,6 @@ def _of_transfer(scenario: Scenario) -> Iterator[str]:
     error = calibration.error("target_s", model, gpu)
     if of_other_maker and error and gpu.name not in source_errors().devices:
         yield (
-            f"{gpu.name} is from another vendor; such predictions were off by a factor of "
+            f"{gpu.name} is from another vendor; such predictions were wrong by a factor of "
             f"{math.exp(error.log_rms):.1f}"
         )

@@ -94,11 +94,11 @@ class TypicalGain:
 
     @property
     def sentence(self) -> str:
-        """``likely 1.3x to 2.2x with a typical eagle3 draft (...); not decided until measured``."""
+        """``likely 1.3x to 2.2x with a typical eagle3 draft (...); measure the acceptance to decide``."""
         likely = f"likely {self.text}"
         if self.speedups[1] <= 1.0:
             likely = f"no draft length is likely to pay {self.of_its_kind}"
-        return f"{likely}; not decided until measured"
+        return f"{likely}; measure the acceptance to decide"
 
     @property
     def of_its_kind(self) -> str:

@@ -54,13 +54,13 @@ def test_no_draft_is_advised_far_beyond_the_one_position_of_a_rate() -> None:
     latency = {"objective": "latency", "rate": {"eagle3": "0.85"}}
     of_one_rate = advise(**asked, **latency)
     assert of_one_rate.chosen.gamma == 3
-    assert any("measured at one position (2 more)" in warning for warning in of_one_rate.warnings)
+    assert any("2 more than the position at which" in warning for warning in of_one_rate.warnings)
     assert whatif(**asked, **drafted).gamma_optimal == 3
     assert whatif(**asked, **drafted, gamma=7).gamma_optimal == 9
     by_position = "/".join(["0.85"] * 8)
     of_all = advise(**asked, **latency | {"rate": {"eagle3": by_position}})
     assert of_all.chosen.gamma > 3
-    assert not any("longest draft that is recommended" in warning for warning in of_all.warnings)
+    assert not any("is the largest in this search" in warning for warning in of_all.warnings)
 
 
 @pytest.mark.parametrize(("context", "said"), [(4096, False), (20480, True)])

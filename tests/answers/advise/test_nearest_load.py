@@ -85,7 +85,7 @@ def test_the_nearest_servers_have_the_note_about_a_shorter_draft() -> None:
     asked = {"request_rate": 40, "input_len": 20000, "output_len": 800, "slo": "ttft:4000,tpot:40"}
     answer = advise("qwen3-coder-480b-a35b", "8xh200", weights="fp8", **asked)
     gamma = answer.nearest.pick.gamma
-    note = alternative(answer, "A shorter draft loses less on text of which less is accepted: gamma ")
+    note = alternative(answer, "A shorter draft loses less if fewer tokens are accepted: gamma ")
     assert int(note.text.rpartition("gamma ")[2].split()[0]) <= gamma - 2
 
 

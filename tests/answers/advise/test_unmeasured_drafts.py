@@ -34,8 +34,8 @@ def test_without_an_acceptance_nothing_is_decided_and_the_break_even_is_named(qu
     assert alphas == sorted(alphas)
     bounded = ""
     if question.max_tpot_ms is not None:
-        bounded = "; these are tokens/s within the bound, where a draft allows larger batches"
-    assert f"not decided until measured{bounded}. Pays from alpha {alphas[0]:.2f} (" in a.reason
+        bounded = "; this compares tokens/s within the bound, which allows larger batches with a draft"
+    assert f"measure the acceptance to decide{bounded}. A draft pays from alpha {alphas[0]:.2f} (" in a.reason
 
 
 @every_question
@@ -63,7 +63,7 @@ def test_a_draft_that_comes_with_the_model_is_named_first() -> None:
     answer = advise("mimo-v2.5", "b300", context=8192, tp=8, objective="latency", batch=1)
     assert "no acceptance is known for mimo-v2.5: likely" in answer.reason
     assert next(gain.draft for gain in answer.likely) == "mtp"
-    _, _, pays = answer.reason.partition("Pays from alpha ")
+    _, _, pays = answer.reason.partition("A draft pays from alpha ")
     assert pays.split("(")[1].startswith("mtp, gamma ")
 
 

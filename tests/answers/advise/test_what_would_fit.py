@@ -111,7 +111,7 @@ def test_the_change_that_needs_no_other_gpus_is_the_one_to_run_first(
     load: dict[str, int], words: str
 ) -> None:
     answer = advise(**LARGE | load)
-    assert answer.run_first == "Run first the server with --weights fp8: it needs no other GPUs"
+    assert answer.run_first == "Run the server with --weights fp8 first: it needs no other GPUs"
     first = answer.alternatives[0]
     assert first.text.startswith(words)
     assert "Qwen/Qwen3.5-122B-A10B-FP8" in first.line

@@ -46,4 +46,7 @@ def test_prompts_through_host_memory_come_with_the_switch_that_helps() -> None:
     assert [len(each) for each in notes.values()] == [1, 0, 0]
     assert notes["rtx-5090"][0].startswith("2 x rtx-5090-32gb: long prompts wait")
     warnings = pm.traffic("qwen3-32b", "rtx-5090", tp=2, **load).warnings
-    assert any("host memory are taken as 1.9 GB/s, one reading (RTX 5070 Ti" in each for each in warnings)
+    assert any(
+        "host memory are assumed to run at 1.9 GB/s, from one measurement (RTX 5070 Ti" in each
+        for each in warnings
+    )

@@ -144,8 +144,8 @@ def test_a_full_pool_of_states_is_named_with_what_leaves_more_room() -> None:
     assert kept.verdict == "does_not_fit"
     assert narrow.memory.fits
     said = " ".join(kept.warnings)
-    assert "the pool of recurrent states is full" in said
-    assert f"{narrow.memory.max_batch} run at once (--state-dtype bf16; SGLang: --mamba-ssm-dtype)" in said
+    assert "the memory for recurrent states is full" in said
+    assert f"{narrow.memory.max_batch} requests run at once" in said
     assert "replay" not in said
     chain = whatif("qwen3.8-27b", "dgx-spark", 90, 1024, draft="mtp", **question)
     one = whatif("qwen3.8-27b", "dgx-spark", 90, 1024, draft="mtp", state_rollback="replay", **question)
@@ -159,7 +159,7 @@ def test_a_pool_that_long_contexts_fill_is_not_said_to_be_full_of_states() -> No
     question = STATES | {"gamma": 2, "draft": "mtp"}
     answer = whatif("qwen3.8-27b", "dgx-spark", 30, 100_000, **question)
     assert answer.verdict == "does_not_fit"
-    assert not any("pool of recurrent states" in warning for warning in answer.warnings)
+    assert not any("memory for recurrent states" in warning for warning in answer.warnings)
 
 
 def test_an_engine_whose_rule_was_not_read_has_both_bounds() -> None:

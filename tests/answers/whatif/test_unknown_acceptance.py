@@ -89,7 +89,7 @@ def test_beyond_the_longest_measured_context_speculation_likely_pays_with_a_wide
     low, high = longer.speedup_interval
     known_low, known_high = measured.speedup_interval
     assert high / low > known_high / known_low
-    assert any("up to 100000 tokens and not at 128000" in warning for warning in longer.warnings)
+    assert any("up to 100000 tokens; at 128000" in warning for warning in longer.warnings)
 
 
 def test_an_unknown_acceptance_has_no_remedy_and_was_nowhere_measured() -> None:

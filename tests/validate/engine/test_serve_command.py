@@ -115,7 +115,7 @@ def test_flags_that_slow_a_server_are_named(flag: str, says: str) -> None:
     ("flags", "says"),
     [
         ("-ngl 20", ["--host-bandwidth 80 is an example: give the GB/s of the host's memory"]),
-        ("--spec-draft-p-min 0.75", ["not in this question: --spec-draft-p-min (drafts that stop early"]),
+        ("--spec-draft-p-min 0.75", ["not in this question: --spec-draft-p-min (drafts then stop early"]),
         (
             "-ts 3,1 -ot=exps=CPU",
             ["not in this question: -ot (tensors in host memory: --cpu-moe N), -ts (sev"],

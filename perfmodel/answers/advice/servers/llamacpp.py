@@ -123,14 +123,14 @@ def _draft(
         notes.append(f"llama.cpp has no {draft_word(draft)} draft over {draft.kv.label()}")
         return {}
     if len(table.ranges) > 1:
-        notes.append(f"llama.cpp takes one draft length: the best single one, {tokens}, is given")
+        notes.append(f"llama.cpp takes one draft length: its line has the best single one, {tokens}")
     if known.method.startswith("ngram"):
         size = f"--spec-{known.method}-size"
         return {"--spec-type": known.method, f"{size}-n": NGRAM, f"{size}-m": tokens}
     if least:
         notes.append(
-            f"drafts stop at tokens below p-min: {stop.gain * table.constant_speedup:.2f} times the "
-            "baseline, if probabilities are the file's rates"
+            f"drafts stop at a token below p-min: {stop.gain * table.constant_speedup:.2f} times the "
+            "baseline, if the draft's probabilities are the rates of the file"
         )
     own = None
     if draft_word(draft) == "mtp" and path is None:

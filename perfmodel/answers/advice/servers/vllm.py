@@ -179,7 +179,7 @@ class VLLM(Server):
             return None, None
         if word == "mtp" and path is None:
             notes.append(
-                "MTP modules come with a target's checkpoint or not at all: make sure that this one has them"
+                "only the checkpoint of the target can contain MTP modules: check that this one does"
             )
         elif word == "mtp" and not draft.model.shared_kv_layers:
             notes.append(f"the prediction takes {path} as one layer of the target")
@@ -187,7 +187,8 @@ class VLLM(Server):
             return known.method, path if word == "mtp" else None
         if word == "suffix":
             notes.append(
-                "vLLM takes the largest length of a suffix draft, the prediction its mean: no command line"
+                "vLLM takes the largest length of a suffix draft, but the prediction is for the mean: no "
+                "command line"
             )
             return None, None
         if draft.named_model and setup.target.foreign(draft):

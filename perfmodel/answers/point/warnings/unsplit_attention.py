@@ -29,8 +29,8 @@ def unsplit_attention(scenario: Scenario, batch: float, context: float, gamma: i
     split_s = _verify_s(_reading_once(scenario), batch, context, gamma)
     longer = unsplit_s / split_s
     text = (
-        f"{backend} does not split the cache for several query tokens: verification takes "
-        f"{longer:.1f} times as long as with one read of the cache (--attention-backend)"
+        f"{backend} does not split the cache when it verifies several tokens: verification takes "
+        f"{longer:.1f} times as long as with a kernel that does (--attention-backend)"
     )
     if longer > WORTH_A_WARNING:
         yield text
