@@ -73,9 +73,9 @@ def linear_step(
     contexts: Sequence[int] = CONTEXTS,
     prompts: Sequence[int] = PROMPTS,
 ) -> LinearStep:
-    """Fits the formula of `LinearStep` by least squares of the relative errors. It is fitted to two kinds of
-    passes: decoding passes without a draft for every pair of a batch and a context, and prefill passes of one
-    prompt each. No coefficient is negative.
+    """Fits the formula of `LinearStep` by least squares of the relative errors. The formula is fitted to two
+    kinds of passes: decoding passes without a draft for every pair of a batch and a context, and prefill
+    passes of one prompt each. No coefficient is negative.
     """
     batch, context = (each.ravel() for each in np.meshgrid(batches, contexts))
     prompt = np.asarray(prompts, float)

@@ -1,8 +1,8 @@
 """A predictor for SGLang's simulator (sgl-project/sglang, tools/sglang-simulator).
 
 The simulator runs SGLang's scheduler, radix cache and hierarchical cache on a CPU. A predictor replaces the
-forward pass. It gets a model (a folder with config.json), an accelerator (a name), the scheduler's
-configuration, and the options of the configuration file::
+forward pass. The simulator gives the predictor a model (a folder with config.json), an accelerator (a name),
+the scheduler's configuration, and the options of the configuration file::
 
     predictor:
       name: perfmodel

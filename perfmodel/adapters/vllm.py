@@ -1,9 +1,9 @@
 """Predicts the time of a forward pass for vLLM's ``--simulate-forward`` (open pull request
 vllm-project/vllm#47922).
 
-The pull request skips the forward pass and does not predict its time. Its model runner gets a
-`SchedulerOutput` for each pass. The time depends on three mappings in this object. They are the arguments of
-the function that `forward_time` returns.
+The pull request skips the forward pass and does not predict its time. The model runner gets a
+`SchedulerOutput` for each pass. The time depends on three mappings in this object. The function that
+`forward_time` returns takes these mappings as arguments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Drafts = Mapping[str, Sequence[int]]
 
 
 def forward_time(predictor: Predictor) -> Callable[[Counts, Counts, Drafts], float]:
-    """A function that returns the time of a pass in seconds. Its three arguments are mappings from the
+    """A function that returns the time of a pass in seconds. The function takes three mappings from the
     request id: `num_scheduled_tokens`, the number of computed tokens, and `scheduled_spec_decode_tokens`.
 
     If a request has drafted tokens, the pass is an iteration of the predictor: it verifies these tokens and

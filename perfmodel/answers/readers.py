@@ -1,6 +1,4 @@
-"""Reads the values of a question's arguments. They are given as text of the command line or as Python
-values.
-"""
+"""Reads the values of a question's arguments. A value is a text of the command line or a Python value."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -37,8 +37,8 @@ def schema(verb: Verb[..., Any]) -> dict[str, Any]:
 
 
 def given_schema(question: type[Question]) -> dict[str, Any]:
-    """The JSON Schema of the arguments of a question. It describes the values that Python and the command
-    line accept.
+    """The JSON Schema of the arguments of a question. The schema describes the values that Python and the
+    command line accept.
     """
     hints = get_type_hints(question)
     taken = {}

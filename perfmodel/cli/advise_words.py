@@ -191,7 +191,7 @@ def _counted(number: int, noun: str) -> str:
 
 def measure_text(a: Advice) -> str:
     """A sentence with the command that measures the preferred draft, and the server counters that it reads.
-    Empty if no draft should be measured.
+    The result is empty if no draft should be measured.
     """
     named = named_to_measure(a.query, a.unmeasured)
     if not a.likely and named is None:
@@ -209,8 +209,8 @@ def measure_text(a: Advice) -> str:
 
 
 def slow_text(a: Advice) -> str | None:
-    """A note if the choice decodes a sequence more slowly than people read. None if the question has a load
-    or a bound on the time per token.
+    """A note if the choice decodes a sequence more slowly than people read. The result is None if the
+    question has a load or a bound on the time per token.
     """
     bounded = a.query.has_load or a.query.max_tpot_ms is not None
     if bounded or a.chosen is None or a.chosen.tpot_s <= READING_S:

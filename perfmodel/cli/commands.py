@@ -53,7 +53,7 @@ def takes(question_class: type[Question], *several: str) -> Callable[[Command], 
 
 
 def flagged(command: Command) -> Command:
-    """Turns a command's parameters into flags or positional arguments. Their values are parsed before the
+    """Turns a command's parameters into flags or positional arguments. The values are parsed before the
     call.
     """
     declared = _declared(command)

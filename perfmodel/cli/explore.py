@@ -26,8 +26,8 @@ def app(question: Exploration, output: Output = Path("explore.html")) -> None:
     of.
 
     One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. It needs no server and
-    no network. It has sliders for acceptance and draft length. --batch and --context take lists and ranges.
-    They are the axes of the map.
+    no network. It has sliders for acceptance and draft length. --batch and --context take lists and ranges,
+    which become the axes of the map.
     """
     where = destination(output, ".html", ".htm")
     with progress(question.rows // question.points, "surfaces") as bar:

@@ -1,7 +1,8 @@
-"""``perfmodel mcp``: a server of the Model Context Protocol. Its tools are commands of `perfmodel`.
+"""``perfmodel mcp``: a server of the Model Context Protocol. The tools of the server are commands of
+`perfmodel`.
 
 The official SDK (extra ``mcp``) implements the protocol. The parameters of a tool are the arguments of the
-command. Its result is the answer, and a JSON Schema describes it.
+command. The result of a tool is the answer of the command, and a JSON Schema describes it.
 """
 
 import json
@@ -52,9 +53,9 @@ Files = Annotated[
 def app(files: Files = None) -> None:
     """Answer the questions of an LLM assistant over stdin and stdout, with the Model Context Protocol.
 
-    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. They only read
-    files in the folder of --files. File names are relative to this folder. An error message never quotes the
-    contents of a file.
+    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. The tools only
+    read files in the folder of --files. File names are relative to this folder. An error message never quotes
+    the contents of a file.
     """
     import anyio
 

@@ -292,7 +292,7 @@ def _narrow(widths: list[int], columns: Sequence[Column], room: int) -> None:
 
 
 def progress(length: int, unit: str) -> Any:
-    """click's progress bar over `length` units, as a context manager. It is shown on stderr if that is a
+    """click's progress bar over `length` units, as a context manager. The bar is shown on stderr if that is a
     terminal.
     """
     return click.progressbar(

@@ -98,8 +98,8 @@ class Points(Options):
         return self.query(batch=self.values("batch")[0], context=self.values("context")[0])
 
     def scenario(self) -> Scenario:
-        """The scenario for all contexts. It has the acceptance of the longest context, which is the least
-        certain. Raises InputError if the acceptance that is looked up depends on the context.
+        """The scenario for all contexts. The scenario has the acceptance of the longest context, which is the
+        least certain. Raises InputError if the acceptance that is looked up depends on the context.
         """
         scenario = resolve(self.first())
         if acceptances_of(self):

@@ -1,8 +1,8 @@
 """Draft kinds.
 
 Each file in this folder has one kind and is found by its name. `make_draft` builds a draft from the value of
-``--draft``. To add a kind, add a file with one `Draft` subclass. Its additional fields are the options of
-``KIND:option=value,...``. A kind with a method `shape` derives its model from the target.
+``--draft``. To add a kind, add a file with one `Draft` subclass. The additional fields of this class are the
+options of ``KIND:option=value,...``. A kind with a method `shape` derives its model from the target.
 """
 
 import dataclasses

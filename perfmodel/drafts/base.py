@@ -21,7 +21,7 @@ class Draft:
     """The fields of every draft kind and the default behaviour, which is one drafted token per pass of a
     whole model.
 
-    Each subclass becomes a frozen dataclass. Its additional fields are its options.
+    Each subclass becomes a frozen dataclass. The additional fields of a subclass are the options of its kind.
 
     A draft of gamma tokens needs `passes(gamma)` passes, each with `query(gamma)` query tokens per sequence.
 

@@ -1,5 +1,5 @@
-"""DFlash: a few layers fill a block of masked positions in one pass. They attend to keys and values that are
-computed from hidden states of the target.
+"""DFlash: a few layers fill a block of masked positions in one pass. The layers attend to keys and values
+that are computed from hidden states of the target.
 """
 
 from perfmodel import costs
@@ -16,10 +16,10 @@ LAYERS = 5
 class DFlash(Draft):
     """`layers` dense layers with their own cache.
 
-    Their shape is that of the target's layers, or that of the head's own config.json. For each sequence, a
-    pass processes the last token and gamma masks, and drafts a token at each mask. Once per iteration,
-    `features` hidden states of the target are projected to one vector, and this vector to the keys and values
-    of every layer (vLLM, models/qwen3_dflash.py).
+    The shape of the layers is that of the target's layers, or that of the head's own config.json. For each
+    sequence, a pass processes the last token and gamma masks, and drafts a token at each mask. Once per
+    iteration, `features` hidden states of the target are projected to one vector, and this vector to the keys
+    and values of every layer (vLLM, models/qwen3_dflash.py).
 
     - block: number of positions of a pass; at most block - 1 tokens are drafted.
     - vocab: number of tokens that the head's own LM head can draft; 0 means the target's LM head.

@@ -31,7 +31,7 @@ class Domino(DFlash):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """False: the user must give the options, because the widths of a head for this target are unknown."""
+        """False, because the widths of a head for this target are unknown. The user must give the options."""
         return False
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:

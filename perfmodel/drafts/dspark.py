@@ -14,7 +14,7 @@ class DSpark(DFlash):
     tokens.
 
     - rank: rank of the matrix that corrects a token's logits by the previous token, `markov_rank` of the
-      checkpoint's config.json. It is 256 in both known heads (DeepSeek-V4-Flash and Ling-3.0-tiny,
+      checkpoint's config.json. The rank is 256 in both known heads (DeepSeek-V4-Flash and Ling-3.0-tiny,
       sgl-project/SpecForge@67fea1af and @08218962 configs/).
 
     For each drafted token, a step reads rank x vocabulary additional weights. The steps run one after another

@@ -14,8 +14,8 @@ OWN_VOCAB = 32000
 
 
 class Eagle(Draft):
-    """A dense layer with its own cache. Its shape is that of the target's layers, or that of the head's own
-    config.json. The head uses the target's embedding.
+    """A dense layer with its own cache. The shape of the layer is that of the target's layers, or that of the
+    head's own config.json. The head uses the target's embedding.
 
     - features: number of hidden states of the target that the head takes. With 1 (EAGLE and EAGLE-2), every
       step projects one hidden state and the token's embedding to one vector. With more (EAGLE-3), the hidden
@@ -27,7 +27,7 @@ class Eagle(Draft):
     - target_width: width of the target's hidden states if it differs from the head's, else 0.
 
     The first pass of an iteration also processes the accepted tokens, but it is counted with one token, like
-    the other passes. This omits less than 1 % of the time of an iteration (docs/decisions.md).
+    the other passes. The error is less than 1 % of the time of an iteration (docs/decisions.md).
     """
 
     source = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"

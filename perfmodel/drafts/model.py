@@ -1,13 +1,13 @@
-"""A separate, smaller model that drafts for the target (Leviathan et al. 2023). It has its own cache, full or
-sparse.
+"""A separate, smaller model that drafts for the target (Leviathan et al. 2023). The draft model has its own
+cache, full or sparse.
 """
 
 from perfmodel.drafts.base import Draft
 
 
 class ModelDraft(Draft):
-    """Another model with the target's vocabulary. It processes the prompt itself and may run on fewer
-    devices.
+    """Another model with the target's vocabulary. The draft model processes the prompt itself and may run on
+    fewer devices.
     """
 
     source = "Leviathan et al. 2023, arXiv 2211.17192"

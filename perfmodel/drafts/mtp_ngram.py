@@ -25,14 +25,14 @@ class MTPNgram(MTP):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """False: the user must name this kind with its options or acceptance, because no acceptance is
-        published.
+        """False, because no acceptance is published. The user must name this kind with its options or
+        acceptance.
         """
         return False
 
     @property
     def max_gamma(self) -> int | None:
-        """None: look-up has no limit."""
+        """None, because a look-up has no limit."""
         return None
 
     def passes(self, gamma: Floats) -> Floats:

@@ -30,5 +30,5 @@ class NGram(Draft):
         return 0.0
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """Empty, because the draft runs no model."""
+        """An empty list, because the draft runs no model."""
         return []

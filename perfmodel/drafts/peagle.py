@@ -11,8 +11,8 @@ LAYERS = 4
 class PEagle(Eagle):
     """`layers` dense layers with their own cache.
 
-    Their shape is that of the target's layers, or that of the head's own config.json. For each sequence, a
-    pass processes the last token and gamma - 1 masks. The rest is as in EAGLE-3.
+    The shape of the layers is that of the target's layers, or that of the head's own config.json. For each
+    sequence, a pass processes the last token and gamma - 1 masks. The rest is as in EAGLE-3.
     """
 
     source = "Hui et al. 2026 (P-EAGLE), arXiv 2602.01469"

@@ -26,7 +26,7 @@ class SelfDraft(Draft):
 
     @property
     def shares_prefill(self) -> bool:
-        """Whether the draft uses the target's prefill. False if the KV method needs the draft's own
-        prefill.
+        """Whether the draft uses the target's prefill. The result is false if the KV method needs the draft's
+        own prefill.
         """
         return not self.kv.needs_own_prefill

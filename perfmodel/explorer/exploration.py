@@ -92,8 +92,8 @@ class Exploration(Grid):
                 raise refuse(f"--{name}", None, "one value, the start of its slider", len(self.axis(name)))
 
     def groups(self) -> "Iterator[Exploration]":
-        """The question itself if `tp` is given. Otherwise, one question for each pair of model and device,
-        with a tensor-parallel degree for this pair.
+        """The question itself if `tp` is given. Otherwise, the method yields one question for each pair of
+        model and device, with a tensor-parallel degree for this pair.
         """
         if self.tp is not None:
             yield self

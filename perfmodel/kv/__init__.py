@@ -77,8 +77,8 @@ def _types(name: str) -> dict[str, Any]:
 
 
 def sparse_method(word: str) -> type[KVMethod] | None:
-    """The class of the method with this name or alias. None for an unknown word, and for the method
-    `full`.
+    """The class of the method with this name or alias. The result is None for an unknown word, and for the
+    method `full`.
     """
     known = _known(word.strip().lower())
     return None if known is None or known.reads_all else known

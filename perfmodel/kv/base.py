@@ -36,8 +36,8 @@ class KVLayout(Immutable):
 
     `num_kv_heads` and `query_heads` are the numbers of heads on this device. Grouped-query attention has
     `values_per_token = 2 * num_kv_heads * head_dim`. Absorbed MLA has one KV head that all query heads share.
-    Its `head_dim` and `values_per_token` are both the latent width, because its key and its value are the
-    same stored vector.
+    `head_dim` and `values_per_token` are then both the latent width, because key and value are the same
+    stored vector.
     """
 
     num_kv_heads: float

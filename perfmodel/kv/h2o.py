@@ -32,14 +32,16 @@ class H2O(KVMethod):
     def setup(self, context: Floats, layout: KVLayout) -> Step:
         """Column sums of the prompt's causal attention.
 
-        They are computed again, because a fused attention kernel keeps no scores in prefill. FLOPs: half of a
-        score matrix, which is S^2/2 pairs. Bytes: the keys are read once, because tiles stay in the GPU's
-        cache, and the sums are written.
+        The sums are computed again, because a fused attention kernel keeps no scores in prefill. FLOPs: half
+        of a score matrix, which is S^2/2 pairs. Bytes: the keys are read once, because tiles stay in the
+        GPU's cache, and the sums are written.
         """
         flops = 0.5 * context * context * layout.score_flops
         moved = context * (layout.key_bytes + SCORE_BYTES * layout.num_kv_heads)
         return Step(flops, moved, 2.0).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The scores of the kept tokens. Their keys and values are read in place, without a copy."""
+        """The scores of the kept tokens. The keys and values of these tokens are read in place, without a
+        copy.
+        """
         return SCORE_BYTES * self.attended_tokens(context) * layout.num_kv_heads * self.beyond_budget(context)

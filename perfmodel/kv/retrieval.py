@@ -39,8 +39,8 @@ class Retrieval(KVMethod):
         return self._rebuild(context, layout, self.keep_means).times(self.beyond_budget(context) / self.every)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """The first build of the draft's cache. It reads all keys, and writes the means if `keep_means` is
-        true.
+        """The first build of the draft's cache, which reads all keys. The means are written if `keep_means`
+        is true.
         """
         build = self._rebuild(context, layout, False)
         written = self.keep_means * self._means(context, layout)

@@ -5,8 +5,8 @@ from perfmodel.operations import Floats
 
 
 class TopK(KVMethod):
-    """Scores every key in every step and reads the best tokens. It has the acceptance of a perfect selection,
-    but it still reads all keys.
+    """Scores every key in every step and reads the best tokens. The draft has the acceptance of a perfect
+    selection, but it still reads all keys.
 
     Attention counts the keys and values of the selected tokens. Selection counts the keys of all other
     tokens. Together they are the bytes of S/2 + budget/2 tokens. For MLA they are the bytes of S tokens,

@@ -70,28 +70,29 @@ class Advice(Answer):
       `chosen` and `layouts` then have no draft.
     - runner_up: the second best configuration. baseline: the best configuration without a draft.
     - layouts: the best configuration of each layout. The best layout comes first.
-    - by_hardware: the choice on each kind of device, the best first. Empty if the question names only one
-      kind.
+    - by_hardware: the choice on each kind of device, the best first. It is empty if the question names only
+      one kind.
     - on_off: the batch sizes of one server at which the best draft is faster than the baseline.
     - not_run: a better configuration that the engine cannot run.
     - unbounded: the best configuration, if it gives each sequence less than ten tokens per second and the
       question states no bound on TPOT. All other fields are then about configurations with at least ten.
     - serve: the command lines for one server of the choice.
-    - serve_option: the command lines for one other server. It is the server of `option`. If the gain of
-      `chosen` is too close to call, it is the baseline. If no acceptance is known, it has the draft to
-      measure.
+    - serve_option: the command lines for one other server. This server is usually that of `option`. If the
+      gain of `chosen` is too close to call, the server is the baseline. If no acceptance is known, the server
+      has the draft to measure.
     - alternatives: servers that a reader may prefer to the choice. If nothing is feasible, changes of the
       question that help.
-    - unmeasured, likely: only if no draft has a known acceptance. They have the break-even acceptance of each
-      draft, and its gain with an acceptance that is typical of its kind.
+    - unmeasured, likely: the break-even acceptance of each draft, and its gain with an acceptance that is
+      typical of its kind. Both are empty if at least one draft has a known acceptance.
     - remedies: changes, such as an engine flag, with which the best draft would pay at its batch or fit in
       memory.
     - better_changes: an engine flag or a smaller number format that gives much better servers.
     - shorter: a shorter draft with nearly the speedup of `option` (or of `chosen`, without an option).
-    - run_first: a sentence that says which server to start first, and why. It is given if there are several
-      command lines and either no acceptance is known or nothing fits.
-    - pools: a comparison of separate servers for prefill and decoding with servers that do both. It is given
-      for a load on more devices than one node has. All other fields are about servers that do both.
+    - run_first: a sentence that says which server to start first, and why. The sentence is only given if
+      there are several command lines and either no acceptance is known or nothing fits.
+    - pools: a comparison of separate servers for prefill and decoding with servers that do both. The
+      comparison is only made for a load on more devices than one node has. All other fields are about servers
+      that do both.
     - nearest: if the given devices cannot serve the load, the servers that serve the largest part of it.
     - trees: the best tree of drafted tokens for each draft with a `tree_rate`, the best first. `chosen` is
       never a tree. If only a tree meets the bounds, the verdict is `infeasible`.
@@ -131,8 +132,8 @@ class Advice(Answer):
     trees_skipped: tuple[TreeSkip, ...] = ()
 
     def gain(self, pick: Pick) -> float | None:
-        """How many times better a configuration is than the best baseline, by the objective. None if no
-        baseline meets the bounds.
+        """How many times better a configuration is than the best baseline, by the objective. The result is
+        None if no baseline meets the bounds.
         """
         if (b := self.baseline) is None:
             return None
@@ -173,8 +174,9 @@ class Advice(Answer):
 
     @property
     def unmeasured_context(self) -> str:
-        """A clause that says that the acceptance was not measured at the context of the question. Empty if it
-        was measured there. It is about the draft of `option`, or of `chosen` without an option.
+        """A clause that says that the acceptance was not measured at the context of the question. The clause
+        is about the draft of `option`, or of `chosen` without an option. The result is empty if the
+        acceptance was measured at this context.
         """
         pick = self.option or self.chosen
         longest = None if pick is None else pick.measured_context_tokens

@@ -27,15 +27,15 @@ number.
 class AdviseQuery(AdviseArguments):
     """A question to `advise`.
 
-    - rate: maps a draft, or ``draft@METHOD:BUDGET``, to its acceptance. This is ``0.8`` (alpha),
-      ``0.8/0.7/0.5`` (by position) or ``0.6x3.5`` (n-gram: hit probability x accepted tokens per hit).
+    - rate: maps a draft, or ``draft@METHOD:BUDGET``, to its acceptance: ``0.8`` (alpha), ``0.8/0.7/0.5`` (by
+      position) or ``0.6x3.5`` (n-gram: hit probability x accepted tokens per hit).
     - tree_rate: maps a draft to the probabilities that the first, second and further children of a tree node
       are accepted. The first probability is also the acceptance of the draft's chains, unless `rate` states
       it.
-    - acceptance: a file of measured acceptance rates. It replaces the bundled rates for drafts without a
-      `rate`.
+    - acceptance: a file of measured acceptance rates. The file replaces the bundled rates for drafts without
+      a `rate`.
     - draft, draft_kv: the drafts and KV methods to search. None means those that `rate`, `tree_rate` and the
-      file name. Without these arguments, it means all known drafts and methods.
+      file name. Without these arguments, None means all known drafts and methods.
     """
 
     @property
@@ -58,21 +58,21 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def dollars(self) -> float | None:
-        """The price in dollars per device and hour, in a question about one kind of device. None without a
-        price.
+        """The price in dollars per device and hour, in a question about one kind of device. The result is
+        None without a price.
         """
         return None if self.price is None else self.price[0]
 
     @property
     def searches_pools(self) -> bool:
-        """Whether separate prefill and decode pools are searched too. This is so for a load on more devices
-        than one node has.
+        """Whether separate prefill and decode pools are searched too. The question must state a load and more
+        devices than one node has.
         """
         return self.has_load and (self.gpus or 0) > MOST_IN_SERVER
 
     @property
     def latency_limits_ms(self) -> dict[str, float]:
-        """The latency limits of a request under a load in milliseconds, by name. They come from `slo`,
+        """The latency limits of a request under a load in milliseconds, by name. The limits come from `slo`,
         `max_ttft_ms` and `max_tpot_ms`.
         """
         bounds = {"ttft": self.max_ttft_ms, "tpot": self.max_tpot_ms}
@@ -80,7 +80,7 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def served_by(self) -> ServingEngine | None:
-        """The serving engine of the answer. None if the calibration is for research code."""
+        """The serving engine of the answer. The result is None if the calibration is for research code."""
         return serving_engine_of(Named.of(self).calibration)
 
     def batches(self, layout: Layout) -> Array:

@@ -74,8 +74,8 @@ def _smaller_servers(
 
 
 def with_no_bound(query: AdviseQuery, point: PricedPoint) -> Alternative:
-    """The alternative of the best point without the bound `READING_S` on the time per token. It is for text
-    that nobody reads while it appears.
+    """The alternative of the best point without the bound `READING_S` on the time per token. This alternative
+    is for text that nobody reads while it appears.
     """
     bound = f"Every sequence gets at least {1 / READING_S:g} tokens/s, about reading speed"
     free = f"{point_text(point)}: {per_gpu(point):.0f} tokens/s/GPU at {seconds(point.tpot_s)}"

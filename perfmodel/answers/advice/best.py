@@ -27,7 +27,7 @@ class Best:
 
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float | None) -> Best | None:
-    """The best batch and draft length. None if not even one sequence fits in memory.
+    """The best batch and draft length. The result is None if not even one sequence fits in memory.
 
     - fraction: share of device memory that the engine may use.
     """

@@ -58,7 +58,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A layout with a draft (or none) and a KV method. Its batch and draft length are chosen later.
+    """A layout with a draft (or none) and a KV method. The batch and the draft length are chosen later.
 
     - scenario: one server of the layout.
     - asked: the question to `whatif` about one server with this draft and KV method.
@@ -177,7 +177,7 @@ def _add_drafts(
 
 
 def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
-    """The drafts whose acceptance is unknown, each with its KV method. They are skipped in the search."""
+    """The drafts whose acceptance is unknown, each with its KV method. The search skips these drafts."""
     _, unknown = _accepted(query, Named.of(query))
     return tuple((name, kv) for name, kv, _ in unknown)
 

@@ -87,8 +87,8 @@ def decide(search: Search, chosen: PricedPoint) -> Decision:
 
 
 def quick_choice(search: Search) -> PricedPoint | None:
-    """The point that `decide` would choose. The other fields of a decision are not computed. None if no point
-    meets the bounds.
+    """The point that `decide` would choose. The other fields of a decision are not computed. The result is
+    None if no point meets the bounds.
     """
     query, baseline, chosen = search.query, search.best_baseline, search.best
     if chosen is None or not chosen.gamma or baseline is None:

@@ -6,9 +6,9 @@ proportional to log(1 + 1/b). With K_b drafted tokens, the time at b is divided 
 K_b). The expected speedup is therefore 1 / (sum over b of w_b / speedup(b, K_b)).
 
 Each change of K between neighbouring batch sizes costs a penalty (`hysteresis`, a share of the baseline's
-time). The table minimises the time including these penalties. It therefore only has another range if this
-range saves more time than the penalties cost. A table with one K has no penalty, so the result is never worse
-than the best single K. K = 0 is the baseline, with a speedup of exactly 1.
+time). The table minimises the time including these penalties. The table therefore only has another range if
+this range saves more time than the penalties cost. A table with one K has no penalty, so the result is never
+worse than the best single K. K = 0 is the baseline, with a speedup of exactly 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,8 +41,8 @@ class Range:
 
     - draft: `tokens`, or the best length above 0 if `tokens` is 0.
     - draft_speedup: the expected speedup with `draft` tokens in this range.
-    - interval: the 90 % interval of `draft_speedup`. Its width is from the error at the middle batch of the
-      range. It is None if this error is unknown.
+    - interval: the 90 % interval of `draft_speedup`. The width is from the error at the middle batch of the
+      range. None means that this error is unknown.
     """
 
     low: int

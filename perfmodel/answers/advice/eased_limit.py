@@ -29,7 +29,7 @@ def with_eased_limits(
     question: AdviseQuery, layouts: list[Layout], limits: Sequence[str], formats: str = ""
 ) -> Alternative | None:
     """The servers of these layouts that come nearest to the latency limits under the whole load, with the
-    limits that they can meet. They are None if the servers are near saturation, exceed another limit, or
+    limits that they can meet. The result is None if the servers are near saturation, exceed another limit, or
     exceed one of `limits` by more than the factor `FARTHEST`.
 
     - limits: names of the limits that may be eased.
@@ -67,8 +67,8 @@ def with_eased_limits(
 
 def fewest_with_eased_limit(question: AdviseQuery, alone: OneAlone) -> Alternative | None:
     """The smallest number of GPUs that serve the whole load within an eased limit. The eased limit is
-    `LOADED` times the time of one request alone. None if this is more than `FARTHEST` times the stated limit,
-    or if no number of GPUs serves the load.
+    `LOADED` times the time of one request alone. The result is None if this is more than `FARTHEST` times the
+    stated limit, or if no number of GPUs serves the load.
     """
     time_s = alone.served.row.by_limit[alone.limit]
     assert time_s is not None

@@ -30,7 +30,7 @@ class Export:
     - remarks: engine -> a remark on its line, for example that its parallel degrees have another meaning.
     - vllm, sglang: only the part for the draft, as JSON for vLLM and as flags for SGLang.
 
-    They are None without a line or without a draft.
+    Both are None without a line or without a draft.
 
     - sglang_adaptive: the contents of a file that SGLang's line names, if the draft length depends on the
       batch size.
@@ -142,7 +142,7 @@ def _parsed(words: Iterable[str]) -> Iterator[str]:
 
 def line_of_file(query: Query, tokens: int) -> str | None:
     """The command line for one question and a draft of `tokens` tokens, if the engine loads its model from a
-    file (llama.cpp). None for other engines.
+    file (llama.cpp). The result is None for other engines.
     """
     scenario = resolve(query)
     served = served_target(query, served_id(query.model), scenario)

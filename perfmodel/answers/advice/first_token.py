@@ -12,7 +12,7 @@ LEAST_OUTPUT = 2
 
 
 def within_ttft(question: AdviseQuery, candidates: Candidates) -> Candidates:
-    """The candidates, without those on layouts that exceed the bound on TTFT. These are added to the skipped
+    """The candidates on layouts that meet the bound on TTFT. All other candidates are added to the skipped
     ones.
     """
     if question.max_ttft_ms is None:

@@ -1,5 +1,5 @@
-"""Names servers to start if no configuration of a question is feasible. These are the fastest server, and one
-server for each change of the question that helps.
+"""Names servers to start if no configuration of a question is feasible: the fastest server, and one server
+for each change of the question that helps.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,8 +30,8 @@ def instead(search: Search, ways: Iterable[Way]) -> Iterator[Alternative]:
 
 
 def fastest(query: AdviseQuery) -> Alternative | None:
-    """The server on the given devices with the lowest TPOT. The bound on TPOT is ignored. None if nothing
-    fits in memory.
+    """The server on the given devices with the lowest TPOT. The bound on TPOT is ignored. The result is None
+    if nothing fits in memory.
     """
     free = replace(query, max_tpot_ms=None, objective="latency")
     point = _choice(free)

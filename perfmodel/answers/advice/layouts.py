@@ -75,15 +75,15 @@ class Layout:
 
     @property
     def groups(self) -> int:
-        """The number of kinds of groups that flags must configure. It is 0 with tensor parallelism alone, 1
-        with expert parallelism or data-parallel attention, and 2 if each data-parallel group is also
+        """The number of kinds of groups that flags must configure. The number is 0 with tensor parallelism
+        alone, 1 with expert parallelism or data-parallel attention, and 2 if each data-parallel group is also
         tensor-parallel.
         """
         return int(self.ep > 1 or self.dp > 1) + (1 < self.dp < self.server_gpus)
 
     def is_simpler_than(self, other: "Layout") -> bool:
-        """Whether the servers of this layout are simpler to operate than those of the other layout. This
-        means fewer devices or fewer kinds of groups, and not more of either.
+        """Whether the servers of this layout are simpler to operate than those of the other layout. Simpler
+        servers have fewer devices or fewer kinds of groups, and not more of either.
         """
         sizes = self.server_gpus * self.in_turn, other.server_gpus * other.in_turn
         groups = self.groups, other.groups
@@ -96,7 +96,7 @@ class Layout:
 
         Attention that is only data-parallel or only tensor-parallel is simpler than a mixture of both.
         Experts are usually kept whole if there are at least `USUAL_WHOLE_EXPERTS` GPUs and each of them is an
-        attention group. Otherwise, they are usually divided over the GPUs.
+        attention group. Otherwise, experts are usually divided over the GPUs.
         """
         mixed = 1 < self.dp < self.server_gpus
         apart = self.dp == self.server_gpus >= USUAL_WHOLE_EXPERTS
@@ -105,8 +105,8 @@ class Layout:
         return Simplicity(devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep)
 
     def is_usual(self, node: int) -> bool:
-        """Whether the layout is common for servers. Such a server runs within one node of `node` GPUs or on
-        whole nodes. Its attention is tensor-parallel, or each GPU is an attention group.
+        """Whether the layout is common for servers. In a common layout, a server runs within one node of
+        `node` GPUs or on whole nodes. Attention is tensor-parallel, or each GPU is an attention group.
         """
         size = self.server_gpus
         whole_nodes = size <= node or size % node == 0

@@ -1,5 +1,5 @@
-"""The likely gain of drafts whose acceptance is unknown. It is computed from the acceptance that is typical
-of their kind in published results.
+"""The likely gain of drafts whose acceptance is unknown. The gain is computed from the acceptance that is
+typical of their kind in published results.
 """
 
 from dataclasses import replace
@@ -57,7 +57,7 @@ def cautious_point(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> PricedPoint | None:
     """The best batch and draft length for `draft_to_measure`, if its acceptance is at the low end of the
-    typical range. None if there is no draft to measure.
+    typical range. The result is None if there is no draft to measure.
     """
     sure = draft_to_measure(query, likely)
     if sure is None:
@@ -70,14 +70,14 @@ def cautious_point(
 
 def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> TypicalGain | None:
     """The first draft that a command line can start and that gains even with a low acceptance for its kind.
-    None if there is no such draft.
+    The result is None if there is no such draft.
     """
     return next((gain for gain in likely if startable(query, gain) and gain.worth_measuring), None)
 
 
 def startable(query: AdviseQuery, gain: TypicalGain) -> bool:
-    """Whether a command line can start the draft. Its head must be part of the checkpoint, or the question
-    must give its path.
+    """Whether a command line can start the draft. The head must be part of the checkpoint, or the question
+    must give the path of the head.
     """
     return gain.draft == "mtp" or query.draft_path is not None
 
@@ -86,8 +86,8 @@ def named_point(
     query: AdviseQuery, baseline: PricedPoint, would_pay: tuple[BreakEven, ...]
 ) -> PricedPoint | None:
     """The best batch for measuring the acceptance of the draft of `named_to_measure`, with `TO_MEASURE`
-    drafted tokens. None without such a draft. No typical acceptance is known for this draft, so the batch is
-    found with its break-even acceptance.
+    drafted tokens. The result is None without such a draft. No typical acceptance is known for this draft, so
+    the batch is found with its break-even acceptance.
     """
     even = named_to_measure(query, would_pay)
     if even is None:
@@ -102,8 +102,8 @@ def named_point(
 
 
 def named_to_measure(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
-    """The first draft in `would_pay` that is an n-gram draft or that the question names. None if there is no
-    such draft. The kinds in `ORDER` are left out, because their typical acceptance is known.
+    """The first draft in `would_pay` that is an n-gram draft or that the question names. The result is None
+    if there is no such draft. The kinds in `ORDER` are left out, because their typical acceptance is known.
     """
     others = (
         even for even in would_pay if even.draft == NO_WEIGHTS or (query.draft and even.draft not in ORDER)

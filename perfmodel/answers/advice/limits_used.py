@@ -5,7 +5,7 @@ from perfmodel.answers.load.traffic_rows import TrafficRow
 
 
 def limits_used(question: AdviseQuery, row: TrafficRow) -> dict[str, float]:
-    """For each latency limit, the predicted 90th percentile of the latency divided by the limit. It is
+    """For each latency limit, the predicted 90th percentile of the latency divided by the limit. The ratio is
     infinite for a saturated server.
 
     - row: a prediction of `traffic` for one draft length.

@@ -24,12 +24,12 @@ class LoadDecision:
     """The choice, and the servers with which it was compared.
 
     - chosen: the best servers, or the best servers without a draft if the gain of the best draft is doubtful.
-      None if no servers can serve the load.
+      It is None if no servers can serve the load.
     - option: the servers with the doubtful draft.
     - baseline, rival: the best servers without a draft and with a draft.
     - others: the other servers that can serve the load, the best first.
-    - likely, to_measure: only if no acceptance is known. They are the typical gains at the mean batch, and
-      the point with the draft to measure.
+    - likely, to_measure: the typical gains at the mean batch, and the point with the draft to measure. Both
+      are only given if no acceptance is known.
     """
 
     chosen: Served | None

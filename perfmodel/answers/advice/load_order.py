@@ -88,8 +88,8 @@ def _weighs_limits(question: AdviseQuery) -> bool:
 
 def better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:
     """Chooses between the best servers with a draft (`rival`) and without a draft (`baseline`). If both have
-    the same number of GPUs, the baseline may be slower by the share `ALIKE` and is still chosen. Its servers
-    are simpler and have more memory for the cache.
+    the same number of GPUs, the baseline may be slower by the share `ALIKE` and is still chosen. Servers
+    without a draft are simpler and have more memory for the cache.
     """
     if baseline is None or rival is None:
         return baseline or rival

@@ -15,9 +15,9 @@ SEEN = 0.005
 
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
-    """The reason as a part of a sentence. It has the GPUs, the TPOT and the share of the saturation rate for
-    the choice. For comparison, it has the same for the best servers without a draft, or with a draft if the
-    choice has no draft.
+    """The reason as a part of a sentence. The text states the GPUs, the TPOT and the share of the saturation
+    rate of the choice. For comparison, it states the same for the best servers without a draft, or with a
+    draft if the choice has no draft.
     """
     needs = f"{load_text(question)}: {served_text(chosen)}"
     needs += _tie_text(question, decision, chosen)

@@ -19,9 +19,9 @@ def longest_request(
     sequences: int,
     gamma: int,
 ) -> int:
-    """The maximum sequence length in tokens. It is `LONGEST_REQUEST` times the mean request, or less if the
-    model or the memory does not allow this. It is never shorter than the mean request, because a server
-    refuses requests that are longer than its maximum.
+    """The maximum sequence length in tokens. The length is `LONGEST_REQUEST` times the mean request, or less
+    if the model or the memory does not allow this. The length is never below that of the mean request,
+    because a server refuses requests that are longer than its maximum.
 
     - stated: the length that the question states. If given, it is the result.
     - mean: mean number of prompt and output tokens of a request.

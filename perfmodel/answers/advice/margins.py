@@ -1,5 +1,6 @@
 """Computes how certain the choice of `advise` is: the interval of its gain, and the acceptance at which the
-choice would change. It also computes the break-even acceptance of drafts whose acceptance was not measured.
+choice would change. This module also computes the break-even acceptance of drafts whose acceptance was not
+measured.
 """
 
 import math

@@ -93,8 +93,8 @@ class NearestServers:
 
 
 def nearest_servers(question: AdviseQuery, alone: list[Reach], drafted: list[Reach]) -> NearestServers | None:
-    """The servers that can serve the largest load within the limits. None if no servers can serve any load.
-    They only have a draft if this makes the load larger.
+    """The servers that can serve the largest load within the limits. The result is None if no servers can
+    serve any load. The servers only have a draft if the draft makes the load larger.
 
     - alone, drafted: the largest load of each candidate, without a draft and with a draft.
     """
@@ -120,8 +120,8 @@ def reaches_of(question: AdviseQuery, candidates: Candidates) -> tuple[list[Reac
 
 def served_by(question: AdviseQuery, reach: Reach, replicas: int) -> Served | None:
     """The prediction for `replicas` servers of one candidate under the load of the question. The baseline is
-    not replayed. None if the servers exceed the limits, or if the best draft length of a candidate with a
-    draft is 0.
+    not replayed. The result is None if the servers exceed the limits, or if the best draft length of a
+    candidate with a draft is 0.
     """
     estimate = on_servers(question, reach.candidate, reach.drafts, replicas)
     row = reach.row(load_of(question), replicas)

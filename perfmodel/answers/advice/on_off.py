@@ -24,8 +24,8 @@ class OnOff:
 
 
 def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
-    """The batch sizes at which the draft of a point is faster than the baseline on the same server. None if
-    there are no such batch sizes.
+    """The batch sizes at which the draft of a point is faster than the baseline on the same server. The
+    result is None if there are no such batch sizes.
     """
     s = point.candidate.scenario
     fitting = int(room(s, 1.0, float(point.gamma), query).max_batch)

@@ -33,8 +33,8 @@ class OneAlone:
 
 
 def one_alone(question: AdviseQuery, candidates: Candidates) -> OneAlone | None:
-    """The servers on which one request alone exceeds the limits least. None if the request meets the limits
-    on some servers, or if it does not fit in memory on any servers.
+    """The servers on which one request alone exceeds the limits least. The result is None if the request
+    meets the limits on some servers, or if it does not fit in memory on any servers.
     """
     found = [served for served in _served(question, candidates) if served.row.ttft_s is not None]
     if not found or not question.latency_limits_ms:

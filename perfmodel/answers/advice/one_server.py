@@ -58,8 +58,8 @@ def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, 
 def serve(
     query: AdviseQuery, chosen: PricedPoint, seats: int | None = None, undecided: bool = False
 ) -> Export | None:
-    """The command lines for one server of the choice, with the chosen draft length. None if no command line
-    is known for the engine.
+    """The command lines for one server of the choice, with the chosen draft length. The result is None if no
+    command line is known for the engine.
 
     - seats: the largest number of sequences that the server may run at once; None means the chosen batch.
     - undecided: as in `export`.
@@ -76,8 +76,8 @@ def serve(
 
 
 def line_of(lines: Export, point: PricedPoint) -> str | None:
-    """The command line of the engine for which the point was predicted. None if there is no line for this
-    engine.
+    """The command line of the engine for which the point was predicted. The result is None if there is no
+    line for this engine.
     """
     engine = engine_of(point.candidate.scenario.machine.calibration)
     return None if engine is None else lines.lines.get(engine)

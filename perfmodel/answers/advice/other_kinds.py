@@ -23,9 +23,9 @@ def of_one_kind(question: AdviseQuery) -> Advice:
 
 def cost_of(answer: Advice) -> float:
     """A sort key for the answers for several kinds of device. The best answer has the smallest key. If the
-    objective is latency, the key is the TPOT. Otherwise, it is the price per token or, without prices, the
-    inverse of the throughput per device. For an answer without a choice, it is the key of its nearest
-    servers. Without such servers, it is infinite.
+    objective is latency, the key is the TPOT. Otherwise, the key is the price per token or, without prices,
+    the inverse of the throughput per device. For an answer without a choice, the key is that of its nearest
+    servers. Without such servers, the key is infinite.
     """
     p = answer.chosen or (None if answer.nearest is None else answer.nearest.pick)
     if p is None:
@@ -38,8 +38,8 @@ def cost_of(answer: Advice) -> float:
 
 
 def nearest_kind(answers: Sequence[Advice]) -> Advice:
-    """The answer if no kind of device is feasible. It is the best answer by `cost_of`, with the reasons for
-    the other kinds as warnings.
+    """The answer if no kind of device is feasible: the best answer by `cost_of`, with the reasons for the
+    other kinds as warnings.
     """
     best = min(answers, key=cost_of)
     others = (Note(f"on {a.query.hardware}: {a.reason}") for a in answers if a is not best)
@@ -47,8 +47,8 @@ def nearest_kind(answers: Sequence[Advice]) -> Advice:
 
 
 def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: Advice) -> tuple[Alternative, ...]:
-    """The alternative with FP8 weights that is best over all kinds of device. Empty if it is not clearly
-    better than `best`.
+    """The alternative with FP8 weights that is best over all kinds of device. The result is empty if it is
+    not clearly better than `best`.
     """
     answers = []
     for question in kinds:

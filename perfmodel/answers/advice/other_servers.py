@@ -53,8 +53,8 @@ def reaches_on(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
 def best_on(
     question: AdviseQuery, layouts: list[Layout], time: Callable[[Served], float] | None = None
 ) -> Served | None:
-    """The best servers of some layouts by `order`, with or without a draft. None if no servers can serve the
-    load within the limits.
+    """The best servers of some layouts by `order`, with or without a draft. The result is None if no servers
+    can serve the load within the limits.
 
     - time: a function that replaces `order`. The servers with its smallest value are best.
     """
@@ -93,7 +93,7 @@ def _shape(layout: Layout) -> tuple[int, int, int, int]:
 
 def fewest_gpus(question: AdviseQuery, found: Iterable[Reach], most: float = math.inf) -> Served | None:
     """The servers with the fewest GPUs that serve the load, for a question that does not state the number of
-    GPUs. None if more than `most` GPUs are needed.
+    GPUs. The result is None if more than `most` GPUs are needed.
     """
     best: Served | None = None
     for reach in sorted(found, key=lambda each: (_gpus(question, each), -each.largest.load))[:TRIED]:

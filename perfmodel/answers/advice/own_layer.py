@@ -12,8 +12,8 @@ OWN = "mtp"
 
 def own_layer(query: AdviseQuery, baseline: PricedPoint | None) -> Alternative | None:
     """The likely gain of the MTP layer. If the layer is worth measuring, there is also a server with which to
-    measure its acceptance. None if the target has no such layer, if it would not gain, or if the question
-    names its drafts.
+    measure its acceptance. The result is None if the target has no such layer, if it would not gain, or if
+    the question names its drafts.
     """
     named = query.draft is not None or query.chain_rates or query.acceptance is not None
     if baseline is None or named:

@@ -26,8 +26,8 @@ class Pick:
     - throughput_tokens_per_s_per_device: throughput of all replicas divided by `gpus`.
     - runs_in: the engines and versions that run the draft, in words; None for the baseline and for research
       code.
-    - measured_context_tokens: the longest context at which the acceptance was measured. It is None if this is
-      unknown, or if the acceptance is valid at every context.
+    - measured_context_tokens: the longest context at which the acceptance was measured. None means that this
+      context is unknown, or that the acceptance is valid at every context.
     - speedup: speedup over the baseline at the same batch and layout.
     - objective: the value of the objective.
     - joules_per_token: energy per token; None if the power of the device was not measured.

@@ -1,6 +1,4 @@
-"""Predicts every candidate of `advise` at all batch sizes and draft lengths at once. This is called *pricing*
-here.
-"""
+"""Predicts every candidate of `advise` at all batch sizes and draft lengths at once (*pricing*)."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

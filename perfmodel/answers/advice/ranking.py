@@ -51,9 +51,9 @@ class PricedPoint:
 
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of one candidate, or None. Among equally good points, it is the one with the
-    smallest batch and draft length. If the objective is latency, the best draft length is used. Otherwise,
-    `length_to_run` selects the draft length.
+    """The best allowed point of one candidate, or None. Among equally good points, the result is the one with
+    the smallest batch and draft length. If the objective is latency, the best draft length is used.
+    Otherwise, `length_to_run` selects the draft length.
     """
     if not priced.allowed.any():
         return None
@@ -78,8 +78,8 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
 
 
 def best_of(priced: Iterable[Priced], query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of several candidates, or None. Among equally good points, it is that of the
-    first candidate.
+    """The best allowed point of several candidates, or None. Among equally good points, the result is that of
+    the first candidate.
     """
     points = [point for each in priced if (point := best(each, query)) is not None]
     return max(points, key=lambda point: point.value, default=None)
@@ -102,7 +102,7 @@ def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Ar
 def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | None:
     """The best point on the simplest of the nearly best layouts. A layout is nearly the best if its best
     point is worse than the best point of all layouts by at most the share `ALIKE`. Among equally good points,
-    it is the first one.
+    the result is the first one.
     """
     if not points:
         return None

@@ -61,8 +61,8 @@ class Reach:
         return row is not None and keeps(row)
 
     def row(self, load: float, replicas: int, rough: bool = False) -> TrafficRow | None:
-        """The prediction of `traffic` for one of `replicas` servers under the load. None if the candidate has
-        a draft but its best draft length is 0.
+        """The prediction of `traffic` for one of `replicas` servers under the load. The result is None if the
+        candidate has a draft but its best draft length is 0.
 
         - rough: whether an accuracy of about one per cent is sufficient.
         """
@@ -121,8 +121,8 @@ def keeps(row: TrafficRow) -> bool:
 
 
 def carried(question: AdviseQuery, found: Iterable[Reach], least: float = 0.0) -> Carried | None:
-    """The servers with the largest load that `traffic` confirms. None if this load is not clearly above
-    `least`.
+    """The servers with the largest load that `traffic` confirms. The result is None if this load is not
+    clearly above `least`.
 
     - found: the reaches, with the largest load first.
     """

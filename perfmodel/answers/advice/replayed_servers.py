@@ -35,7 +35,7 @@ def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
 
     - near: an estimate, at which the search starts.
 
-    None if no number up to about `MOST_MORE` times the estimate is sufficient.
+    The result is None if no number up to about `MOST_MORE` times the estimate is sufficient.
     """
 
     def serve(servers: int) -> bool:
@@ -48,9 +48,9 @@ def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
 
 
 def fewest(serve: Callable[[int], bool], near: int, most: int) -> int | None:
-    """The smallest number of servers, up to about `most`, for which `serve` is true. None if there is no such
-    number. The search starts at the estimate `near`, and its steps double. It assumes that more servers
-    always serve at least as much.
+    """The smallest number of servers, up to about `most`, for which `serve` is true. The result is None if
+    there is no such number. The search starts at the estimate `near`, and its steps double. The search
+    assumes that more servers always serve at least as much.
     """
     step = 1
     if serve(near):

@@ -13,8 +13,8 @@ from perfmodel.errors import InputError
 
 def room_for_draft(query: AdviseQuery, chosen: PricedPoint, searched: list[Priced]) -> tuple[Remedy, ...]:
     """The first smaller format of the KV cache with which a draft fits in memory and gains, in the layout of
-    the choice. The acceptance of the draft must be known. Empty if a draft fits already, or if the question
-    states the format.
+    the choice. The acceptance of the draft must be known. The result is empty if a draft fits already, or if
+    the question states the format.
     """
     if not searched or any(x.fits.any() for x in searched) or query.kv_dtype is not None:
         return ()

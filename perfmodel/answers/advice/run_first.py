@@ -38,9 +38,9 @@ def run_first(
 
 
 def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> str | None:
-    """A sentence (without a full stop) that names the server to run first if nothing fits in memory. It is
-    the server of the first change that keeps the devices of the question and has a complete command line.
-    None if there is no such change, or only one command line.
+    """A sentence (without a full stop) that names the server to run first if nothing fits in memory. This is
+    the server of the first change that keeps the devices of the question and has a complete command line. The
+    result is None if there is no such change, or only one command line.
     """
     lines = [each for each in alternatives if each.line is not None]
     whole = [each for each in lines if each.line is not None and MODEL not in each.line.split()]

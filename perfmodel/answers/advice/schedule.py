@@ -114,7 +114,8 @@ class ScheduleTable(LengthTable):
     - sglang_costs: for a DSpark draft, the contents of the file for ``--speculative-dspark-sps-table-path``.
     - by_confidence: the speedup if only tokens with a high confidence are verified; None if the acceptance
       file has no rates by confidence.
-    - gain: expected speedup of the table divided by that of the best single draft length. It is at least 1.
+    - gain: expected speedup of the table divided by that of the best single draft length. The gain is at
+      least 1.
     """
 
     export: Export

@@ -19,8 +19,8 @@ NODES = (2, 3, 4)
 
 
 def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
-    """The layouts to search. If the question states a number of devices, these are all layouts of these
-    devices. Otherwise, they are one server of each size for a load, and one server of each stated size
+    """The layouts to search. If the question states a number of devices, all layouts of these devices are
+    searched. Otherwise, one server of each size is searched for a load, and one server of each stated size
     without a load. Over PCIe, attention groups and expert groups are only searched if the question names
     them. For a load on more than `MOST_IN_SERVER` devices, only usual layouts are searched. In llama.cpp, the
     layers of a server may be divided among devices that run one after another.
@@ -32,9 +32,9 @@ def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list
 
 
 def over_nodes(query: AdviseQuery) -> list[Layout]:
-    """Layouts with one server on two, three or four nodes. They are for a load that no number of servers
-    within one node can serve. Only models with experts have such layouts. Empty if the question states a
-    number of devices or parallel degrees.
+    """Layouts with one server on two, three or four nodes. These layouts are for a load that no number of
+    servers within one node can serve. Only models with experts have such layouts. The result is empty if the
+    question states a number of devices or parallel degrees.
     """
     named = Named.of(query)
     node = devices_of_node(named.gpu)

@@ -135,8 +135,8 @@ class Served:
 
 
 def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
-    """Predicts the servers of one candidate with the closed form. None if no number of servers is sufficient,
-    or if the best draft length of a candidate with a draft is 0.
+    """Predicts the servers of one candidate with the closed form. The result is None if no number of servers
+    is sufficient, or if the best draft length of a candidate with a draft is 0.
     """
     if question.gpus is not None:
         return on_servers(question, candidate, drafts, candidate.layout.replicas)
@@ -153,8 +153,8 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
 def on_servers(
     question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, replays: bool = False
 ) -> Served | None:
-    """Predicts `replicas` servers under the load. None if the best draft length of a candidate with a draft
-    is 0.
+    """Predicts `replicas` servers under the load. The result is None if the best draft length of a candidate
+    with a draft is 0.
 
     - replays: whether to use a replay if the closed form is not accurate.
     """
@@ -165,8 +165,8 @@ def on_servers(
 
 
 def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
-    """Predicts the servers of an estimate again, with a replay if the closed form is not accurate. None if
-    the draft does not pay, or if no number of servers is sufficient.
+    """Predicts the servers of an estimate again, with a replay if the closed form is not accurate. The result
+    is None if the draft does not pay, or if no number of servers is sufficient.
     """
     candidate = estimate.candidate
     drafts = estimate.row.gamma != 0
@@ -180,8 +180,8 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
 
 
 def confirmed(question: AdviseQuery, served: Served) -> Served | None:
-    """The same servers, predicted again with a replay if the closed form is not accurate at this load. None
-    if they are saturated or exceed the limits.
+    """The same servers, predicted again with a replay if the closed form is not accurate at this load. The
+    result is None if they are saturated or exceed the limits.
     """
     found: Served | None = served
     if served.row.doubts and served.row.made_by is not MadeBy.REPLAY:

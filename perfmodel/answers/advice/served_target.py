@@ -117,7 +117,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
 
 
 def longest_of(question: CommonOptions, scenario: Scenario) -> Callable[[int, int, int], int]:
-    """A function that returns the maximum sequence length of a server, in tokens. Its arguments are the
+    """A function that returns the maximum sequence length of a server, in tokens. The function takes the
     context, the number of sequences and the number of drafted tokens. Without a load, the length is the
     context plus an output. Under a load, it leaves room for requests that are longer than the mean.
     """
@@ -224,8 +224,8 @@ def _holds_unquantised(scenario: Scenario) -> bool:
 
 
 def draft_source(question: Any, scenario: Scenario, named: str) -> str | None:
-    """The Hugging Face id of the draft. It is that of the head that the question names, of the draft model,
-    or of a published head. None if no id is known.
+    """The Hugging Face id of the head that the question names, of the draft model, or of a published head.
+    The result is None if no id is known.
 
     - named: the draft as the user named it.
     """

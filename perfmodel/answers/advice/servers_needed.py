@@ -62,8 +62,8 @@ def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
 
 
 def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
-    """The smallest number of servers that serves the load within the limits, by the closed form. None if no
-    number is sufficient.
+    """The smallest number of servers that serves the load within the limits, by the closed form. The result
+    is None if no number is sufficient.
     """
     if question.request_rate is not None:
         whole = _replicas_for(question, candidate, drafts, question.request_rate)
@@ -144,8 +144,8 @@ def fitting_seats(question: AdviseQuery, candidate: Candidate, row: TrafficRow) 
 
 
 def queues(row: TrafficRow, seats: int) -> bool:
-    """Whether requests wait for others to finish. They do if the mean number of requests at the server (by
-    Little's law) is more than `QUEUE` times `seats`.
+    """Whether requests wait for others to finish. This is assumed if the mean number of requests at the
+    server (by Little's law) is more than `QUEUE` times `seats`.
 
     - seats: largest number of requests that the server runs at once.
     """

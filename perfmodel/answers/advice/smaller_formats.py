@@ -23,8 +23,8 @@ LESS = 0.75
 
 
 def may_be_smaller(query: AdviseQuery) -> bool:
-    """Whether to try FP8 weights. This needs a checkpoint that is not quantised, an engine that can quantise
-    it on load, and a question that states no weight format.
+    """Whether to try FP8 weights. The checkpoint must not be quantised, the engine must be able to quantise
+    it on load, and the question must state no weight format.
     """
     return _leaves_weights_open(query) and load_model(query.model).weights in UNQUANTISED
 

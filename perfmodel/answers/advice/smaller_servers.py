@@ -82,7 +82,7 @@ def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerS
 
 def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str | None:
     """A sentence (without a full stop) that recommends to run the first servers with smaller weights first.
-    None unless they save much.
+    The result is None unless they save much.
     """
     for each in smaller[:1]:
         gpus, other = (served.candidate.layout.gpus for served in (chosen, each.served))

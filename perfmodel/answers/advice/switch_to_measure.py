@@ -47,8 +47,9 @@ class SwitchToMeasure:
 def switch_to_measure(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> SwitchToMeasure | None:
-    """The change with the largest gain. Other changes take precedence over changes of the KV format. None if
-    a draft gains without a change, or if no change is sufficient for a draft that a command line can start.
+    """The change with the largest gain. Other changes take precedence over changes of the KV format. The
+    result is None if a draft gains without a change, or if no change is sufficient for a draft that a command
+    line can start.
     """
     if draft_to_measure(query, likely) is not None:
         return None

@@ -43,9 +43,8 @@ class TreeDraft:
     - speedup: speedup over the baseline at the same batch and layout.
     - over_choice: how many times better the tree is than the choice of `advise`, by the objective; None if
       nothing else meets the bounds.
-    - best_at: the smallest and the largest batch at which a tree is clearly best. It is then faster than both
-      the baseline and the draft's best chain, by more than the share `ALIKE`. It is None if there is no such
-      batch.
+    - best_at: the smallest and the largest batch at which a tree is faster than both the baseline and the
+      draft's best chain, by more than the share `ALIKE`. None means that there is no such batch.
     - flags: the engine's flags for this tree; None if they are not known.
     """
 
@@ -69,8 +68,8 @@ class TreeDraft:
 
     @property
     def wins(self) -> bool:
-        """Whether the tree is better than the choice by more than the share `ALIKE`. Also true if nothing
-        else meets the bounds.
+        """Whether the tree is better than the choice by more than the share `ALIKE`, or nothing else meets
+        the bounds.
         """
         return self.over_choice is None or self.over_choice > 1.0 + ALIKE
 
@@ -132,8 +131,8 @@ def tree_drafts(
 
 
 def shapes_to_search(steps: int) -> Iterator[ServerShape]:
-    """Every shape with at most `steps` steps that is worth a comparison. It must propose at least as many
-    tokens as it verifies, and verify more than a chain.
+    """Every shape with at most `steps` steps that is worth a comparison. Such a shape proposes at least as
+    many tokens as it verifies, and verifies more than a chain.
     """
     for count in range(1, steps + 1):
         for candidates in CANDIDATES:

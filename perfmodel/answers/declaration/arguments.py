@@ -115,8 +115,8 @@ def listed(alias: Any) -> Argument:
 
 
 def declared_by(name: str, hint: Any, of_field: Argument | None = None) -> Argument | None:
-    """The argument of the parameter `name`, from its field (`of_field`) or its annotation (`hint`). None if
-    neither declares an argument.
+    """The argument of the parameter `name`, from its field (`of_field`) or its annotation (`hint`). The
+    result is None if neither declares an argument.
     """
     declared = of_field
     if declared is None:

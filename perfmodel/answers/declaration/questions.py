@@ -172,8 +172,8 @@ class Question:
         """Raises InputError for a question that has no answer."""
 
     def within(self, name: str, low: float, high: float, allowed: str) -> None:
-        """Raises InputError if the value of the field `name` is below `low` or above `high`. This is for
-        limits that depend on other fields. None is allowed.
+        """Raises InputError if the value of the field `name` is below `low` or above `high`. This method is
+        for limits that depend on other fields. None is allowed.
         """
         within(getattr(self, name), flag(name), low, high, allowed)
 

@@ -30,8 +30,8 @@ class Verb(Protocol[P, A_co]):
 
 
 def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
-    """Turns a function that takes a question into a function that takes the arguments of the question. Its
-    attribute `question` is the class of the question.
+    """Turns a function that takes a question into a function that takes the arguments of the question. The
+    attribute `question` of the result is the class of the question.
     """
     assert isinstance(question_class, type)
 

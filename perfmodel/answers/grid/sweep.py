@@ -24,7 +24,7 @@ MAX_ROWS = 10_000_000
 @dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Answer):
     """The answers of a grid, with one row per point in the order of the lists. The columns are `LABELS` and
-    `COLUMNS`. Their names state the units.
+    `COLUMNS`. The names of the columns state the units.
 
     Two sweeps are only equal if they are the same object.
     """
@@ -36,8 +36,8 @@ class Sweep(Answer):
         return sum(block.rows for block in self.blocks)
 
     def to_frame(self) -> "DataFrame":
-        """The rows as a pandas DataFrame. It also has the interval of the speedup and the verdict of each
-        point.
+        """The rows as a pandas DataFrame. The DataFrame also has the interval of the speedup and the verdict
+        of each point.
 
         Raises InputError if pandas is not installed.
         """

@@ -90,8 +90,8 @@ def figure_cells(values: Array, whole: bool) -> NDArray[np.uint8]:
     positions are zero bytes. All numbers have as many decimals as the smallest number needs.
 
     The function formats four digits of all rows at once, because Python's own formatting would take most of
-    the time of a sweep. It uses Python's formatting for columns with negative or infinite numbers, and for
-    columns whose numbers differ too much in size.
+    the time of a sweep. Python's formatting is only used for columns with negative or infinite numbers, and
+    for columns whose numbers differ too much in size.
     """
     most_digits = _digits_ahead(values.max())
     least_digits = _digits_ahead(values.min(where=values > 0, initial=math.inf))

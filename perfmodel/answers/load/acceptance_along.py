@@ -20,8 +20,8 @@ KNOTS = 16
 
 
 def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts: Array) -> Array | None:
-    """Tokens per iteration at each context. None if the question names no acceptance file, or if the file has
-    no acceptance at these contexts.
+    """Tokens per iteration at each context. The result is None if the question names no acceptance file, or
+    if the file has no acceptance at these contexts.
 
     Outside the measured contexts, the value at the nearest measured context is used.
     """

@@ -26,7 +26,7 @@ class DraftLimits:
       all loads.
 
     - table: for a policy with a table, its rows (first batch, last batch, tokens).
-    - over_best_fixed: for a policy, the speedup over the best fixed draft length at each load. It is the
+    - over_best_fixed: for a policy, the speedup over the best fixed draft length at each load. This is the
       lowest mean TPOT of a fixed length divided by the mean TPOT of the policy.
     """
 

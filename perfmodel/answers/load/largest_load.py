@@ -29,8 +29,8 @@ class Largest:
     """The largest load within the limits.
 
     - row: the prediction at this load; None if no tried load is within the limits.
-    - above: the prediction at the next higher load that was tried. It is outside the limits. It is None if
-      the highest tried load is within the limits.
+    - above: the prediction at the next higher load that was tried, which is outside the limits. None means
+      that the highest tried load is within the limits.
     """
 
     row: TrafficRow | None
@@ -38,8 +38,8 @@ class Largest:
 
     @property
     def load(self) -> float:
-        """The largest load within the limits, in requests per second or as a number of clients. It is 0 if no
-        tried load is within the limits.
+        """The largest load within the limits, in requests per second or as a number of clients. The result is
+        0 if no tried load is within the limits.
         """
         return 0.0 if self.row is None else load_of(self.row)
 
@@ -65,8 +65,8 @@ class OneServer:
         return cls(Priced.of(question), drafts)
 
     def row(self, load: float, rough: bool = False) -> TrafficRow | None:
-        """The prediction at a load. A replay makes it if the closed form is not accurate. None if the server
-        uses a draft but its best draft length is 0.
+        """The prediction at a load. A replay makes it if the closed form is not accurate. The result is None
+        if the server uses a draft but its best draft length is 0.
 
         - rough: as in `Ladder.replayed`.
         """

@@ -48,7 +48,7 @@ def scenario_of(question: TrafficQuery, instances: Instances) -> Scenario:
 
 
 def prompting_of(question: TrafficQuery, instances: Instances) -> Scenario:
-    """The scenario of one prefill instance. It has no acceptance, because prefill needs none."""
+    """The scenario of one prefill instance. The scenario has no acceptance, because prefill needs none."""
     return resolve_costs(_query(question, instances))
 
 

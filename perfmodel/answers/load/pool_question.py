@@ -104,8 +104,8 @@ def _numbers(text: str, flag: str) -> list[float]:
 
 
 def transfer_of(question: Any, gpu: GPUSpec) -> Transfer:
-    """The link between the pools. It is the link that the question states, or else the link that is known for
-    nodes with this device. Raises InputError if there is neither.
+    """The link between the pools: the link that the question states, or else the link that is known for nodes
+    with this device. Raises InputError if there is neither.
     """
     if question.kv_link is None:
         known = link_of(gpu, "--kv-link").transfer

@@ -12,8 +12,8 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 
 
 def one_server(question: TrafficQuery) -> TrafficQuery:
-    """The question about one server with the layout of the decode pool that also does prefill. It gets the
-    share of the load that it would have if all devices were in such servers.
+    """The question about one server with the layout of the decode pool that also does prefill. The server
+    gets the share of the load that it would have if all devices were in such servers.
     """
     question = decoder_of(question)
     prefill = Instances.of(question.prefill or "", "--prefill")

@@ -72,8 +72,8 @@ def prefix_verdicts(
     choices: Sequence[Choice],
     by_load: Sequence[Sequence[TrafficRow]],
 ) -> tuple[PrefixVerdict, ...]:
-    """A verdict for each load at which the server runs requests with a draft. It is about the draft length
-    with the shortest mean time of a request.
+    """A verdict for each load at which the server runs requests with a draft. The verdict is about the draft
+    length with the shortest mean time of a request.
     """
     others = _Others(replace(question, slo=None), replica)
     verdicts = []

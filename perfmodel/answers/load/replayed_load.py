@@ -145,9 +145,9 @@ class ReplayedLoad:
             )
 
     def interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
-        """The ends of the 90 % interval of the mean TPOT, in seconds. They come from two replays of the first
-        `OF_INTERVAL` requests. The passes are faster in one replay and slower in the other, by the error of
-        the TPOT.
+        """The ends of the 90 % interval of the mean TPOT, in seconds. The ends come from two replays of the
+        first `OF_INTERVAL` requests. The passes are faster in one replay and slower in the other, by the
+        error of the TPOT.
         """
         factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
         low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)

@@ -65,7 +65,7 @@ def replicas_of(
     share: float | None,
 ) -> int | None:
     """The smallest number of replicas with which no replica is saturated and the share `SHARE_WANTED` of the
-    requests is within the SLO. None if no number is sufficient, and for clients.
+    requests is within the SLO. The result is None if no number is sufficient, and for clients.
 
     - share: share of requests within the SLO if one replica gets the whole load; None without an SLO.
     """

@@ -55,7 +55,7 @@ class Traffic(Answer):
     - verdicts: the recommendation at each load.
     - drafts: the limits of each draft length.
     - prefix: with a prefix cache, the hits that are lost because of the draft, at each load.
-    - replay: the rows from replays, if the question asks for replays. They are also in `rows`.
+    - replay: the rows from replays, if the question asks for replays. These rows are also in `rows`.
     - kv_cache: the size of the KV cache of one server with the longest draft, as the server logs it when it
       starts.
     - pools: the answer about separate prefill and decode pools. With pools, the rows are about servers on the
@@ -102,9 +102,9 @@ def traffic(question: TrafficQuery) -> Traffic:
     """Should this server speculate at this request rate (or concurrency), with which draft length, and on how
     many replicas?
 
-    Each row is about one server that gets the whole load. With separate prefill and decode pools, it is about
-    all devices together. It states whether the server is saturated, and the number of replicas that the load
-    needs. Raises InputError for wrong input.
+    Each row is about one server that gets the whole load. With separate prefill and decode pools, each row is
+    about all devices together. A row states whether the server is saturated, and the number of replicas that
+    the load needs. Raises InputError for wrong input.
     """
     if question.decode is None:
         return _of_servers(question)

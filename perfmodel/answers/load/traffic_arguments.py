@@ -46,8 +46,8 @@ Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 
 @question
 class TrafficArguments(CommonOptions):
-    """The arguments of a question to `traffic`. Their names are from ``vllm bench serve`` and from the flags
-    of engines.
+    """The arguments of a question to `traffic`. The names of the arguments are from ``vllm bench serve`` and
+    from the flags of engines.
     """
 
     input_len: MaybeWhole = argument(

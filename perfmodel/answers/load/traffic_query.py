@@ -26,8 +26,8 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def group_seats(self) -> int:
-        """The largest number of requests that one data-parallel attention group runs at once. It is the
-        stated number, or else the engine's default.
+        """The largest number of requests that one data-parallel attention group runs at once: the stated
+        number, or else the engine's default.
         """
         return self.max_num_seqs or self._default_seats()
 
@@ -175,8 +175,8 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def most_at_once(self) -> float:
-        """The largest number of requests that can be at the server. It is infinite for request rates without
-        a limit on requests at once.
+        """The largest number of requests that can be at the server. The number is infinite for request rates
+        without a limit on requests at once.
         """
         clients = math.inf if self.max_concurrency is None else float(max(self.max_concurrency))
         return clients if self.rollout is None else min(clients, float(self.rollout))

@@ -121,8 +121,8 @@ class TrafficRow:
 
     @property
     def saturated(self) -> bool:
-        """Whether more requests arrive than the replica can serve. Always false in a closed loop, and in an
-        open loop with a limit on requests at once.
+        """Whether more requests arrive than the replica can serve. The result is false in a closed loop, and
+        in an open loop with a limit on requests at once.
         """
         if self.request_rate is None or self.concurrency is not None:
             return False

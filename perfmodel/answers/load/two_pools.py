@@ -73,8 +73,8 @@ class TwoPools:
 
     @property
     def decode_rate(self) -> float:
-        """The largest request rate that the decode pool can serve, in requests per second. It is 0 if not
-        even one request fits in memory.
+        """The largest request rate that the decode pool can serve, in requests per second. The rate is 0 if
+        not even one request fits in memory.
         """
         return float(self.rising[-1]) if self.steps.seats else 0.0
 

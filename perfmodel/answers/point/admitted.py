@@ -35,8 +35,8 @@ def serving_engine(scenario: Scenario) -> ServingEngine | None:
 
 def admitted(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Admitted | None:
     """The prediction for the part of a batch that runs at once, if the whole batch does not fit in memory.
-    None if the whole batch fits, if not even one sequence fits, if there is no draft, or if the engine does
-    not queue requests.
+    The result is None if the whole batch fits, if not even one sequence fits, if there is no draft, or if the
+    engine does not queue requests.
 
     - room: the memory at this batch.
     """
@@ -79,8 +79,8 @@ def _most(query: Query, scenario: Scenario, gamma: int, room: Memory[float], eng
 
 
 def of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Iterator[str]:
-    """Warnings for a batch that does not fit in memory because of recurrent states. They also name settings
-    with which more requests would run at once.
+    """Warnings for a batch that does not fit in memory because of recurrent states. The warnings also name
+    settings with which more requests would run at once.
     """
     target = scenario.target
     if room.fits or target.linear_attention is None or not scenario.target_shard.states:

@@ -1,11 +1,11 @@
-"""Compares speculation with batching at one context. Both add query tokens to a pass that spends most of its
-time on loading data.
+"""Compares speculation with batching at one context. Speculation and batching both add query tokens to a pass
+that spends most of its time on loading data.
 
 Let W be the bytes of the weights, kappa the bytes of the KV cache per token, and S the context. One sequence
 that verifies m tokens reads W + S kappa bytes and gains Omega tokens. m sequences that decode one token each
-read W + m S kappa bytes and gain m tokens. Both share the weights among m tokens, but only speculation also
-shares the cache. Speculation reads fewer bytes per token if the context is longer than S with
-(docs/decisions.md)
+read W + m S kappa bytes and gain m tokens. In both cases, m tokens share the weights, but only with
+speculation do they also share the cache. Speculation reads fewer bytes per token if the context is longer
+than S with (docs/decisions.md)
 
     S kappa / W = (m - Omega) / (m (Omega - 1)).
 """
@@ -122,8 +122,8 @@ class BothWays:
       below 1, speculation reads fewer bytes.
     - seconds_per_token_ratio: time per output token, speculation (with drafting) divided by batching.
     - crossover_context: the context at which both read the same number of weight and KV bytes per output
-      token. The bytes that the draft reads are not counted. It is None if batching reads fewer bytes at every
-      context.
+      token. The bytes that the draft reads are not counted. None means that batching reads fewer bytes at
+      every context.
     """
 
     speculating: Speculating
@@ -139,7 +139,7 @@ class BothWays:
 class Comparison(Answer, BothWays):
     """The answer of `compare`, with the fields of `BothWays`.
 
-    - apart: the comparison with a draft model on its own devices. It is None if the question names no such
+    - apart: the comparison with a draft model on its own devices. None means that the question names no such
       devices.
     """
 
@@ -227,8 +227,8 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
 
 def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batched: float) -> float | None:
     """The size of one sequence's cache, in bytes, above which speculation reads fewer bytes per token than
-    batching: (m W - Omega W') / (m (Omega - 1)). None if Omega <= 1, because batching then always reads fewer
-    bytes.
+    batching: (m W - Omega W') / (m (Omega - 1)). The result is None if Omega <= 1, because batching then
+    always reads fewer bytes.
 
     - weight_bytes: W, the bytes of weights that a verification reads.
     - tokens: m.

@@ -31,7 +31,8 @@ def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> Jud
 
     - lengths: the draft lengths to try, as an array of shape (n,).
 
-    - scenario: the scenario of the query, with a known acceptance. It may have another version of the engine.
+    - scenario: the scenario of the query, with a known acceptance. The scenario may have another version of
+      the engine.
     """
     batch = float(query.batch)
     context = float(query.context)
@@ -45,8 +46,8 @@ def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> Jud
 
 
 def least_loss(query: Query, scenario: Scenario) -> JudgedLength | None:
-    """The draft length above 0 with the largest speedup, which may be below 1. None if no draft length above
-    0 is possible.
+    """The draft length above 0 with the largest speedup, which may be below 1. The result is None if no draft
+    length above 0 is possible.
     """
     longest = scenario.longest(query.max_gamma)
     if longest < 1:

@@ -34,8 +34,8 @@ _INSTEAD = {
 
 
 def not_modelled(option: str) -> str | None:
-    """A sentence about the feature that an engine's option switches on, if no answer models this feature. It
-    may also say what to do instead. None for all other options.
+    """A sentence about the feature that an engine's option switches on, if no answer models this feature. The
+    sentence may also say what to do instead. The result is None for all other options.
 
     - option: the name of the option.
     """

@@ -41,7 +41,7 @@ Counts = int | float | Array
 
 @question
 class PredictorQuery(Options):
-    """The arguments of ``pm.predictor``. They are the arguments of ``pm.whatif`` without the batch.
+    """The arguments of ``pm.predictor``, which are those of ``pm.whatif`` without the batch.
 
     - context: the context at which the acceptance is looked up. The methods of `Predictor` have their own
       argument for the context of a prediction.
@@ -112,8 +112,8 @@ class Predictor:
         return f"Predictor({self.scenario.target.name} on {where}, draft {self.scenario.draft.name})"
 
     def step_s(self, batch: Counts, context: Counts) -> Floats:
-        """Time of a decoding step without speculation, in seconds. It equals `target_step.predicted_s` of
-        `whatif`.
+        """Time of a decoding step without speculation, in seconds. The value equals `target_step.predicted_s`
+        of `whatif`.
         """
         return self.verify_s(batch, context, 0)
 
@@ -123,7 +123,7 @@ class Predictor:
         return self._passes.target.at(sequences, cached, drafted + 1.0, self._deviation)
 
     def draft_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
-        """Drafting time per drafted token, in seconds. It includes the time in which a sparse draft selects
+        """Drafting time per drafted token, in seconds. This includes the time in which a sparse draft selects
         the cached tokens that it reads.
         """
         sequences, cached, drafted = self._point(batch, context, gamma)
@@ -132,7 +132,7 @@ class Predictor:
 
     def iteration_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
         """Time of an iteration, in seconds: drafting gamma tokens, verifying them, and the overhead. With
-        gamma 0, it is the time of a decoding step without speculation.
+        gamma 0, the result is the time of a decoding step without speculation.
         """
         return self._iteration_s(*self._point(batch, context, gamma), self._deviation)
 
@@ -193,7 +193,7 @@ class Predictor:
         """The 90 % interval of `iteration_s` at one batch, context and gamma, in seconds. A call takes
         milliseconds.
 
-        None if no error of the calibration is known.
+        The result is None if no error of the calibration is known.
         """
         if not all(isinstance(each, Real | None) for each in (batch, context, gamma)):
             raise self._refusal("batch, context, gamma: must be single numbers for an interval")

@@ -25,8 +25,8 @@ def sensitivity(query: Query) -> Rows[Move]:
     """The effect of each uncertain input on the speedup of a question. The input with the largest effect
     comes first.
 
-    The draft length stays the same. It is the gamma of the query, or the best length if the query states
-    none. Raises InputError for wrong input.
+    The draft length stays the same: the gamma of the query, or the best length if the query states none.
+    Raises InputError for wrong input.
     """
     scenario = resolve(query)
     gamma = length_of(query, scenario)

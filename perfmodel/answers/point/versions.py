@@ -1,5 +1,5 @@
-"""Answers the same question for older versions of the engine, because the verdict may differ. These are
-versions for which constants were fitted.
+"""Answers the same question for older versions of the engine, because the verdict may differ. Only versions
+for which constants were fitted are used.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,8 @@ class VersionGain(Immutable):
 
 def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | None:
     """Among the older versions, the newest one with another verdict or with a speedup on the other side of 1.
-    None if there is no such version, if the question names a version or a calibration, or without a draft.
+    The result is None if there is no such version, if the question names a version or a calibration, or
+    without a draft.
 
     - query: a question that states its draft and draft length.
     - now, speedup: verdict and speedup of the newest version.

@@ -1,4 +1,6 @@
-"""The answer of `whatif`. Its fields are those that ``perfmodel whatif --json`` writes (docs/cli.md)."""
+"""The answer of `whatif`. The fields of the answer are those that ``perfmodel whatif --json`` writes
+(docs/cli.md).
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,8 +39,8 @@ class Accepted:
     - tokens_per_iteration: None if the acceptance is unknown.
 
     - tokens_per_iteration_interval: the 90 % interval if an alpha is used at a draft length at which it was
-      not measured. Its width is from the errors of such predictions for published results. It is None if the
-      tokens per iteration are certain.
+      not measured. The width of the interval is from the errors of such predictions for published results.
+      None means that the tokens per iteration are certain.
     """
 
     alpha: float | None
@@ -106,8 +108,8 @@ class Admitted:
     requests at once than the server with a draft.
 
     - running, baseline_running: numbers of requests that run at once with the draft and without a draft.
-    - most: a second value of `running` if it is not known how the engine keeps recurrent states. It is the
-      number if the engine keeps one state per request. Otherwise it equals `running`.
+    - most: a second value of `running` if it is not known how the engine keeps recurrent states. This value
+      is for an engine that keeps one state per request. If the rule is known, `most` equals `running`.
     - throughput_tokens_per_s, ar_throughput_tokens_per_s: throughput with the draft and without.
     - gain: the first throughput divided by the second.
     - verdict: the verdict about this gain.
@@ -143,10 +145,10 @@ class WhatIf(Answer):
     - runs_in: the serving engine that runs the draft, or a remark that no engine does.
     - joules_per_token, ar_joules_per_token: energy of all devices per token, with speculation and for the
       baseline.
-    - power_w: mean power of one device. These three are None if no power was measured.
-    - typical: the speedup with the acceptance that is typical of this kind of draft. It is only given if the
-      acceptance is unknown. The answer then has the passes, the memory and `break_even_alpha`, at the draft
-      length with the smallest break-even acceptance.
+    - power_w: mean power of one device. The energies and the power are None if no power was measured.
+    - typical: the speedup with the acceptance that is typical of this kind of draft. This field is only given
+      if the acceptance is unknown. The answer then has the passes, the memory and `break_even_alpha`, at the
+      draft length with the smallest break-even acceptance.
     - admitted: the comparison for the requests that run at once, if the whole batch does not fit in memory.
     """
 
@@ -198,8 +200,8 @@ class WhatIf(Answer):
 
     @property
     def is_baseline_as_asked(self) -> bool:
-        """Whether gamma is 0 because the question states it, and not because a search found it. False for a
-        configuration that does not fit in memory.
+        """Whether gamma is 0 because the question states it, and not because a search found it. The result is
+        false for a configuration that does not fit in memory.
         """
         if self.query.gamma or not self.memory.fits:
             return False

@@ -38,8 +38,8 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
 
 
 def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
-    """The answer if the acceptance is unknown. It has all numbers that do not depend on the acceptance, and
-    the break-even acceptance.
+    """The answer if the acceptance is unknown: all numbers that do not depend on the acceptance, and the
+    break-even acceptance.
 
     - unknown: the error that says why the acceptance is unknown.
     """

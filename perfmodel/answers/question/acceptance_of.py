@@ -1,5 +1,5 @@
-"""Looks up the measured acceptance of a draft. It first searches the user's file or the bundled measurements
-by context, and then the library of published results.
+"""Looks up the measured acceptance of a draft, first in the user's file or the bundled measurements by
+context, and then in the library of published results.
 """
 
 import math
@@ -153,8 +153,8 @@ def acceptance_by_context(
 
 
 def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:
-    """The Hugging Face id of the head for which an acceptance was published. None for an acceptance from
-    another source.
+    """The Hugging Face id of the head for which an acceptance was published. The result is None for an
+    acceptance from another source.
     """
     subject = (short_name(model), library_word(draft))
     heads = [row.head for row in acceptance_library().rows if (row.target, row.draft) == subject]

@@ -60,7 +60,7 @@ def doubts(
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
     """The warnings of `common_doubts`, and a warning if the engine does not run the draft. This function is
-    for answers that have no other remark about the latter.
+    for answers that do not say elsewhere whether the engine runs the draft.
     """
     runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
     refused = [f"this engine cannot run the draft: {runs.text}"] if runs and gamma and not runs.runs else []
@@ -251,8 +251,9 @@ def _of_longer_context(longest: float | None, context: float) -> str:
 
 
 def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
-    """Warnings about a draft. Its KV budget may be very small or not below the context. It may run on fewer
-    devices than the target, have another size of vocabulary, or be as large as the target.
+    """Warnings about a draft whose KV budget is very small or not below the context, or that runs on fewer
+    devices than the target. There are also warnings about a draft model with another vocabulary size, or as
+    large as the target.
     """
     draft = scenario.draft
     target = scenario.target

@@ -52,8 +52,8 @@ def draft_word(draft: Draft) -> str:
 
 
 def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
-    """What the data file of the engine says about this kind of draft. None if the engine does not run this
-    kind, or not for this model architecture.
+    """What the data file of the engine says about this kind of draft. The result is None if the engine does
+    not run this kind, or not for this model architecture.
     """
     served = engine.drafts.get(draft_word(draft))
     architecture = draft.model.model_type
@@ -71,7 +71,7 @@ def runs_in(
     attention_groups: int = 1,
     vendor: str | None = None,
 ) -> RunsIn | None:
-    """Whether the engine runs the draft, and which engines run it. None for research code.
+    """Whether the engine runs the draft, and which engines run it. The result is None for research code.
 
     - named_engine: the value of ``--engine``. If it names a version that is older than the engine's support
       for the draft, the draft does not run.
@@ -132,8 +132,8 @@ def _first_version(served: ServedDraft | None, draft: Draft) -> str | None:
 def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine: str | None) -> str:
     """The default of ``--draft``: the first of three drafts that the engine runs.
 
-    These are a draft that is published for the target, the target's own MTP layer, and an EAGLE-3 head. If
-    the engine runs none of them, the default is ``self``. It is also ``self`` for research code.
+    The three are a draft that is published for the target, the target's own MTP layer, and an EAGLE-3 head.
+    If the engine runs none of them, the default is ``self``. For research code, the default is also ``self``.
 
     - model: the target as the user named it.
     - named_engine: the value of ``--engine``.

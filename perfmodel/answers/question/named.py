@@ -53,17 +53,17 @@ class Named(Immutable):
         return cls(_with_states(question, target, calibration), gpu, calibration)
 
     def with_layers_on(self, devices: int, question: CommonOptions) -> "Named":
-        """The same objects for a server whose layers are divided among `devices` devices. This replaces the
-        `layer_split` of the question.
+        """The same objects for a server whose layers are divided among `devices` devices. The number of
+        devices replaces the `layer_split` of the question.
         """
         if devices == question.layer_split:
             return self
         return Named.of(replace(question, layer_split=devices))
 
     def stated_weights(self, question: CommonOptions) -> str | None:
-        """The weight format that the question states. None if the question states none, or if most weights of
-        the checkpoint already have this format. An example is MXFP4 in gpt-oss, whose attention weights have
-        16 bits.
+        """The weight format that the question states. The result is None if the question states none, or if
+        most weights of the checkpoint already have this format. An example is MXFP4 in gpt-oss, whose
+        attention weights have 16 bits.
         """
         own = self.target.weights
         converts = conversion_of(self.calibration) is not None
@@ -74,8 +74,8 @@ class Named(Immutable):
     def draft_keeps_format(self, question: CommonOptions) -> bool:
         """Whether a draft keeps the formats of its own checkpoint if the question states no format for it.
 
-        Most engines serve checkpoints as published. They read the format of each checkpoint from its own
-        config.json (vLLM, get_draft_quant_config of model_executor/models/utils.py). Engines that convert
+        Most engines serve checkpoints as published. Such engines read the format of each checkpoint from its
+        own config.json (vLLM, get_draft_quant_config of model_executor/models/utils.py). Engines that convert
         checkpoints, and research code, quantise a draft like its target if the question states the target's
         format. Some engines convert every draft (`Conversion.drafts_too`).
         """
@@ -134,8 +134,8 @@ def _kind_of_file(question: CommonOptions, target: ModelSpec) -> dict[str, bool]
 
 
 def engine_named(question: CommonOptions) -> str:
-    """The engine that the question states, with the version if it states one. Otherwise the usual engine for
-    the device and the kind of model file.
+    """The engine that the question states, with the version if it states one. If the question states none,
+    the result is the usual engine for the device and the kind of model file.
     """
     if question.engine is not None:
         return question.engine
@@ -143,7 +143,9 @@ def engine_named(question: CommonOptions) -> str:
 
 
 def conversion_of(calibration: Calibration) -> Conversion | None:
-    """How the engine of a calibration converts checkpoints. None if it serves checkpoints as published."""
+    """How the engine of a calibration converts checkpoints. The result is None if it serves checkpoints as
+    published.
+    """
     engine = serving_engines().get(calibration.stack)
     if engine is None or engine.conversion is None:
         return None

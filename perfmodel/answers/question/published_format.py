@@ -24,8 +24,8 @@ def reads_of(scenario: Scenario) -> Reads:
 
 
 def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
-    """The known checkpoint of a model in the weight format of a scenario, if its engine can load it. None if
-    there is no such checkpoint, or if the model's own checkpoint already has this format.
+    """The known checkpoint of a model in the weight format of a scenario, if its engine can load it. The
+    result is None if there is no such checkpoint, or if the model's own checkpoint already has this format.
     """
     weights = stored_weights(scenario)
     if main_format(scenario.target.weights) in alike(weights):
@@ -34,8 +34,8 @@ def published(model_id: str, scenario: Scenario) -> Checkpoint | None:
 
 
 def undivided(model_id: str, scenario: Scenario) -> str | None:
-    """The reason why the devices of a scenario cannot run the published checkpoint, in words. None if they
-    can run it, or if there is no such checkpoint.
+    """The reason why the devices of a scenario cannot run the published checkpoint, in words. The result is
+    None if they can run it, or if there is no such checkpoint.
     """
     known = published(model_id, scenario)
     if known is None:

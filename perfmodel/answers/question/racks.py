@@ -21,8 +21,8 @@ from perfmodel.speculation import Scenario
 class Placed(Immutable):
     """How a server is placed on nodes.
 
-    - fabric: the links between its devices. None if the calibration already covers the times of all messages,
-      as within most nodes.
+    - fabric: the links between its devices. It is None if the calibration already covers the times of all
+      messages, as within most nodes.
     - layout: the pipeline stages, the exchange of tokens between ranks, and the copies of experts.
     """
 

@@ -276,8 +276,8 @@ def _host_experts(query: Query, target: ModelSpec) -> float:
 
 
 def with_draft(query: Query, named: Named | None = None) -> Query:
-    """The question with the default draft filled in. It stays as it is if it states a draft, a KV method or
-    an acceptance, or if gamma is 0.
+    """The question with the default draft filled in. The question is unchanged if it states a draft, a KV
+    method or an acceptance, or if gamma is 0.
     """
     if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
         return query

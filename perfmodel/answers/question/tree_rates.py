@@ -10,9 +10,9 @@ from perfmodel.speculation.tree import TreeAcceptance
 
 
 def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:
-    """Reads the probabilities that the first, second and further children of a tree node are accepted. They
-    are given as numbers or as a text with commas. Raises InputError for other input. The message begins with
-    `flag`.
+    """Reads the probabilities that the first, second and further children of a tree node are accepted. The
+    input is a sequence of numbers or a text with commas. Raises InputError for other input. The message
+    begins with `flag`.
     """
     rates = parse_numbers(given, flag) if isinstance(given, str) else tuple(items(given))
     try:

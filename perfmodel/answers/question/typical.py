@@ -1,8 +1,8 @@
-"""The acceptance that is typical of a kind of draft in published results. It is for drafts whose own
-acceptance was not measured.
+"""The acceptance that is typical of a kind of draft in published results. This acceptance is used for drafts
+whose own acceptance was not measured.
 
-A typical acceptance is not used like a measured acceptance. It only gives a range of speedups, and the
-verdict stays undecided.
+A typical acceptance is not used like a measured acceptance. A typical acceptance only gives a range of
+speedups, and the verdict stays undecided.
 """
 
 import shlex
@@ -108,8 +108,8 @@ class TypicalGain:
 
 
 def typical_acceptance(draft: Draft) -> Typical | None:
-    """The typical acceptance of a kind of draft. None if fewer than `LEAST_PUBLISHED` results were published
-    for this kind, or if the draft reads only a part of the cache.
+    """The typical acceptance of a kind of draft. The result is None if fewer than `LEAST_PUBLISHED` results
+    were published for this kind, or if the draft reads only a part of the cache.
 
     At the first position, the two ends are the `MIDDLE` quantiles of published results. From each position to
     the next, the acceptance falls by the factor that is usual for this kind (`TypicalAcceptance.decay`).

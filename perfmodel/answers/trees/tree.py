@@ -89,8 +89,8 @@ class TreeQuery(CommonOptions):
 
 @dataclass(frozen=True, slots=True)
 class FirstOrderRule:
-    """A simple rule for comparison. It chooses the largest tree whose verification still spends more time on
-    loading than on computing.
+    """A simple rule for comparison: the largest tree whose verification still spends more time on loading
+    than on computing.
 
     - size: number of nodes of this tree.
     """

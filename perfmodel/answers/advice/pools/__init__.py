@@ -1,3 +1,3 @@
-"""`advise` for a load on more devices than one node has. It compares one pool of servers with separate
-prefill and decode pools, within latency limits.
+"""Compares one pool of servers with separate prefill and decode pools, for `advise` under a load on more
+devices than one node has.
 """

@@ -57,14 +57,14 @@ class PoolLoad(ABC):
 
     @abstractmethod
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """The request rate by which options with two pools are compared, in requests per second. It is 0 if
-        these pools exceed the limits.
+        """The request rate by which options with two pools are compared, in requests per second. The result
+        is 0 if these pools exceed the limits.
         """
 
     @abstractmethod
     def rate_of_servers(self, server: PoolServer, count: int) -> float:
         """The request rate by which options with `count` equal servers are compared, in requests per second.
-        It is 0 if these servers exceed the limits.
+        The result is 0 if these servers exceed the limits.
         """
 
     @abstractmethod
@@ -86,12 +86,14 @@ class PoolLoad(ABC):
 
     @abstractmethod
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The two pools on the fewest devices that serve the load within the limits. None if no pools do."""
+        """The two pools on the fewest devices that serve the load within the limits. The result is None if no
+        pools do.
+        """
 
     @abstractmethod
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
-        """The equal servers on the fewest devices that serve the load within the limits. None if no servers
-        do.
+        """The equal servers on the fewest devices that serve the load within the limits. The result is None
+        if no servers do.
         """
 
 
@@ -212,16 +214,16 @@ class OfClients(PoolLoad):
         return min(pair.bound(prefill, decode) / HEADROOM, decoding, self.clients / idle_s)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """The request rate of these clients on the pools, in requests per second. It is 0 if the pools exceed
-        the limits.
+        """The request rate of these clients on the pools, in requests per second. The result is 0 if the
+        pools exceed the limits.
         """
         row = self.row(pools, limits_s)
         kept = row.slo_share is None or row.slo_share >= SHARE_WANTED
         return row.request_rate if kept and not row.saturated else 0.0
 
     def rate_of_servers(self, server: PoolServer, count: int) -> float:
-        """The request rate of one server with its share of the clients, times `count`. It is 0 if the server
-        exceeds the limits.
+        """The request rate of one server with its share of the clients, times `count`. The result is 0 if the
+        server exceeds the limits.
         """
         share, rate = server.under(self.of_each(count))
         return count * float(rate[0]) if share[0] >= SHARE_WANTED else 0.0
@@ -242,8 +244,8 @@ class OfClients(PoolLoad):
         return pools.with_clients(float(self.clients), 0.0, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The pools on the fewest devices that serve the clients within the limits. None without limits,
-        because any number of instances then serves the clients.
+        """The pools on the fewest devices that serve the clients within the limits. The result is None
+        without limits, because any number of instances then serves the clients.
         """
         if not limits_s:
             return None
@@ -266,8 +268,8 @@ class OfClients(PoolLoad):
         return self.clients / min(first_s + decoding_s, limits_s.get("e2e", math.inf))
 
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
-        """The equal servers on the fewest devices that serve the clients within the limits. None if no
-        servers do, and without limits.
+        """The equal servers on the fewest devices that serve the clients within the limits. The result is
+        None if no servers do, and without limits.
         """
         best: Instances | None = None
         bounds = [(server, math.ceil(self.clients / server.clients_bound)) for server in servers]

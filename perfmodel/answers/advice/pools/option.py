@@ -17,15 +17,15 @@ class PoolOption:
     - prefill, decode: the servers of two pools; None with one pool.
     - draft: the name of the draft, or None.
     - most_requests_per_s: the highest request rate at which enough requests meet the limits; without limits,
-      0.9 of the capacity. For clients, it is the rate of their requests.
+      0.9 of the capacity. For clients, this is the rate of their requests.
     - most_requests_per_s_per_gpu: this rate divided by the number of given devices.
     - ratio: the number of prefill devices per decode device with which both pools reach their limits at the
       same rate.
     - needed, needed_gpus: the servers on the fewest devices with which an option of this kind serves the
-      given load, and the number of these devices. They are None if no number is sufficient, or if any number
+      given load, and the number of these devices. Both are None if no number is sufficient, or if any number
       is.
     - ttft_s, ttft_p90_s, tpot_s, tpot_p90_s: mean and 90th percentile of the latencies, on all given devices
-      under the given load. They are None if the devices cannot serve this load.
+      under the given load. All four are None if the devices cannot serve this load.
     - slo_share: the share of requests within the limits, on the same devices and under the same load.
     - check: a `traffic` command that prints these values.
     """
@@ -78,7 +78,7 @@ class PoolAdvice:
     """The comparison of one pool with two pools.
 
     - options: up to four options: the best one with one pool and the best one with two pools, each with and
-      without a draft. They are sorted by `most_requests_per_s`.
+      without a draft. The options are sorted by `most_requests_per_s`.
     - one_would_do: whether one pool serves the given load within the limits on the given devices.
     - load: the load in words.
     - searched: number of combinations of instance and draft length that were predicted.
@@ -166,8 +166,8 @@ class PoolAdvice:
 
     @property
     def ratios(self) -> str | None:
-        """The ratio of prefill devices to decode devices with and without a draft, in words. None without an
-        option with two pools.
+        """The ratio of prefill devices to decode devices with and without a draft, in words. The result is
+        None without an option with two pools.
         """
         best_of_both = (self.best(two=True, drafts=False), self.best(two=True, drafts=True))
         parts = [f"{each.ratio:.2f} with {each.drafting}" for each in best_of_both if each and each.ratio]

@@ -1,9 +1,9 @@
 """Finds the highest request rate of a prefill pool and a decode pool within limits, and the smallest number
 of devices for a rate.
 
-Every pair of a prefill and a decode instance has an upper bound. It is the lower one of two rates. The first
-is the rate that the decode instances alone can serve within the limit on TPOT. The second is the rate that
-the prefill instances alone can serve within the limit on TTFT. Pairs are computed in the order of their
+Every pair of a prefill and a decode instance has an upper bound. The bound is the lower one of two rates. The
+first is the rate that the decode instances alone can serve within the limit on TPOT. The second is the rate
+that the prefill instances alone can serve within the limit on TTFT. Pairs are computed in the order of their
 bounds, the highest first. The search ends when no other pair can be better than the best pair found.
 """
 
@@ -79,7 +79,7 @@ class SizedPools:
 
 def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
     """The highest request rate up to `bound` at which the share `SHARE_WANTED` of the requests meets the
-    limits. Without limits, it is the share `HEADROOM` of the capacity.
+    limits. Without limits, the result is the share `HEADROOM` of the capacity.
     """
     most = min(bound, HEADROOM * pools.most)
     if not limits_s or pools.share_within(limits_s, most) >= SHARE_WANTED:
@@ -163,7 +163,7 @@ def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
 
 
 def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
-    """The numbers of prefill and decode instances to try. They are near the split at which both pools reach
+    """The numbers of prefill and decode instances to try. All are near the split at which both pools reach
     their capacity at the same rate.
     """
     every = splits_of(pair, gpus)
@@ -185,7 +185,7 @@ def splits_of(pair: Pair, gpus: int) -> list[tuple[int, int]]:
 def cheapest(
     counts: Iterable[tuple[Pair, int, int, int]], serve: Callable[[TwoPools], bool]
 ) -> TwoPools | None:
-    """The pools on the fewest devices that serve a load. None if no tried pools do.
+    """The pools on the fewest devices that serve a load. The result is None if no tried pools do.
 
     - counts: for each pair, the smallest numbers of prefill and decode instances, and how many more of each
       to try.

@@ -83,8 +83,8 @@ class Search:
     load: PoolLoad
 
     def one(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The best option with one pool of equal servers that do both prefill and decoding. None if no such
-        servers meet the limits.
+        """The best option with one pool of equal servers that do both prefill and decoding. The result is
+        None if no such servers meet the limits.
         """
         servers = [server for each in made for server in servers_of(each)]
         best, most = self._best_server(servers)
@@ -128,7 +128,7 @@ class Search:
         return best, rate
 
     def beyond(self, *made: Sequence[Drafting]) -> Iterator[str]:
-        """Notes for a load that the given devices cannot serve within the limits. They name the smallest
+        """Notes for a load that the given devices cannot serve within the limits. The notes name the smallest
         number of devices that can.
         """
         for each in (drafting for several in made for drafting in several):
@@ -160,8 +160,8 @@ class Search:
         return [candidate for _, candidate in placed[:SHORTLIST]]
 
     def two(self, made: Sequence[Drafting]) -> PoolOption | None:
-        """The option with two pools that serves the highest request rate within the limits. None if no two
-        pools meet the limits. Raises InputError if no link between the pools is known.
+        """The option with two pools that serves the highest request rate within the limits. The result is
+        None if no two pools meet the limits. Raises InputError if no link between the pools is known.
         """
         best: tuple[Drafting, list[Pair], SizedPools] | None = None
         for drafting in made:

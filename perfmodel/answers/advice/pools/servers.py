@@ -51,8 +51,8 @@ class PoolServer:
         return limits_of(self.question, self.instance.layout)
 
     def tpot_s(self, rate: float) -> float:
-        """Mean time per output token at a request rate, in seconds. It is estimated from the mean batch, and
-        infinite above `most`.
+        """Mean time per output token at a request rate, in seconds. The time is estimated from the mean
+        batch, and infinite above `most`.
         """
         if rate > self.most:
             return math.inf
@@ -78,8 +78,8 @@ class PoolServer:
         return np.where(served.saturated, 0.0, shares), served.requests_per_s
 
     def most_clients(self, most: int) -> int:
-        """The largest number of clients, up to `most`, that are served within the limits. It is 0 if not even
-        one client is.
+        """The largest number of clients, up to `most`, that are served within the limits. The result is 0 if
+        not even one client is served.
         """
         low = 0
         above = most + 1
@@ -95,8 +95,8 @@ class PoolServer:
 
     @property
     def clients_bound(self) -> float:
-        """An upper bound on `most_clients`. It is the capacity times the longest time of a request that the
-        limits allow (Little's law). It is infinite if the limits do not bound the time of a request.
+        """An upper bound on `most_clients`: the capacity times the longest time of a request that the limits
+        allow (Little's law). The bound is infinite if the limits do not bound the time of a request.
         """
         limits_s = self.question.limits_s
         answer_s = limits_s.get("tpot", math.inf) * self.question.lengths.decoded
@@ -106,7 +106,7 @@ class PoolServer:
     @cached_property
     def highest(self) -> float:
         """The highest request rate at which the share `SHARE_WANTED` of the requests meets the limits.
-        Without limits, it is `most`.
+        Without limits, the result is `most`.
         """
         if not self.question.limits_s:
             return self.most
@@ -134,8 +134,8 @@ def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
 
 
 def servers_for(servers: Iterable[PoolServer], rate: float) -> Instances | None:
-    """The equal servers on the fewest devices that serve a request rate. None if no server meets the
-    limits.
+    """The equal servers on the fewest devices that serve a request rate. The result is None if no server
+    meets the limits.
     """
     best: Instances | None = None
     gpus = math.inf

@@ -40,8 +40,9 @@ class ServedFile:
     - layer_devices: number of devices that share the layers and run one after another.
     - cpu_moe: number of layers whose experts stay in host memory.
     - gpu_layers: number of layers on the GPU; None means all.
-    - best_stop: the function `speculation.confidence.best_stop` for this scenario. Its arguments are batches,
-      contexts and the best single draft length. It is None if no acceptance by confidence is known.
+    - best_stop: the function `speculation.confidence.best_stop` for this scenario. The function takes
+      batches, contexts and the best single draft length. None means that no acceptance by confidence is
+      known.
     """
 
     path: str
@@ -119,8 +120,8 @@ class ServedTarget:
         return self.version if engine == self.engine else ""
 
     def dispatch_of(self, engine: str) -> str | None:
-        """The name of the library that sends tokens to their experts, as `engine` spells it. None if it has
-        no such name, or if the question states a version of the engine.
+        """The name of the library that sends tokens to their experts, as `engine` spells it. The result is
+        None if it has no such name, or if the question states a version of the engine.
         """
         return None if self.version_of(engine) else self.dispatch.get(engine)
 
@@ -141,8 +142,8 @@ def longest_sequence(
     sequences: int,
     gamma: int,
 ) -> int:
-    """The maximum sequence length in tokens. It is the context plus `ANSWER_TOKENS`, or less if the model or
-    the memory does not allow this, but at least the context.
+    """The maximum sequence length in tokens. The length is the context plus `ANSWER_TOKENS`, or less if the
+    model or the memory does not allow this, but at least the context.
 
     - stated: the length that the question states. If given, it is the result.
     - sequences: number of sequences of this length that must fit in memory at once.
@@ -217,8 +218,8 @@ class Server(ABC):
 
     @abstractmethod
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The command line for a setup. None if the engine cannot run its draft or layout. The reason is then
-        added to `notes`.
+        """The command line for a setup. The result is None if the engine cannot run its draft or layout. The
+        reason is then added to `notes`.
         """
 
     def offers(self, target: "ServedTarget") -> bool:
@@ -230,13 +231,13 @@ class Server(ABC):
         return not self.serves_files
 
     def known_draft(self, draft: Draft) -> ServedDraft | None:
-        """What the data file of the engine says about this kind of draft. None if the engine does not run
-        it.
+        """What the data file of the engine says about this kind of draft. The result is None if the engine
+        does not run it.
         """
         return served_draft(serving_engines()[self.word], draft)
 
     def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...] | None:
-        """The flags for trees of this shape. None if no flags are known.
+        """The flags for trees of this shape. The result is None if no flags are known.
 
         - steps: number of draft steps.
         - candidates: number of candidates per step.
@@ -246,27 +247,27 @@ class Server(ABC):
 
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
         """A sentence about the flags with which this engine divides `devices` devices into `groups`
-        data-parallel attention groups. Empty for one group.
+        data-parallel attention groups. The result is empty for one group.
 
         - version: version of the engine; empty for the newest version.
         """
         return ""
 
     def environment(self, target: ServedTarget) -> list[str]:
-        """The environment variable that the command line must set, as ``NAME=value``. Empty if there is none.
-        The variable is only known for the predicted engine.
+        """The environment variable that the command line must set, as ``NAME=value``. The result is empty if
+        there is none. The variable is only known for the predicted engine.
         """
         return [target.environment] if target.environment and target.engine == self.word else []
 
     def other_nodes(self, target: ServedTarget) -> str:
-        """A sentence that says how the line must be changed on the other nodes of the server. Empty for one
-        node.
+        """A sentence that says how the line must be changed on the other nodes of the server. The result is
+        empty for one node.
         """
         return ""
 
 
 def say_others(nodes: int, change: str, step: int) -> str:
-    """A sentence that says how the line differs on the other nodes. Empty for one node.
+    """A sentence that says how the line differs on the other nodes. The result is empty for one node.
 
     - change: the flag that differs.
     - step: the difference of its value between two neighbouring nodes.
@@ -280,7 +281,9 @@ def say_others(nodes: int, change: str, step: int) -> str:
 
 
 def named_backend(engine: str, target: ServedTarget) -> Backend | None:
-    """The attention backend that the command line states. None if the engine chooses the backend."""
+    """The attention backend that the command line states. The result is None if the engine chooses the
+    backend.
+    """
     if not target.attention_backend:
         return None
     attention = engine_attention()[engine]
@@ -300,7 +303,7 @@ def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None
 
 
 def several(count: int) -> int | None:
-    """The count if it is above 1. None for 1, which is the default of every engine."""
+    """The count if it is above 1. The result is None for 1, which is the default of every engine."""
     return count if count > 1 else None
 
 

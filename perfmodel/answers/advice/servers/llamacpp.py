@@ -28,8 +28,8 @@ NGRAM = 3
 
 
 class LlamaCpp(Server):
-    """llama.cpp. Its context (``-c``) is divided among the sequences. The server has one draft length for all
-    batch sizes.
+    """llama.cpp. The context of the server (``-c``) is divided among the sequences. The server has one draft
+    length for all batch sizes.
     """
 
     checked = "ggml-org/llama.cpp@0c1e57098"
@@ -37,8 +37,8 @@ class LlamaCpp(Server):
     kv_names = CACHES
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The ``llama-server`` line. It has no draft if the draft cannot run or does not pay. The reason is
-        then added to `notes`.
+        """The ``llama-server`` line. The line has no draft if the draft cannot run or does not pay. The
+        reason is then added to `notes`.
         """
         served = setup.target.file
         if served is None:

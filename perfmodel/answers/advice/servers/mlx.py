@@ -21,8 +21,8 @@ class MLX(Server):
     states_length = False  # the cache grows
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The ``mlx_lm.server`` line. It has no draft if the server cannot run this kind of draft, or if no
-        draft length gains.
+        """The ``mlx_lm.server`` line. The line has no draft if the server cannot run this kind of draft, or
+        if no draft length gains.
         """
         word = draft_word(setup.draft)
         tokens = setup.table.best_constant

@@ -70,7 +70,7 @@ class SGLang(Server):
         return Started(shlex.join([*words, *draft.words]), draft.words, draft.adaptive)
 
     def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...]:
-        """The flags for trees. They state the steps, the candidates per step, and the verified tokens
+        """The flags for trees, which state the steps, the candidates per step, and the verified tokens
         including the root.
         """
         shape = {"num-steps": steps, "eagle-topk": candidates, "num-draft-tokens": verified}

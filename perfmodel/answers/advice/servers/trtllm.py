@@ -29,7 +29,7 @@ LENGTH_KEYS = {"mtp": "num_nextn_predict_layers", "eagle3": "max_draft_len"}
 
 
 class TensorRTLLM(Server):
-    """TensorRT-LLM. The server has one draft length for all batch sizes. Its data-parallel attention has one
+    """TensorRT-LLM. The server has one draft length for all batch sizes. Data-parallel attention has one
     group per device.
     """
 

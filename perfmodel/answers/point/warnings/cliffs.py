@@ -2,7 +2,7 @@
 token fewer.
 
 CUDA graphs have fixed sizes, and a batch is padded to the next size. Above such a size, the time of a pass
-rises abruptly. It also rises where a kernel needs another wave of thread blocks.
+rises abruptly. The time also rises where a kernel needs another wave of thread blocks.
 """
 
 from collections.abc import Iterator

@@ -17,9 +17,9 @@ WORTH_A_WARNING = 1.5
 
 
 def unsplit_attention(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """A warning if verification takes longer because the attention backend does not split the cache. It
-    states how many times as long verification takes. There is no warning if the question states `kv_reread`,
-    because the number of reads is then known.
+    """A warning if verification takes longer because the attention backend does not split the cache. The
+    warning states how many times as long verification takes. There is no warning if the question states
+    `kv_reread`, because the number of reads is then known.
     """
     machine = scenario.machine
     backend = machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
