@@ -50,7 +50,7 @@ _VERBS = {
     "trees": ("tree", "hierarchy"),
     "load": ("traffic",),
 }
-"""Folder of `perfmodel.answers` -> its verbs, each a function in a module of its name."""
+"""The verbs of each folder of `perfmodel.answers`. A verb is a function in a module of the same name."""
 _ANSWERING = {verb for verbs in _VERBS.values() for verb in verbs}
 _PLACES = {
     **{verb: (f"answers.{folder}.{verb}", verb) for folder, verbs in _VERBS.items() for verb in verbs},
@@ -115,7 +115,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _printed(answer: Any) -> str:
-    """The text of ``print(answer)``. The command line is loaded for it, and not before."""
+    """The text of ``print(answer)``. Only this function loads the command line."""
     return str(import_module(f"{__name__}.cli.as_text").as_text(answer))
 
 

@@ -30,7 +30,7 @@ MAX_LINE_CHARACTERS = 2**20
 SYSTEM = tuple(map(Path, ("/proc", "/dev", "/sys")))
 """System folders, whose files are refused. They contain devices and the environment of processes."""
 _OPEN_TO = ContextVar[tuple[Path, ...] | None]("folders that may be read", default=None)
-"""None: all folders."""
+"""None means all folders."""
 
 
 @cache

@@ -126,7 +126,7 @@ def _room(a: Attention, attended: Floats, kv: KVMethod, topk: int | None) -> Flo
 def _union(chosen: Floats, cached: Floats, query: Floats, reuse: float) -> Floats:
     """Cached tokens that a pass reads, if each query token attends to its own `chosen` tokens.
 
-    - reuse: share of these that the next query token chooses again.
+    - reuse: share of these tokens that the next query token chooses again.
     """
     union = chosen * (1.0 + (1.0 - reuse) * (query - 1.0))
     return np.minimum(union, cached)
@@ -179,10 +179,11 @@ def recurrent(shard: Shard, states: States, shape: PassShape) -> Op:
 
 
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:
-    """Query-key pairs among a sequence's new tokens: each attends to itself and at most `room` earlier ones.
+    """Number of query-key pairs among the new tokens of a sequence. Each new token attends to itself and to
+    at most `room` earlier new tokens.
 
-    - room: tokens by which the attended span may still grow (None: unlimited); after that, an old token
-      leaves for each new one.
+    - room: number of tokens by which the attended span may still grow. None means no limit. Beyond this
+      number, an old token leaves the span for each new one.
     """
     if room is None:
         return query * (query + 1) / 2

@@ -22,7 +22,9 @@ from perfmodel.costs.recorded import Recorded
 from perfmodel.operations import Array, Floats
 
 FEW_POINTS = 12
-"""For at most this many points, plain numbers, one point after another, take less time than an array."""
+"""For at most this many points, separate computations with plain numbers take less time than one with an
+array.
+"""
 BLOCK = 2048
 """Number of points that run through a program together, so that its intermediate arrays fit in the
 processor's cache.
@@ -39,9 +41,9 @@ NEUTRAL = {
     "multiply": ("1.0", "1"),
     "divide": ("1.0", "1"),
 }
-"""Functions of two numbers -> the second number with which they change nothing."""
+"""For functions of two numbers: the second number with which they return the first number unchanged."""
 COMMUTATIVE = ("add", "multiply")
-"""Functions of two numbers for which this number may also be the first one."""
+"""Functions of two numbers for which the number in `NEUTRAL` may also be the first one."""
 
 
 class Program:
@@ -57,7 +59,7 @@ class Program:
         self._names = names
         self._constants: dict[str, Any] = {}
         self._steps: dict[Step, str] = {}
-        """Step -> the name of its result, in order; the same step occurs once."""
+        """The name of the result of each step, in order. Equal steps occur once."""
         self._splits: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
         value: Any = formula(*(Recorded(self, name) for name in names))
         self._several = isinstance(value, tuple)
@@ -145,8 +147,8 @@ class Program:
         return lambda values: np.asarray(after(values, *known))
 
     def _split(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Two groups of steps: those that do not depend on a number, which return the values that the
-        others need, and the others.
+        """Divides the steps into two groups: the steps that do not depend on a number, and all others. The
+        first group returns the values that the second group needs.
         """
         if name not in self._splits:
             moving = {name}

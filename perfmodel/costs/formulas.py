@@ -108,8 +108,8 @@ class Formula:
 
     @property
     def _compiled(self) -> Program | None:
-        """The program, once compiling saves time; None before that, and for a formula that cannot be
-        compiled.
+        """The program, if compiling saves time by now. The result is None before that time, and for a formula
+        that cannot be compiled.
         """
         return None if self._runs.count < PATIENCE else self._program
 

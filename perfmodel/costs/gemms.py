@@ -116,7 +116,9 @@ def linears(model: ModelSpec, degrees: Degrees, precision: Precision) -> Iterato
 
 
 def _projection(projection: Projection, n: int, precision: Precision) -> Linear:
-    """An additional projection of a family. n devices share its inputs or its outputs (`split`)."""
+    """An additional projection of a family. The n devices share the inputs or the outputs of the projection
+    (`split`).
+    """
     inputs = projection.inputs / n if projection.split == "inputs" else projection.inputs
     outputs = projection.outputs / n if projection.split == "outputs" else projection.outputs
     return linear(projection.name, projection.layers, (inputs, outputs), precision)
@@ -133,7 +135,7 @@ def _attention(
 ) -> Iterator[Linear]:
     """The projections of attention.
 
-    - shared: number of these layers without their own keys and values.
+    - shared: number of layers without their own keys and values.
     """
     if not layers:
         return
@@ -193,8 +195,8 @@ def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> 
 
 
 def _recurrent(recurrent: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:
-    """The projections of recurrent layers. Devices share the value heads. They also share key heads (groups)
-    down to one per device, and replicate them beyond that.
+    """The projections of recurrent layers. Devices share the value heads. They also share the key heads
+    (groups). If there are fewer key heads than devices, the heads are replicated.
     """
     keys = 2 * recurrent.num_key_heads * recurrent.key_head_dim
     key_share = 2 * math.ceil(recurrent.num_key_heads / n) * recurrent.key_head_dim

@@ -28,6 +28,8 @@ def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
 
 @cache
 def _captured(sizes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Places 0, 1, ..., and the sizes with a final 0, which stands for a pass beyond the largest size."""
+    """The indices 0, 1, ... and the sizes. The last size is 0 and represents a pass beyond the largest
+    size.
+    """
     captured = np.asarray((*sizes, 0), float)
     return np.arange(float(captured.size)), captured

@@ -17,7 +17,7 @@ LIMITERS: dict[str, str] = {
     "fixed": "launches",
     "host": "host",
 }
-"""Name of each term of a pass -> the word for it in outputs."""
+"""The word in outputs for each term of a pass, by the name of the term."""
 SUMS = ("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "activation_s")
 """Fields of a pass in addition to its terms."""
 Number = TypeVar("Number", bound=Floats)

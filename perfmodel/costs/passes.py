@@ -70,7 +70,9 @@ def model_ops(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
 
 
 def _in_micro_batches(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
-    """The ops of a pass that runs as several, each with a part of the batch and all of the weights."""
+    """The operations of a pass that runs as several micro-batches. Each micro-batch has a part of the batch
+    and reads all weights.
+    """
     count = shard.micro_batches
     each = replace(shard, micro_batches=1, _stacks={})
     part = shape.replace(batch=shape.batch / count)

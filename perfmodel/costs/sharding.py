@@ -57,8 +57,8 @@ def shard(
     - popularity: see `Experts`.
     - graph_sizes: see `Shard`.
     - layout: the layout over several nodes.
-    - gathers_logits: whether each device gets all logits. It has no effect with data-parallel attention
-      groups.
+    - gathers_logits: whether each device gets all logits. This argument has no effect with data-parallel
+      attention groups.
 
     Raises InputError if the query heads cannot be divided evenly.
     """

@@ -35,7 +35,9 @@ distance.
 TINY = 1e-12
 """Keeps a divisor from 0."""
 MOST_LOG_WEIGHTS = 60.0
-"""From this logarithm of the ratio of two weights, the smaller one does not change their sum."""
+"""If the logarithm of the ratio of two weights is above this number, the smaller weight does not change their
+sum.
+"""
 SEEN = 0.4
 """Number of arrivals in a time window at which their variance has half of its excess over Poisson arrivals,
 for gamma-distributed gaps (counted for shapes from 0.1 to 10).

@@ -51,9 +51,10 @@ class PrefillTime:
         return replace(self, **{name: factor * getattr(self, name) for name in times})
 
     def __call__(self, decoding: Array, read: Array, fullest: Array | None = None) -> Array:
-        """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens. fullest: prompt
-        tokens of the fullest group, times the number of groups. The result is None if the tokens are evenly
-        spread.
+        """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens.
+
+        - fullest: prompt tokens of the fullest group, times the number of groups. None means that the tokens
+          are evenly spread.
         """
         if fullest is None:
             fullest = read
@@ -63,7 +64,10 @@ class PrefillTime:
         return np.asarray(waiting_s + self.token_s * fullest + self.pass_s)
 
     def _added_s(self, seconds: Array, decoding: Array, read: Array) -> Array:
-        """Seconds that prompt tokens add to the layers. seconds: times of a pass at `tokens`."""
+        """Seconds that prompt tokens add to the layers.
+
+        - seconds: times of a pass at `tokens`.
+        """
         if self.alone:
             return np.interp(read, self.tokens, seconds)
         both = np.interp(decoding + read, self.tokens, seconds)

@@ -156,7 +156,7 @@ class PromptQueue:
         return whole
 
     def _leave(self, request: QueuedRequest) -> None:
-        """A prompt has been read to the end."""
+        """Removes a request whose prompt is completely read."""
         if self.entered[0] is request:
             self.entered.popleft()
         else:  # a shorter prompt than the first, where parts are limited

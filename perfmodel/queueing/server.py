@@ -154,7 +154,7 @@ class Server:
         self._start_read(prompts)
 
     def _read(self, each: PassTimes, prompts: Sequence[QueuedRequest]) -> None:
-        """Runs a pass of prompts alone, while decoding requests wait."""
+        """Runs a pass that only reads prompts, while decoding requests wait."""
         self._pass(self._prompts_s(each, prompts), 1, 0.0)
         self._start_read(prompts)
 
@@ -183,16 +183,16 @@ class Server:
         return added_s
 
     def _start_read(self, prompts: Sequence[QueuedRequest]) -> None:
-        """Counts prompts as read as far as the pass had room; requests whose prompts are complete begin to
-        decode.
+        """Counts the prompt tokens for which the pass had room as read. Requests whose prompts are complete
+        begin to decode.
         """
         self.next_poll = self.pass_number
         for request in self.prompts.read(prompts):
             self._start(request)
 
     def _start(self, request: QueuedRequest) -> None:
-        """Begins to decode a request whose prompt has been read to the end. Its first token has been
-        produced (unless the request was preempted before).
+        """Begins to decode a request whose prompt is completely read. This pass has produced the first token,
+        unless the request was preempted before.
         """
         if not request.preempted:
             request.first_s = self.time_s

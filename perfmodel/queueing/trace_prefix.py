@@ -41,7 +41,8 @@ def of_sessions(
     """Finds the shared parts of prompts from the sessions of requests, which are in the order of arrival.
 
     Each prompt begins with the previous context of its session, or with as much of this context as fits in
-    the prompt. The request is sent after the previous answer. None means a request without a session.
+    the prompt. The request is sent after the previous answer. A session of None means a request without a
+    session.
     """
     paths: list[Path] = []
     keeps: list[int | None] = [None] * len(sessions)

@@ -310,7 +310,7 @@ def _brief(value: object) -> str:
 
 
 def _require(name: str, value: Floats, low: float, high: float) -> None:
-    """Refuse values outside [low, high] and NaN."""
+    """Raises InputError for values outside [low, high] and for NaN."""
     array = np.asarray(value, np.float64)
     if array.size and not (array.min() >= low and array.max() <= high):
         if np.isfinite(high):
@@ -328,7 +328,7 @@ def _whole(name: str, value: Array, low: int) -> None:
 
 
 def _check_tokens(omega: Array, gamma: Array) -> None:
-    """Refuse tokens per iteration outside [1, gamma + 1]."""
+    """Raises InputError for tokens per iteration outside [1, gamma + 1]."""
     if not np.all((omega >= 1) & (omega <= gamma + 1)):
         raise refuse(
             "tokens per iteration", None, f"in [1, gamma + 1] (gamma {_brief(gamma)})", _brief(omega)

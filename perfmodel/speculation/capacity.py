@@ -129,7 +129,7 @@ def fraction_of(scenario: Scenario, gamma: int, fraction: float | None) -> float
 
 @once
 def available_bytes(scenario: Scenario, fraction: float | None, drafts: Drafts) -> float:
-    """The memory of one device for weights and caches in bytes, by the engine's memory account."""
+    """The memory of one device for weights and caches in bytes, according to the engine's memory account."""
     gpu = scenario.machine.gpu
     return scenario.account.available_bytes(gpu, scenario.target_shard, fraction, drafts)
 

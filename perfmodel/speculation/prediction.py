@@ -143,7 +143,7 @@ def predict(
 
 
 def _refuse_endless(scenario: Scenario, figures: dict[str, Array]) -> None:
-    """Refuse (InputError) figures that are not finite."""
+    """Raises InputError for figures that are not finite."""
     for name, values in figures.items():
         if not np.isfinite(values).all():
             files = (
@@ -153,14 +153,14 @@ def _refuse_endless(scenario: Scenario, figures: dict[str, Array]) -> None:
 
 
 def _at_gamma(values: Array, gamma: Ints) -> Array:
-    """Pick each point's gamma from a leading axis that starts at gamma = 0."""
+    """Picks the value at each point's gamma from a leading axis that starts at gamma = 0."""
     if gamma.size == 1:
         return np.asarray(values[int(gamma.reshape(-1)[0])])
     return np.asarray(np.take_along_axis(values, gamma[None], 0)[0])
 
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
-    """Cut a grid along its longest axis into blocks of about `limit` points."""
+    """Cuts a grid along its longest axis into blocks of about `limit` points."""
     if not shape:
         yield ()
         return

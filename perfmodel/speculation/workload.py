@@ -27,8 +27,8 @@ class Workload(Immutable):
 
     @classmethod
     def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
-        """Checks and converts the numbers of a workload. Raises InputError unless they are positive and
-        finite. gamma must be a whole number from 0.
+        """Checks and converts the numbers of a workload. Raises InputError unless batch and context are
+        finite numbers from 1 and gamma is a whole number from 0, all up to a limit.
         """
         axes = (
             _numbers(batch, "batch", 1, MAX_BATCH),

@@ -41,8 +41,8 @@ class ExpertsOp(GemmOp):
         return GemmOp.split(self, group)
 
     def _by_own_kernels(self, group: DeviceGroup, kernel: ExpertKernel) -> Split:
-        """The time by the constants of the experts' own kernels. These include quantising the inputs and
-        moving them.
+        """The time by the constants of the experts' own kernels. These constants include the time of
+        quantising and moving the inputs.
         """
         c = group.calibration
         factor = c.expert_factor.value
@@ -58,7 +58,7 @@ class ExpertsOp(GemmOp):
         return parts, None
 
     def _by_default_s(self, group: DeviceGroup) -> float:
-        """Time of a layer under default flags, beyond the kernels' own."""
+        """Time of a layer with default flags, in addition to the time of its kernels."""
         c = group.calibration
         engine = serving_engines().get(c.stack)
         if engine and engine.tunes_experts(self.form, self.architecture, group.gpu, c.version):

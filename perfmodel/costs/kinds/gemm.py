@@ -14,7 +14,9 @@ from perfmodel.specs import Format, interpolated
 from perfmodel.specs.calibrations.engine_constants import ONE, Curves
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
-"""Compute format -> the weight format whose kernels are used for other weight formats that compute in it."""
+"""For each compute format: the weight format whose kernels represent all other weight formats with this
+compute format.
+"""
 PACKED = "q4_k"
 """The format of llama.cpp whose kernels are used for its other formats below one byte per weight."""
 

@@ -103,7 +103,7 @@ class LengthPolicy(ABC):
     help: ClassVar[str]
     """Its meaning, printed after its name in the help of ``--gamma``: "the best at each load"."""
     noun: ClassVar[str] = ""
-    """Its name in sentences about rows: "the table". The result is empty if rows show the chosen length
+    """Its name in sentences about rows: "the table". It is empty if rows show the chosen length
     instead.
     """
     source: ClassVar[str]

@@ -43,8 +43,8 @@ class ConfidenceBin(Frozen):
 class AcceptanceEntry(Frozen):
     """One row of an acceptance file.
 
-    - context_range_tokens: range of the contexts at which the server counted acceptance. Without it, the row
-      applies only at `context_tokens`.
+    - context_range_tokens: range of the contexts at which the server counted acceptance. Without this range,
+      the row applies only at `context_tokens`.
     - confidence: drafts of one length, grouped by the confidence that the draft head reported.
     """
 

@@ -2,8 +2,9 @@
 acceptance.
 
 ``results/published/acceptance.csv`` summarises published results. The file has one row for each target, head,
-task and thinking mode, with the mean over data sets. Prompts had a few hundred to a few thousand tokens. If a
-question names no head, the first head in the file for its target and kind of draft is used.
+task and thinking mode, with the mean over data sets. The prompts behind these results had a few hundred to a
+few thousand tokens. If a question names no head, the first head in the file for its target and kind of draft
+is used.
 """
 
 from collections.abc import Sequence

@@ -293,4 +293,6 @@ class EngineConstants(Frozen):
         ),
     ] = ABSENT
     graph_tokens: tuple[Positive, Positive] | None = None
-    """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""
+    """The pair (step, last): CUDA graphs are captured for 1, 2, 4 and the multiples of `step` tokens, up to
+    `last`.
+    """

@@ -86,8 +86,8 @@ class GPUSpec(Frozen):
     - peer_access: whether devices without a link access each other's memory over PCIe. If not, messages go
       through host memory.
     - reported_memory: the total memory that CUDA or HIP reports. Engines use a share of this total.
-    - memory_type: type of the memory. For GDDR, constants of kernels from another device are corrected.
-      Devices with LPDDR are sold with several memory sizes.
+    - memory_type: type of the memory. On a device with GDDR, kernel constants from another device are
+      corrected. Devices with LPDDR are sold with several memory sizes.
     - box_devices: largest number of devices in one machine.
     - working_set: the share of the memory that the GPU may use. It is None if it may use all of it.
     - in_turn: names of the devices, if this record represents several devices that run one after another.

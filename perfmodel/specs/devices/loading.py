@@ -27,7 +27,7 @@ def other_names(data: Mapping[str, Any]) -> list[str]:
 
 
 NAMING = ("name", "title", "vendor", "aliases")
-"""Keys of a device file whose values name it."""
+"""Keys of a device file whose values are names of the device."""
 
 
 @cache

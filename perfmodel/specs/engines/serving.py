@@ -89,28 +89,32 @@ class ServingEngine(Stack):
     programs: tuple[str, ...] = ()
     """Names of programs that run this engine."""
     newest: Text
-    """Version of these facts."""
+    """The newest version that these facts describe."""
     source: Text
     makers: tuple[str, ...]
-    """Makers of the devices that it supports."""
+    """Makers of the devices that the engine supports."""
     calibrations: dict[str, str] = field(default_factory=dict)
     """The word in the names of the engine's calibrations, by first version, if kernels changed between
     versions.
     """
     conversion: Literal["gguf", "mlx"] | None = None
-    """The kind of file to which it converts checkpoints. The result is None if it serves them as they are."""
+    """The kind of file to which the engine converts checkpoints. It is None if the engine serves checkpoints
+    as they are.
+    """
     one_person: bool = False
-    """Whether it usually serves one person."""
+    """Whether the engine usually serves one person."""
 
     # its drafts
     drafts: dict[str, ServedDraft]
-    """Kind of draft -> its name and releases."""
+    """The name and the releases of each kind of draft."""
     withhold_features: tuple[str, ...] = ()
     """Architectures (``model_type``) whose model gives a head no hidden states of its inner layers."""
     sparse: Text = "no flag is known for one"
     """Text about a draft with a KV method that the engine does not support."""
     dynamic: DynamicMode | None = None
-    """Its draft length by batch size. The result is None if it has none."""
+    """The engine's mode in which the draft length depends on the batch size. It is None if there is no such
+    mode.
+    """
     drafts_read_verified: bool = False
     """Whether a draft reads the verified tokens in a separate pass."""
     defects: tuple[Defect, ...] = ()
@@ -118,28 +122,32 @@ class ServingEngine(Stack):
 
     # its requests
     seats: Seats | None = None
-    """Default number of concurrent requests. The result is None if it is unknown."""
+    """Default number of concurrent requests. It is None if it is unknown."""
     slots: Annotated[int, Meta(ge=1)] | None = None
-    """Sequences that its server decodes at once by default. The result is None if memory determines the
+    """Number of sequences that its server decodes at once by default. It is None if memory determines the
     number.
     """
     scheduler: Scheduler | None = None
-    """None if prompts and decoding share passes."""
+    """The order of passes. It is None if prompts and decoding share passes."""
     reserved_output: ReservedOutput | None = None
-    """None if a request only needs room for its prompt."""
+    """The cache memory that is kept free for output. It is None if a request only needs room for its
+    prompt.
+    """
     drafted_slots: DraftedSlots | None = None
-    """None if it holds two tokens of cache for each drafted token."""
+    """The cache tokens that a request holds for each drafted token. It is None if there are two of them."""
     states: StatePool | None = None
-    """Its recurrent states. The result is None if it has no flag for them."""
+    """The storage of recurrent states. It is None if the engine has no flag for them."""
     prefix: PrefixBlocks
-    """Blocks of its prefix cache."""
+    """Blocks of the engine's prefix cache."""
 
     # its prompts
     prompt_graphs: PromptGraphs | None = None
-    """None if every kernel of a prompt is launched by itself."""
+    """The passes over prompts that run as CUDA graphs. It is None if every kernel of a prompt is launched by
+    itself.
+    """
     untimed_prompts: str = ""
-    """What is known about the time of its prompts, if no prompts were fitted; its TTFT then has no
-    interval.
+    """The known facts about the time of prompts, as text, if no prompts were fitted. In this case, TTFT has
+    no interval.
     """
     heads_of_prompts: bool = False
     """Whether the LM heads of target and draft run over whole prompts with a draft that starts from the
@@ -151,14 +159,14 @@ class ServingEngine(Stack):
     gathers_logits: bool = False
     """Whether each device gets the logits of the whole vocabulary."""
     divides_layers: bool = False
-    """Whether devices, or a device and the host, can share a model by layers and run in turn."""
+    """Whether devices, or a device and the host, can share a model by layers and run one after another."""
     runs_groups: bool = True
     """Whether a server can have groups of data-parallel attention or of whole experts."""
     attention_groups: str = ""
     """The first version whose flag for data-parallel attention counts its groups, if it replaced another
     flag."""
     host: HostPasses | None = None
-    """How its processor runs layers. The result is None if it runs none."""
+    """How the host's processor runs layers. It is None if the processor runs no layers."""
 
     # its health
     captured_graphs: tuple[CapturedGraphs, ...] = ()
@@ -170,17 +178,17 @@ class ServingEngine(Stack):
     draft_quantization: str = ""
     """The first version with a flag for the format to which a draft is quantised on load, if it needs one."""
     attention: EngineAttention | None = None
-    """Its backends. The result is None if they are unknown."""
+    """The attention backends of the engine. It is None if they are unknown."""
     kernel_tables: str = ""
     """Name of the engine's folder in the tables of ``aiconfigurator-core``."""
     row_kernels: RowKernels | None = None
-    """Its kernels for a few rows."""
+    """The engine's kernels for a few rows."""
     own_kernel: OwnKernel | None = None
     """A kernel that replaces some of `row_kernels` in a fork."""
     weight_only: bool = False
     """Whether formats without a peak on the device run weight-only."""
     no_bf16_on: tuple[str, ...] = ()
-    """Architectures, by their first words, on which it must be told to compute in FP16."""
+    """First words of the architectures on which the engine needs a flag to compute in FP16."""
     wide_mxfp4: bool = False
     """Whether MXFP4 experts run on 16-bit activations on every device."""
     tuned_experts: tuple[TunedExperts, ...] = ()
@@ -190,11 +198,13 @@ class ServingEngine(Stack):
     int4_experts_on: tuple[str, ...] = ()
     """Makers of the devices that have the kernels of `int4_experts`; empty for all."""
     unread_owners: tuple[str, ...] = ()
-    """Owners of repositories in a format that it does not load."""
+    """Owners of repositories in a format that the engine does not load."""
     unread_formats: tuple[str, ...] = ()
-    """Formats of listed checkpoints that it does not load as their tools wrote them."""
+    """Formats of listed checkpoints that the engine does not load in the form in which their tools wrote
+    them.
+    """
     reads_instead: Text = ""
-    """The checkpoints of `unread_formats` that it does load, in words."""
+    """The checkpoints of `unread_formats` that the engine does load, in words."""
     awq: str = ""
     """The first version with fast kernels for AWQ; empty if no version without them is known."""
 
@@ -209,8 +219,8 @@ class ServingEngine(Stack):
         return repository.partition("/")[0] not in self.unread_owners and weights not in self.unread_formats
 
     def calibration_word(self, version: str) -> str:
-        """The word in the names of the calibrations for a version. The result is empty if it is the engine's
-        own word.
+        """The word in the names of the calibrations for a version. The result is empty if the names contain
+        the engine's own word.
         """
         known = sorted(self.calibrations, key=release)
         reached = [first for first in known if not version or release(first) <= release(version)]

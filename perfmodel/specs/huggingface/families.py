@@ -141,8 +141,8 @@ class Family(Frozen):
       has the value in `fixed`. Without a value there, it is false.
     - if_true: fields of ModelSpec that apply if a key is true, by the names of the keys.
     - rms_norm_eps, rope_theta, max_position_embeddings: values that apply if these keys are absent.
-    - mlp_ratio: width of an MLP divided by the hidden width. It applies if the file does not state the width
-      of the MLP.
+    - mlp_ratio: width of an MLP divided by the hidden width. This ratio applies if the file does not state
+      the width of the MLP.
     """
 
     source: Text
@@ -206,7 +206,7 @@ class Family(Frozen):
 
 
 def _check(key: str, noun: str, names: Iterable[str], allowed: Collection[str]) -> None:
-    """Refuse (ValueError) names that are not among the allowed ones."""
+    """Raises ValueError for names that are not among the allowed ones."""
     for name in names:
         if name not in allowed:
             raise ValueError(str(unknown_name(key, noun, name, allowed)))
