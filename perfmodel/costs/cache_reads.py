@@ -40,11 +40,12 @@ def selection(
         if choice is NOTHING or not np.any(choice.kernels):
             continue
         sequences = a.layers * batch
+        cost = Cost(flops=sequences * choice.flops, kv_bytes=sequences * choice.bytes)
         ops.append(
             SelectionOp(
                 f"kv {when} ({a.name})",
                 a.layers * choice.kernels,
-                Cost(flops=sequences * choice.flops, kv_bytes=sequences * choice.bytes),
+                cost,
                 shard.precision.attention_compute,
                 searches=a.layers * np.greater(choice.searched, 0.0),
                 searched=a.layers * choice.searched,

@@ -95,6 +95,22 @@ def _embedding_half(shard: costs.Shard, tokens: Floats) -> Op:
     return whole.replace(kernels=0, quantisations=0)
 
 
+OF_NO_HEAD: dict[str, Any] = {
+    "loops": 1,
+    "attention_layers": None,
+    "mlp_layers": None,
+    "linear_attention": None,
+    "compressed": (),
+    "projections": (),
+    "table_params": 0,
+    "shared_kv_layers": 0,
+    "shared_kv_sliding": 0,
+    "num_nextn_predict_layers": None,
+    "published": None,
+}
+"""Fields of a target that its heads do not have, with the value that says so."""
+
+
 def few_layers(
     target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_experts: bool = False
 ) -> ModelSpec:
@@ -117,26 +133,15 @@ def few_layers(
     indexer = None
     if target.indexer and keep_experts and not target.compressed:  # DeepSeek-V4's attends to its window alone
         indexer = target.indexer.replace(layers=layers, dense_layers=0)
-    changed = {
+    changed = OF_NO_HEAD | {
         "name": f"{name} of {target.name}",
         "num_hidden_layers": layers,
-        "loops": 1,
         "num_sliding_layers": layers if target.compressed and keep_experts else 0,
-        "attention_layers": None,
-        "mlp_layers": None,
         "norms_per_layer": max(target.norms_per_layer, 2),
-        "linear_attention": None,
         "moe": moe,
         "indexer": indexer,
-        "compressed": (),
-        "projections": (),
-        "table_params": 0,
-        "shared_kv_layers": 0,
-        "shared_kv_sliding": 0,
-        "num_nextn_predict_layers": None,
         "vocab_size": vocab or target.vocab_size,
         "weights": "bf16",
-        "published": None,
     }
     if not keep_experts:
         changed |= _plain_attention(target)

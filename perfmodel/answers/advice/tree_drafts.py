@@ -198,6 +198,9 @@ def _best(
     if server is not None:
         flags = server.tree_flags(shape.steps, shape.candidates, shape.verified)
     baseline_s = float(scenario.target_pass_s(float(batch), float(query.context)))
+    runs_in = None if runs is None else runs.text
+    over_choice = _times(value, choice, query)
+    best_at = _best_at(query, chains, priced)
     tree = TreeDraft(
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
@@ -211,10 +214,10 @@ def _best(
         tpot_s=tpot_s,
         throughput_tokens_per_s=batch / tpot_s,
         speedup=baseline_s / tpot_s,
-        over_choice=_times(value, choice, query),
-        best_at=_best_at(query, chains, priced),
+        over_choice=over_choice,
+        best_at=best_at,
         acceptance_source=source,
-        runs_in=None if runs is None else runs.text,
+        runs_in=runs_in,
         flags=flags,
     )
     return value, tree

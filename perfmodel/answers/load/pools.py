@@ -59,16 +59,19 @@ def pools_of(question: TrafficQuery) -> Pools:
     read = {drafts: prompts_of(question, prefill, prompting, drafts) for drafts in drafting}
     both = [two_pools(question, prefill, decode, decoding, read[each.gamma > 0], each) for each in steps]
     drafts = bool(max(gammas))
+    ratio = {each.steps.gamma: each.ratio for each in both}
+    best_split = {each.steps.gamma: each.best_split for each in both}
+    link = transfer_of(question, decoding.machine.gpu)
     return Pools(
         prefill=question.prefill or "",
         decode=question.decode or "",
         prefill_gpus=prefill.devices,
         decode_gpus=decode.devices,
         rows=tuple(_rows(question, decoding, both)),
-        ratio={each.steps.gamma: each.ratio for each in both},
-        best_split={each.steps.gamma: each.best_split for each in both},
+        ratio=ratio,
+        best_split=best_split,
         transfer_bytes=sent_bytes(question, decoding, drafts),
-        transfer_source=transfer_of(question, decoding.machine.gpu).source,
+        transfer_source=link.source,
         prefix_hit_rate=read[drafts].hit_rate,
         notes=_notes(question, both),
     )

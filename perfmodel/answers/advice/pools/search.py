@@ -201,6 +201,11 @@ class Search:
         times = {name: getattr(row, name) if shown else None for name in TIMES}
         words = {"prefill": prefill, "decode": decode}
         check = _check(asked, pools.steps.gamma, self.load.of_each(1), words)
+        needed = None
+        needed_gpus = None
+        if fewest is not None:
+            needed = f"prefill {fewest.prefill}, decode {fewest.decode}"
+            needed_gpus = fewest.devices
         return PoolOption(
             servers=None,
             prefill=prefill,
@@ -210,8 +215,8 @@ class Search:
             most_requests_per_s=sized.rate,
             most_requests_per_s_per_gpu=sized.rate / self.gpus,
             ratio=sized.pair.ratio,
-            needed=None if fewest is None else f"prefill {fewest.prefill}, decode {fewest.decode}",
-            needed_gpus=None if fewest is None else fewest.devices,
+            needed=needed,
+            needed_gpus=needed_gpus,
             **times,
             check=check,
         )
