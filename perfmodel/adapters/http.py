@@ -250,7 +250,7 @@ class PredictorServer(ThreadingHTTPServer):
 
 
 def server(predictor: Predictor, host: str, port: int, timeout_s: float = TIMEOUT_S) -> PredictorServer:
-    """A server that answers with this predictor.
+    """Makes a server that answers with this predictor.
 
     - port: 0 selects a free port.
     - timeout_s: time within which a request must arrive, in seconds.

@@ -18,7 +18,8 @@ Drafts = Mapping[str, Sequence[int]]
 
 def forward_time(predictor: Predictor) -> Callable[[Counts, Counts, Drafts], float]:
     """A function that returns the time of a pass in seconds. The function takes three mappings from the
-    request id: `num_scheduled_tokens`, the number of computed tokens, and `scheduled_spec_decode_tokens`.
+    request id, which are `num_scheduled_tokens`, the number of computed tokens, and
+    `scheduled_spec_decode_tokens`.
 
     If a request has drafted tokens, the pass is an iteration of the predictor: it verifies these tokens and
     drafts the same number of new ones.

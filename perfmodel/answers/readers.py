@@ -95,7 +95,7 @@ def tokens(given: object, flag: str) -> float:
 
 
 def texts(given: Any, flag: str) -> tuple[str, ...]:
-    """Reads one text or several texts. A comma is a part of a text and separates nothing."""
+    """Reads one text or several texts. A comma does not separate texts."""
     return tuple(parse_text(item, flag) for item in items(given))
 
 

@@ -19,8 +19,8 @@ class Note(str):
 
 
 def seconds(value: float | None) -> str:
-    """Formats a time in seconds: ``8.5 us``, ``25 ms``, ``1.2 s`` or ``86,400 s``. None becomes
-    ``unknown``.
+    """Formats a time that is given in seconds, such as ``8.5 us``, ``25 ms``, ``1.2 s`` or ``86,400 s``. None
+    becomes ``unknown``.
     """
     if value is None:
         return UNKNOWN
@@ -38,7 +38,7 @@ def _two_digits(value: float) -> str:
 
 
 def counted(number: int | str, noun: str) -> str:
-    """Formats a number with its noun: ``1 client``, ``8 clients``, ``2.5 requests``.
+    """Formats a number with its noun, such as ``1 client``, ``8 clients`` or ``2.5 requests``.
 
     - noun: the singular of a noun whose plural adds an s.
 
@@ -48,12 +48,12 @@ def counted(number: int | str, noun: str) -> str:
 
 
 def clients(number: int) -> str:
-    """``1 client`` or ``8 clients``."""
+    """Formats a number of clients, such as ``1 client`` or ``8 clients``."""
     return counted(number, "client")
 
 
 def request_rate(rate: float, digits: str = "g") -> str:
-    """Formats a request rate: ``1 request/s`` or ``2.5 requests/s``.
+    """Formats a request rate, such as ``1 request/s`` or ``2.5 requests/s``.
 
     - digits: the format of the number, as for `format`.
     """
@@ -61,12 +61,12 @@ def request_rate(rate: float, digits: str = "g") -> str:
 
 
 def size(value: float) -> str:
-    """Formats a number of bytes with a decimal unit: ``1.5 GB``."""
+    """Formats a number of bytes with a decimal unit, such as ``1.5 GB``."""
     return f"{_prefixed(value)}B"
 
 
 def count(value: float) -> str:
-    """Formats a number with a decimal prefix: ``1.5 T``."""
+    """Formats a number with a decimal prefix, such as ``1.5 T``."""
     return _prefixed(value).rstrip()
 
 
@@ -85,18 +85,18 @@ def tokens(value: float | None) -> str:
 
 
 def context_text(value: float) -> str:
-    """Formats a context length in tokens: ``32768``. A multiple of 1048576 is written as ``1M``."""
+    """Formats a context length in tokens, such as ``32768``. A multiple of 1048576 is written as ``1M``."""
     whole = int(value)
     return f"{whole >> 20}M" if whole and whole % 2**20 == 0 else f"{whole}"
 
 
 def ratio_text(value: float | None) -> str:
-    """Formats a speedup: ``1.34x``. None becomes ``unknown``."""
+    """Formats a speedup, such as ``1.34x``. None becomes ``unknown``."""
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
 def range_text(interval: tuple[float, float] | None) -> str:
-    """Formats an interval of times, to be put after its value: `` (17 ms to 29 ms)``. None becomes an empty
+    """Formats an interval of times as `` (17 ms to 29 ms)``, to be put after its value. None becomes an empty
     text.
     """
     if interval is None:
@@ -106,12 +106,14 @@ def range_text(interval: tuple[float, float] | None) -> str:
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
-    """Formats an interval, to be put after its value: `` (1.16 to 2.59)``. None becomes an empty text."""
+    """Formats an interval as `` (1.16 to 2.59)``, to be put after its value. None becomes an empty text."""
     return "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
 
 
 def devices(hardware: str, tp: float) -> str:
-    """The devices of a server in words, such as ``8 x a100-sxm-80gb``. A single device is only named."""
+    """The devices of a server in words, such as ``8 x a100-sxm-80gb``. For a single device, the text is only
+    its name.
+    """
     if tp > 1:
         return f"{tp:g} x {hardware}"
     return hardware

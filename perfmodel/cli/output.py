@@ -242,7 +242,7 @@ class Widths(NamedTuple):
     - least: the smallest width at which no number or word is broken.
     - fair: the width of the widest cell, but at most `FAIR` unless a word is longer.
     - whole: the width of the widest cell.
-    - heading: `whole`, or the width of the heading if that is larger.
+    - heading: the width of the widest cell including the heading.
     """
 
     least: int

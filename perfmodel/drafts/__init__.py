@@ -61,8 +61,8 @@ def make_draft(
 
     ``eagle3`` means the published head of the target (`specs.published_heads`).
 
-    If there is none, it means an EAGLE head with three features. The tensor-parallel degree and the weight
-    format are by default those of the target.
+    If no head is published, ``eagle3`` means an EAGLE head with three features. The tensor-parallel degree
+    and the weight format are by default those of the target.
 
     - own_on: the number formats in which the device can compute, if the draft keeps the format of its own
       checkpoint; else None.

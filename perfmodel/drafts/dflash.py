@@ -14,7 +14,7 @@ LAYERS = 5
 
 
 class DFlash(Draft):
-    """`layers` dense layers with their own cache.
+    """A head of `layers` dense layers with their own cache.
 
     The shape of the layers is that of the target's layers, or that of the head's own config.json. For each
     sequence, a pass processes the last token and gamma masks, and drafts a token at each mask. Once per

@@ -14,8 +14,8 @@ class Domino(DFlash):
     """After DFlash's pass, a step for each drafted token runs a GRU, a projection to width `emb`, and a
     projection to the logits.
 
-    - gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json. The user must give both, because no
-      head is published.
+    - gru, emb: the values `gru_hidden_dim` and `emb_dim` of the head's config.json. The user must give both,
+      because no head is published.
     - pool: number of vocabulary tokens whose logits are corrected (SGLang's
       ``--speculative-domino-candidate-pool-size``); 0 means the whole vocabulary. All positions of the block
       share these tokens.

@@ -42,7 +42,7 @@ class Eagle(Draft):
 
     @property
     def name(self) -> str:
-        """``eagle3`` with several features, else the kind."""
+        """The name ``eagle3`` with several features, else the name of the kind."""
         return "eagle3" if self.reads_inner_layers else self.kind
 
     @property

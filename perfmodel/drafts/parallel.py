@@ -15,7 +15,7 @@ class Parallel(ModelDraft):
 
     @property
     def name(self) -> str:
-        """``parallel:`` and the draft model's name."""
+        """The prefix ``parallel:`` and the draft model's name."""
         return f"{self.kind}:{self.model.name}"
 
     def query(self, gamma: Floats) -> Floats:

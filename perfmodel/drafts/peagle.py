@@ -9,7 +9,7 @@ LAYERS = 4
 
 
 class PEagle(Eagle):
-    """`layers` dense layers with their own cache.
+    """A head of `layers` dense layers with their own cache.
 
     The shape of the layers is that of the target's layers, or that of the head's own config.json. For each
     sequence, a pass processes the last token and gamma - 1 masks. The rest is as in EAGLE-3.

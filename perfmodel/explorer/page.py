@@ -2,7 +2,7 @@
 predicted times of all surfaces.
 
 Acceptance changes a speedup only through the tokens per iteration. The page therefore contains times in
-seconds. For any acceptance, it computes from them the speedup and the best draft length
+seconds. For any acceptance, the page computes the speedup and the best draft length from these times
 (``explorer/surface.js``). The times are the predictions at the points of the grid, as 32-bit floats. Nothing
 is interpolated.
 """

@@ -9,8 +9,8 @@ class TopK(KVMethod):
     selection, but it still reads all keys.
 
     Attention counts the keys and values of the selected tokens. Selection counts the keys of all other
-    tokens. Together they are the bytes of S/2 + budget/2 tokens. For MLA they are the bytes of S tokens,
-    because key and value are the same vector.
+    tokens. The sum is the bytes of S/2 + budget/2 tokens. For MLA, the sum is the bytes of S tokens, because
+    key and value are the same vector.
     """
 
     source = "Gupta et al. 2021, arXiv 2106.06899"

@@ -219,7 +219,7 @@ def octaves(low: float, high: float, count: int = 8) -> list[float]:
 
 
 def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count: int = 8) -> None:
-    """Make the x or the y axis logarithmic from `low` to `high`, with ticks at powers of two."""
+    """Makes the x or the y axis logarithmic from `low` to `high`, with ticks at powers of two."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axes.set(**{f"{which}scale": "log", f"{which}lim": (low, high), f"{which}label": name})
     ticks = octaves(low, high, count)
@@ -228,7 +228,9 @@ def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count
 
 
 def shades(count: int) -> list[Any]:
-    """`count` colours from light to dark, all dark enough for a line on a white page."""
+    """A given number of colours (`count`) from light to dark. All are dark enough for a line on a white
+    page.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
     ramp = LinearSegmentedColormap.from_list("perfmodel", SEQUENCE[1:])

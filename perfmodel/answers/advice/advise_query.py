@@ -27,8 +27,8 @@ number.
 class AdviseQuery(AdviseArguments):
     """A question to `advise`.
 
-    - rate: maps a draft, or ``draft@METHOD:BUDGET``, to its acceptance: ``0.8`` (alpha), ``0.8/0.7/0.5`` (by
-      position) or ``0.6x3.5`` (n-gram: hit probability x accepted tokens per hit).
+    - rate: maps a draft, or ``draft@METHOD:BUDGET``, to an acceptance such as ``0.8`` (alpha),
+      ``0.8/0.7/0.5`` (by position) or ``0.6x3.5`` (n-gram: hit probability x accepted tokens per hit).
     - tree_rate: maps a draft to the probabilities that the first, second and further children of a tree node
       are accepted. The first probability is also the acceptance of the draft's chains, unless `rate` states
       it.
@@ -40,8 +40,8 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def chain_rates(self) -> dict[str, str]:
-        """The acceptance of chains (drafts without branches). It is `rate`. For a draft that only has a
-        `tree_rate`, it is the rate of the first child.
+        """The acceptance of chains (drafts without branches). The acceptance is `rate`. For a draft that only
+        has a `tree_rate`, the acceptance is the rate of the first child.
         """
         return {key: by_rank.partition(",")[0] for key, by_rank in self.tree_rate.items()} | self.rate
 

@@ -81,7 +81,7 @@ class Candidates:
 
     - baselines: one per layout.
     - drafted: those with a draft whose acceptance is known.
-    - skips: the skipped ones.
+    - skips: the drafts and layouts that were not searched, with the reason.
     """
 
     baselines: list[Candidate]

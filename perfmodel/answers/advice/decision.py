@@ -1,5 +1,5 @@
 """The choice of `advise` without a load. The choice is the best point, which is a layout with draft, batch
-and draft length. If the gain of the best draft is doubtful, it is the best baseline.
+and draft length. If the gain of the best draft is doubtful, the choice is the best baseline.
 """
 
 from dataclasses import dataclass, replace

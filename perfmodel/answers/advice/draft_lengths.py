@@ -39,7 +39,7 @@ class Range:
     - tokens: this draft length.
     - speedup: the expected speedup in this range.
 
-    - draft: `tokens`, or the best length above 0 if `tokens` is 0.
+    - draft: the same as `tokens`, or the best length above 0 if `tokens` is 0.
     - draft_speedup: the expected speedup with `draft` tokens in this range.
     - interval: the 90 % interval of `draft_speedup`. The width is from the error at the middle batch of the
       range. None means that this error is unknown.

@@ -20,8 +20,8 @@ from perfmodel.errors import InputError
 
 
 def instead(search: Search, ways: Iterable[Way]) -> Iterator[Alternative]:
-    """The servers to start instead. The first one is the fastest server on the given devices, if the question
-    has a bound on TPOT. Then comes one server for each change.
+    """The servers to start if nothing is feasible. The first server is the fastest one on the given devices,
+    if the question has a bound on TPOT. One server for each change follows.
     """
     query = search.query
     if query.max_tpot_ms is not None and (nearest := fastest(query)) is not None:

@@ -88,9 +88,9 @@ class Insufficient:
         return () if self.alone is None else self.alone.served.warnings
 
     def instead(self) -> Iterator[Alternative]:
-        """Servers to start instead: those that serve the largest part of the load on the given devices, the
-        smallest number of devices that serves the whole load, and servers with smaller weights. If nothing
-        fits in memory, there is one server for each change with which the model fits.
+        """Servers to start if the load cannot be served: those that serve the largest part of the load on the
+        given devices, the smallest number of devices that serves the whole load, and servers with smaller
+        weights. If nothing fits in memory, there is one server for each change with which the model fits.
         """
         question = self.search.question
         if self.why.ways:

@@ -58,7 +58,7 @@ def in_formats(
 ) -> Iterator[Alternative]:
     """Servers in the first smaller format with which these layouts serve the whole load. If there is no such
     format, servers in the format with the largest load, if this load is much larger than `most`. In this
-    case, also what serves the whole load in this format: longer limits and more devices.
+    case, there are also servers that serve the whole load in this format, with longer limits or more devices.
 
     - limits: names of the limits that may be longer. It is empty if servers in the question's format already
       serve the load with longer limits.

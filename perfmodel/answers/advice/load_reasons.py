@@ -16,8 +16,8 @@ SEEN = 0.005
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
     """The reason as a part of a sentence. The text states the GPUs, the TPOT and the share of the saturation
-    rate of the choice. For comparison, it states the same for the best servers without a draft, or with a
-    draft if the choice has no draft.
+    rate of the choice. For comparison, the text states the same for the best servers without a draft, or with
+    a draft if the choice has no draft.
     """
     needs = f"{load_text(question)}: {served_text(chosen)}"
     needs += _tie_text(question, decision, chosen)
@@ -91,13 +91,15 @@ def served_with_draft(served: Served) -> str:
 
 
 def enough_text(served: Served) -> str:
-    """``8 GPUs suffice: 2 x TP 4, no draft, TPOT 17 ms``."""
+    """The number of GPUs that suffice, in words, such as ``8 GPUs suffice: 2 x TP 4, no draft, TPOT 17
+    ms``.
+    """
     gpus = served.candidate.layout.gpus
     return f"{gpus_text(gpus)} suffice{'s' * (gpus == 1)}: {served_with_draft(served)}"
 
 
 def gpus_text(number: int) -> str:
-    """``1 GPU`` or ``8 GPUs``."""
+    """A number of GPUs in words, such as ``1 GPU`` or ``8 GPUs``."""
     return "1 GPU" if number == 1 else f"{number} GPUs"
 
 

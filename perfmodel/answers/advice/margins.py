@@ -31,7 +31,8 @@ WORTH_A_DRAFT = 1.1
 
 def worth_the_risk(gain: float, interval: tuple[float, float]) -> bool:
     """Whether to recommend a draft although its gain is too close to call. The gain must be at least
-    `WORTH_A_DRAFT`, and at least as large as the possible loss: `gain` x `interval[0]` >= 1.
+    `WORTH_A_DRAFT`, and at least as large as the possible loss. In other words, the product of `gain` and
+    `interval[0]` must be at least 1.
     """
     return gain >= WORTH_A_DRAFT and gain * interval[0] >= 1.0
 

@@ -119,9 +119,9 @@ def reaches_of(question: AdviseQuery, candidates: Candidates) -> tuple[list[Reac
 
 
 def served_by(question: AdviseQuery, reach: Reach, replicas: int) -> Served | None:
-    """The prediction for `replicas` servers of one candidate under the load of the question. The baseline is
-    not replayed. The result is None if the servers exceed the limits, or if the best draft length of a
-    candidate with a draft is 0.
+    """The prediction for a given number of servers (`replicas`) of one candidate, under the load of the
+    question. The baseline is not replayed. The result is None if the servers exceed the limits, or if the
+    best draft length of a candidate with a draft is 0.
     """
     estimate = on_servers(question, reach.candidate, reach.drafts, replicas)
     row = reach.row(load_of(question), replicas)

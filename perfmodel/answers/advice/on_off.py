@@ -42,8 +42,8 @@ def seats_of(query: AdviseQuery, chosen: PricedPoint) -> int | None:
     """The largest number of sequences that the server may run at once. None means the batch of `chosen`.
 
     If the objective is latency, the chosen batch is 1, but a second request should not have to wait. The
-    server then runs as many sequences as fit in memory. With a draft, it runs as many as the draft is faster
-    for.
+    server then runs as many sequences as fit in memory. With a draft, the server runs the largest number of
+    sequences at which the draft is faster.
     """
     if query.objective != "latency" or query.batch is not None or query.max_tpot_ms is not None:
         return None

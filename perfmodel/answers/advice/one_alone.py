@@ -24,7 +24,7 @@ class OneAlone:
 
     @property
     def text(self) -> str:
-        """``one request alone exceeds the limit on TTFT: 5.0 s on TP 2``."""
+        """The result in words, such as ``one request alone exceeds the limit on TTFT: 5.0 s on TP 2``."""
         time_s = self.served.row.by_limit[self.limit]
         assert time_s is not None
         where = self.served.candidate.layout.label()

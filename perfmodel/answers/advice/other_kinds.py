@@ -47,8 +47,8 @@ def nearest_kind(answers: Sequence[Advice]) -> Advice:
 
 
 def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: Advice) -> tuple[Alternative, ...]:
-    """The alternative with FP8 weights that is best over all kinds of device. The result is empty if it is
-    not clearly better than `best`.
+    """The alternative with FP8 weights that is best over all kinds of device. The result is empty if this
+    alternative is not clearly better than `best`.
     """
     answers = []
     for question in kinds:

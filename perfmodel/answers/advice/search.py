@@ -67,7 +67,7 @@ class Search:
 
     @property
     def best(self) -> PricedPoint | None:
-        """The better one of `best_baseline` and `rival`. On a tie, it is the baseline."""
+        """The better one of `best_baseline` and `rival`. On a tie, the result is the baseline."""
         baseline, rival = self.best_baseline, self.rival
         if baseline is None or rival is None:
             return rival or baseline

@@ -98,9 +98,9 @@ class Served:
 
     @property
     def started_seats(self) -> int:
-        """The largest number of requests at once in the command line of one server. For clients, it is
-        `seats`. For a request rate, it is about twice the mean number of running requests. If this mean is
-        small, the number of requests varies much, and the result is larger.
+        """The largest number of requests at once in the command line of one server. For clients, the number
+        is `seats`. For a request rate, the number is about twice the mean number of running requests. If this
+        mean is small, the number of requests varies much, and the result is larger.
         """
         if self.asked.max_concurrency:
             return self.seats
@@ -153,8 +153,8 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
 def on_servers(
     question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, replays: bool = False
 ) -> Served | None:
-    """Predicts `replicas` servers under the load. The result is None if the best draft length of a candidate
-    with a draft is 0.
+    """Predicts a given number of servers (`replicas`) under the load. The result is None if the best draft
+    length of a candidate with a draft is 0.
 
     - replays: whether to use a replay if the closed form is not accurate.
     """

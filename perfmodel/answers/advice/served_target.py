@@ -119,7 +119,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
 def longest_of(question: CommonOptions, scenario: Scenario) -> Callable[[int, int, int], int]:
     """A function that returns the maximum sequence length of a server, in tokens. The function takes the
     context, the number of sequences and the number of drafted tokens. Without a load, the length is the
-    context plus an output. Under a load, it leaves room for requests that are longer than the mean.
+    context plus an output. Under a load, the length leaves room for requests that are longer than the mean.
     """
     limits = (scenario, question.memory_fraction, question.max_model_len)
     input_len, output_len = (getattr(question, name, None) for name in ("input_len", "output_len"))

@@ -30,7 +30,7 @@ class ShorterDraft:
 
 def shorter_draft(query: AdviseQuery, point: PricedPoint | None) -> ShorterDraft | None:
     """The smallest draft length that keeps the share `NEARLY` of the speedup of a point. The result is None
-    if it is shorter by fewer than `LEAST_SHORTER` tokens, or if the point has no draft.
+    if this length is shorter by fewer than `LEAST_SHORTER` tokens, or if the point has no draft.
     """
     if point is None or point.gamma <= LEAST_SHORTER:
         return None

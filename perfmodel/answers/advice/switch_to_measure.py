@@ -34,7 +34,9 @@ class SwitchToMeasure:
 
     @property
     def text(self) -> str:
-        """``with --attention-backend flashinfer likely 1.6x to 2.2x with a typical mtp draft (...)``."""
+        """The gain in words, such as ``with --attention-backend flashinfer likely 1.6x to 2.2x with a typical
+        mtp draft (...)``.
+        """
         return f"with {switch_text(self.changes)} likely {self.gain.text}"
 
     @property

@@ -36,7 +36,7 @@ VERIFIED = (4, 8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class TreeDraft:
-    """The best tree of one draft, on one server of a layout. No interval is known for its speed.
+    """The best tree of one draft, on one server of a layout. No interval is known for the speed of a tree.
 
     - steps, candidates, verified_tokens: the numbers of SGLang's flags.
     - batch, tpot_s, throughput_tokens_per_s: values of one server.

@@ -29,9 +29,9 @@ from perfmodel.specs import load_model
 
 def under_load(question: AdviseQuery) -> Advice:
     """The answer of `advise` under a load. If the question does not state the number of GPUs, the choice has
-    the smallest number that serves the load within the limits. On these GPUs, it is the layout and draft with
-    the shortest mean time of a request. Raises InputError for requests with more tokens than the model has
-    positions.
+    the smallest number that serves the load within the limits. On these GPUs, the choice is the layout and
+    draft with the shortest mean time of a request. Raises InputError for requests with more tokens than the
+    model has positions.
     """
     question = _at_its_context(question)
     candidates = find_candidates(question)

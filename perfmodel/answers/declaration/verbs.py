@@ -16,8 +16,8 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 class Verb(Protocol[P, A_co]):
-    """A function that takes the arguments of a question. Alternatively, it takes an existing question and new
-    values for some of its arguments.
+    """A function that takes the arguments of a question. Alternatively, the function takes an existing
+    question and new values for some of the arguments.
     """
 
     question: type[Any]

@@ -62,8 +62,8 @@ class Grid(Options):
         return is_open and any(gamma != 0 for gamma in self.axis("gamma"))
 
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
-        """Yields the cases of the grid. For each combination of `HEADS`, it yields a question, the contexts,
-        and the scenario.
+        """Yields the cases of the grid. Each combination of `HEADS` gives a question, the contexts, and the
+        scenario.
 
         If the acceptance is looked up, it depends on the context, so that each context is a separate case.
         Raises InputError for too many cases, or for an impossible case.

@@ -2,9 +2,9 @@
 simulation) computes the prediction.
 
 The limits come from comparisons of the closed form with replays of the same requests, for random servers and
-loads (tests/queueing/test_closed_form_and_replay.py and tests/attack/loads.py). Within the limits, the two
-differ by at most 3 % in mean TPOT and throughput. In mean TTFT, they differ by at most 10 % at a request
-rate, and by at most 15 % with clients.
+loads (tests/queueing/test_closed_form_and_replay.py and tests/attack/loads.py). Within the limits, closed
+form and replay differ by at most 3 % in mean TPOT and throughput. The mean TTFT differs by at most 10 % at a
+request rate, and by at most 15 % with clients.
 """
 
 from dataclasses import dataclass

@@ -22,8 +22,8 @@ class DraftLimits:
     """The limits of one draft length, or of a policy that changes the draft length.
 
     - saturation_rate: requests per second at which the server is saturated.
-    - stops_paying_at: the load from which drafting is not faster than the baseline; None if it is faster at
-      all loads.
+    - stops_paying_at: the load from which drafting is not faster than the baseline; None if drafting is
+      faster at all loads.
 
     - table: for a policy with a table, its rows (first batch, last batch, tokens).
     - over_best_fixed: for a policy, the speedup over the best fixed draft length at each load. This is the

@@ -21,8 +21,8 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
     In a closed loop, a client sends its next request when an output ends. The throughput is therefore as
     uncertain as the time of a request. In an open loop, the throughput is the request rate, or the saturation
     rate if that is lower. TTFT has no interval if the slowest passes within their interval would saturate the
-    server. For some engines, no times of prompts were measured (`untimed_prompts`). For them, TTFT has no
-    interval, and neither has the throughput of a closed loop.
+    server. For some engines, no times of prompts were measured (`untimed_prompts`). In this case, neither
+    TTFT nor the throughput of a closed loop has an interval.
 
     Answers of one token have no TPOT, so they are as uncertain as passes. A server on which no request fits
     has no intervals.

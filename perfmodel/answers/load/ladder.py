@@ -6,12 +6,12 @@ At loads below the first rung, requests seldom overlap. The times at such a load
 the first rung, and the number of running requests is proportional to the load. A policy changes its draft
 length with the load, so it is replayed at each load of the question.
 
-At loads at which the closed form is accurate, it computes the rows. The times of the closed form at the rungs
-are then bounds of the times at all loads between the rungs.
+Where the closed form is accurate, the rows come from the closed form. Its times at the rungs are then bounds
+on the times at all loads between the rungs.
 
-At a request rate above its capacity, a server runs as at its capacity. Each request arrives earlier than it
-would at the capacity, and waits longer by this difference. If the number of requests at once is limited, the
-request waits at the client, and TTFT does not include this wait.
+At a request rate above the capacity of a server, the state of the server is the same as at capacity. Each
+request arrives earlier than it would at capacity, and waits longer by this difference. If the number of
+requests at once is limited, the request waits at the client, and TTFT does not include this wait.
 """
 
 from bisect import bisect_right

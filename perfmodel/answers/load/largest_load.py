@@ -38,8 +38,8 @@ class Largest:
 
     @property
     def load(self) -> float:
-        """The largest load within the limits, in requests per second or as a number of clients. The result is
-        0 if no tried load is within the limits.
+        """The largest load within the limits, in requests per second or as a number of clients. If no tried
+        load is within the limits, the result is 0.
         """
         return 0.0 if self.row is None else load_of(self.row)
 
@@ -65,8 +65,8 @@ class OneServer:
         return cls(Priced.of(question), drafts)
 
     def row(self, load: float, rough: bool = False) -> TrafficRow | None:
-        """The prediction at a load. A replay makes it if the closed form is not accurate. The result is None
-        if the server uses a draft but its best draft length is 0.
+        """The prediction at a load, by a replay if the closed form is not accurate. The result is None if the
+        server uses a draft but its best draft length is 0.
 
         - rough: as in `Ladder.replayed`.
         """

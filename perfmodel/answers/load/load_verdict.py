@@ -21,8 +21,8 @@ RATE_DIGITS = 6
 class TrafficVerdict:
     """The recommendation at one load.
 
-    - gamma: the draft length with the most requests per second within the SLO. Among equally good lengths, it
-      is the one with the shortest mean time of a request.
+    - gamma: the draft length with the most requests per second within the SLO. Among equally good lengths,
+      the shortest mean time of a request decides.
 
     - speedup: the mean TPOT of the baseline divided by the mean TPOT with this draft length.
     - replicas: number of servers that the load needs.

@@ -33,8 +33,8 @@ def decoder_of(question: TrafficQuery) -> TrafficQuery:
 
 
 def lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
-    """The draft lengths to predict: 0 and the lengths that the question states. If it states none, all
-    lengths up to `LONGEST_DRAFT`.
+    """The draft lengths to predict: 0 and the lengths that the question states. If the question states no
+    length, all lengths up to `LONGEST_DRAFT` are predicted.
     """
     stated = question.stated_lengths
     if stated is not None:

@@ -34,7 +34,7 @@ class Pools:
     @property
     def best(self) -> PoolRow:
         """The row with the most output tokens per second at the last load. Among rows with equal throughput,
-        it is the row with the shortest TPOT.
+        the row with the shortest TPOT is the best.
         """
         last_load = self.rows[-len(self.ratio) :]  # a row for each draft length
         return max(last_load, key=lambda row: (round(row.output_tokens_per_s, 6), -row.tpot_s))

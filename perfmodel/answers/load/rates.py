@@ -1,5 +1,5 @@
-"""Reads request rates: ``0.5``, ``1,2.5``, ``1..20``, ``0.5..4+0.5`` (steps of 0.5) or ``1..64x2`` (each rate
-is twice the previous one).
+"""Reads request rates such as ``0.5``, ``1,2.5``, ``1..20``, ``0.5..4+0.5`` (steps of 0.5) or ``1..64x2``
+(each rate is twice the previous one).
 """
 
 import math

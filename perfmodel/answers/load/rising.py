@@ -13,7 +13,8 @@ from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow, load_of
 
 def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficRow]]:
     """The rows of each load, corrected where necessary. For each draft length, TTFT and TPOT are then at
-    least as long as at all lower loads. The share of requests within the SLO is at most as large.
+    least as long as at all lower loads. The share of requests within the SLO is at most as large as at all
+    lower loads.
     """
     highest = dict[int | str, TrafficRow]()
     raised: list[list[TrafficRow]] = [[] for _ in by_load]

@@ -37,7 +37,8 @@ class Priced:
     - question: as `completed` returns it.
     - spread_source: source of the standard deviation of acceptance between requests.
     - query: the same question in the form of `whatif`, from which the scenario is resolved.
-    - known: whether the acceptance of the draft is known. If it is not, only the baseline is predicted.
+    - known: whether the acceptance of the draft is known. If the acceptance is unknown, only the baseline is
+      predicted.
     - choices: the draft lengths and policies.
     """
 
@@ -86,8 +87,8 @@ class Priced:
         return slowing(self.scenario, self.mean_context) is not None
 
     def advisable(self, rows: list[TrafficRow]) -> list[TrafficRow]:
-        """The rows that may be recommended. If a known defect makes the draft slower, this is only the
-        baseline.
+        """The rows that may be recommended. If a known defect makes the draft slower, only the baseline may
+        be recommended.
         """
         return rows[:1] if self.draft_is_slowed else rows
 

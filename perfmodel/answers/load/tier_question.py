@@ -13,8 +13,8 @@ class RemoteTier(NamedTuple):
 
 
 def parse_tier(given: object, flag: str) -> str:
-    """Checks a text: ``host``, ``c2c``, ``nvme`` or ``remote:GB/S,SECONDS``. Raises InputError for other
-    text.
+    """Checks that a text is ``host``, ``c2c``, ``nvme`` or ``remote:GB/S,SECONDS``. Raises InputError for
+    other text.
     """
     text = str(given).strip().lower()
     remote_tier(text, flag)

@@ -50,8 +50,8 @@ class Traffic(Answer):
     """The answer of `traffic`: one row for each load and draft length, and the conclusions from these rows.
 
     - rows: at each load, the baseline comes first.
-    - verdict: ``unknown_acceptance`` if no acceptance of the draft is known. The answer then only has the
-      baseline.
+    - verdict: the verdict of all loads together. The word is ``unknown_acceptance`` if no acceptance of the
+      draft is known. The answer then only has the baseline.
     - verdicts: the recommendation at each load.
     - drafts: the limits of each draft length.
     - prefix: with a prefix cache, the hits that are lost because of the draft, at each load.

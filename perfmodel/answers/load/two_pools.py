@@ -103,7 +103,7 @@ class TwoPools:
     @property
     def best_split(self) -> tuple[int, int]:
         """The numbers of prefill and decode instances that serve the highest request rate on these devices.
-        Among equally good splits, it is the one with the smallest prefill pool.
+        Among equally good splits, the split with the smallest prefill pool is the best.
         """
         each_prefill = self.prefill_rate / self.prefill.count
         each_decode = self.decode_rate / self.decode.count

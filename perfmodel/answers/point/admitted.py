@@ -1,4 +1,4 @@
-"""Predicts a server with more requests than fit in its memory. Some of them run at once, and the others
+"""Predicts a server with more requests than fit in its memory. Some requests run at once, and the others
 wait.
 """
 

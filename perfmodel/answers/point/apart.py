@@ -2,8 +2,8 @@
 drafts before the verification or during it.
 
 While the target verifies, the draft model can already draft for the likeliest outcomes of this verification
-("speculative speculative decoding"). With probability `hit`, the actual outcome is one of them. An iteration
-then takes on average
+("speculative speculative decoding"). With probability `hit`, the actual outcome is among those for which the
+draft model has drafted. An iteration then takes on average
 
     hit max(gamma T_D, T_V + overhead) + (1 - hit) (gamma T_D + T_V + overhead)
 
@@ -46,7 +46,8 @@ class Apart:
     - replicas: all devices hold replicas of the target, without a draft.
     - together: all devices hold replicas, each with the draft on the same devices.
     - before: the draft model on its own devices drafts before each verification.
-    - while_verifying: it drafts during each verification; None without a hit rate.
+    - while_verifying: the draft model on its own devices drafts during each verification; None without a hit
+      rate.
     """
 
     draft_hardware: str

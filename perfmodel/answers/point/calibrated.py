@@ -24,7 +24,7 @@ class Calibrated:
 
     - name: its name.
     - stack: the engine or research code and its version.
-    - kind: ``transferred`` if it was made for another device, otherwise the kind that its file states.
+    - kind: the kind that its file states, or ``transferred`` if the calibration was made for another device.
     - fitted_on: the data to which it was fitted.
 
     - rests_on: the measurements of the engine that are most similar to the question, in words; None for

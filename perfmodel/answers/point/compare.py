@@ -118,8 +118,8 @@ class BothWays:
 
     - kv_ratio: KV bytes of the batching pass divided by those of the verification.
     - bytes_per_pass_ratio: the same ratio for weight and KV bytes together.
-    - bytes_per_token_ratio: weight and KV bytes per output token, speculation divided by batching. If it is
-      below 1, speculation reads fewer bytes.
+    - bytes_per_token_ratio: weight and KV bytes per output token, speculation divided by batching. If this
+      ratio is below 1, speculation reads fewer bytes.
     - seconds_per_token_ratio: time per output token, speculation (with drafting) divided by batching.
     - crossover_context: the context at which both read the same number of weight and KV bytes per output
       token. The bytes that the draft reads are not counted. None means that batching reads fewer bytes at
@@ -227,13 +227,13 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
 
 def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batched: float) -> float | None:
     """The size of one sequence's cache, in bytes, above which speculation reads fewer bytes per token than
-    batching: (m W - Omega W') / (m (Omega - 1)). The result is None if Omega <= 1, because batching then
-    always reads fewer bytes.
+    batching. The formula is (m W - Omega W') / (m (Omega - 1)). The result is None if Omega <= 1, because
+    batching then always reads fewer bytes.
 
-    - weight_bytes: W, the bytes of weights that a verification reads.
+    - weight_bytes: the bytes of weights that a verification reads (W).
     - tokens: m.
-    - gained: Omega, the output tokens of an iteration.
-    - batched: W', the bytes of weights that a batch of m sequences reads. W' may differ from W, because
+    - gained: the output tokens of an iteration (Omega).
+    - batched: the bytes of weights that a batch of m sequences reads (W'). W' may differ from W, because
       tokens of one sequence more often choose the same experts.
     """
     if gained <= 1:

@@ -22,7 +22,7 @@ class JudgedLength:
 
     @property
     def text(self) -> str:
-        """``gamma 1 gives 0.97x (0.80 to 1.20)``."""
+        """The speedup in words, such as ``gamma 1 gives 0.97x (0.80 to 1.20)``."""
         return f"gamma {self.gamma} gives {self.speedup:.2f}x{interval_text(self.speedup_interval)}"
 
 

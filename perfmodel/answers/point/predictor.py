@@ -78,7 +78,7 @@ def predictor(query: PredictorQuery) -> "Predictor":
 
 
 class Predictor:
-    """Predicts the times of one server. If all arguments of a method are plain numbers, it returns a plain
+    """Predicts the times of one server. If all arguments of a method are plain numbers, the result is a plain
     number. Arrays are broadcast, and the result is an array.
 
     All times are in seconds.

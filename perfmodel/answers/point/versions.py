@@ -28,7 +28,7 @@ class VersionGain(Immutable):
 
     @property
     def text(self) -> str:
-        """``0.5.5: 0.78x (0.64 to 0.97)``."""
+        """The version and its speedup in words, such as ``0.5.5: 0.78x (0.64 to 0.97)``."""
         return f"{self.version}: {self.speedup:.2f}x{interval_text(self.speedup_interval)}"
 
 

@@ -22,9 +22,9 @@ BASELINE = "Baseline (no speculation), as asked"
 class CostRatios:
     """Two times, divided by the time T_T of a baseline step.
 
-    - draft_to_target: (T_D + T_select) / T_T, the time of one draft pass and of its selection of cached
-      tokens.
-    - verify_to_target: T_V / T_T, the time of the verification.
+    - draft_to_target: this ratio for one draft pass with its selection of cached tokens, (T_D + T_select) /
+      T_T.
+    - verify_to_target: this ratio for the verification, T_V / T_T.
     """
 
     draft_to_target: float
@@ -97,7 +97,9 @@ class Remedy:
 
     @property
     def text(self) -> str:
-        """``with --attention-backend flashinfer 1.48x (0.90 to 2.30) at gamma 3``."""
+        """The change in words, such as ``with --attention-backend flashinfer 1.48x (0.90 to 2.30) at gamma
+        3``.
+        """
         interval = interval_text(self.speedup_interval)
         return f"with {self.switch} {self.speedup:.2f}x{interval} at gamma {self.gamma}"
 
@@ -126,7 +128,7 @@ class Admitted:
     verdict: Verdict
 
     def waiting(self, batch: int) -> str:
-        """``23 of 32 requests run at once, 9 wait``."""
+        """The number of waiting requests in words, such as ``23 of 32 requests run at once, 9 wait``."""
         if self.most > self.running:
             return f"{self.running} to {self.most} of {batch} requests run at once: its rule is not known"
         return f"{self.running} of {batch} requests run at once, {batch - self.running} wait"

@@ -105,7 +105,7 @@ def published_acceptance(
     model: str, draft: Draft, context: float, task: str | None = None, head: str | None = None
 ) -> Acceptance | None:
     """The published acceptance of a draft that reads the whole cache; None if no result is known. At contexts
-    longer than those of the source, its interval is wider.
+    longer than those of the source, the interval of the acceptance is wider.
 
     - head: the draft as the user named it. If no results are published for this head, those of another head
       of the same kind are used, and the source says so.
@@ -140,7 +140,7 @@ def acceptance_by_context(
     head: str | None = None,
 ) -> Callable[[float], Acceptance]:
     """A function that returns `measured_acceptance` at a context. For a context below the shortest measured
-    context, it returns the acceptance at the shortest one.
+    context, the function returns the acceptance at the shortest measured context.
     """
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     measured = [

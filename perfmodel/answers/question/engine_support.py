@@ -73,12 +73,11 @@ def runs_in(
 ) -> RunsIn | None:
     """Whether the engine runs the draft, and which engines run it. The result is None for research code.
 
-    - named_engine: the value of ``--engine``. If it names a version that is older than the engine's support
-      for the draft, the draft does not run.
+    - named_engine: the value of ``--engine``. If this value names a version that is older than the engine's
+      support for the draft, the draft does not run.
     - attention_groups: number of data-parallel attention groups of a server. With more than one, the text
       states the first version that has a flag for such groups.
-    - vendor: vendor of the device. The text only names engines for this vendor; with None, it names all
-      engines.
+    - vendor: vendor of the device. The text only names engines for this vendor. None means all engines.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:

@@ -16,8 +16,8 @@ def far_constants(calibration: Calibration) -> Iterator[str]:
     """A warning for each value of a calibration that is outside the range of the bundled values by more than
     the factor `FAR`.
 
-    A warning about too small a value is only given for fractions, because times and exponents may be near
-    0. Exponents also get no warning about too large a value.
+    Only fractions get a warning about too small a value, because times and exponents may be near zero.
+    Exponents get no warning about too large a value either.
     """
     absent = calibration.absent
     for name, (least, most) in _bundled_ranges().items():

@@ -11,8 +11,8 @@ from perfmodel.speculation import Scenario
 
 
 def stored_weights(scenario: Scenario) -> str:
-    """The weight format in which a checkpoint is stored. A format has the same name here if a device uses it
-    weight-only.
+    """The weight format in which a checkpoint is stored. Weight-only use of a format on a device does not
+    change this name.
     """
     return scenario.precision.weights.name.replace("-wo", "")
 

@@ -298,7 +298,9 @@ def draft_kv(query: Query) -> str:
 
 
 def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
-    """The draft length of the question. If it states none, the best draft length, but at least `least`."""
+    """The draft length of the question. If the question states none, the result is the best draft length, but
+    at least `least`.
+    """
     if query.gamma is not None:
         check_draft_length(scenario.draft, query.gamma)
         return query.gamma
@@ -310,8 +312,8 @@ def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Accep
     """The acceptance of a draft from its tokens per iteration, which were measured at draft length `gamma`.
 
     At positions beyond this length, the acceptance falls as with published drafts of this kind. For a
-    self-draft, it stays the same, because measured rates hardly depend on the position (MagicDec, arXiv
-    2408.11049).
+    self-draft, the acceptance stays the same, because measured rates hardly depend on the position (MagicDec,
+    arXiv 2408.11049).
     """
     source = f"{GIVEN}, by tokens per iteration"
     decay = 1.0 if draft.kind == "self" else acceptance_library().typical.decay(library_word(draft))

@@ -67,7 +67,7 @@ class TypicalGain:
 
     @classmethod
     def of(cls, model: str, draft: Draft, typical: Typical, low: float, high: float) -> "TypicalGain":
-        """Makes the object for a draft.
+        """Makes a `TypicalGain` for a draft.
 
         - low, high: its speedups at both ends.
         - model: the target as the user named it.
@@ -81,12 +81,16 @@ class TypicalGain:
 
     @property
     def text(self) -> str:
-        """``1.3x to 2.2x with a typical eagle3 draft (first token accepted at 0.62 to 0.83)``."""
+        """The speedups in words, such as ``1.3x to 2.2x with a typical eagle3 draft (first token accepted at
+        0.62 to 0.83)``.
+        """
         return f"{self.range} {self.of_its_kind}"
 
     @property
     def range(self) -> str:
-        """``1.3x to 2.2x``. Numbers have two decimals if both ends would look the same with one decimal."""
+        """Both speedups in words, such as ``1.3x to 2.2x``. Numbers have two decimals if both ends would look
+        the same with one decimal.
+        """
         low, high = (f"{speedup:.1f}x" for speedup in self.speedups)
         if low == high:
             low, high = (f"{speedup:.2f}x" for speedup in self.speedups)
@@ -94,7 +98,9 @@ class TypicalGain:
 
     @property
     def sentence(self) -> str:
-        """``likely 1.3x to 2.2x with a typical eagle3 draft (...); measure the acceptance to decide``."""
+        """The likely speedups in words, such as ``likely 1.3x to 2.2x with a typical eagle3 draft (...);
+        measure the acceptance to decide``.
+        """
         likely = f"likely {self.text}"
         if self.speedups[1] <= 1.0:
             likely = f"no draft length is likely to pay {self.of_its_kind}"
@@ -102,7 +108,9 @@ class TypicalGain:
 
     @property
     def of_its_kind(self) -> str:
-        """``with a typical eagle3 draft (first token accepted at 0.62 to 0.83)``."""
+        """The assumed acceptance in words, such as ``with a typical eagle3 draft (first token accepted at
+        0.62 to 0.83)``.
+        """
         low, high = self.first_rates
         return f"with a typical {self.draft} draft (first token accepted at {low:.2f} to {high:.2f})"
 

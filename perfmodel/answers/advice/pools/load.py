@@ -195,8 +195,8 @@ class OfClients(PoolLoad):
         return np.array([float(math.ceil(self.clients / servers))])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """The splits near the split at which both pools reach their capacity. In addition, splits with 1, 2,
-        4 and so on prefill instances, because a few clients may only need a few.
+        """The splits near the split at which both pools reach their capacity. In addition, splits whose
+        number of prefill instances is a power of two, because a few clients may only need a few instances.
         """
         every = splits_of(pair, gpus)
         powers = [every[2**k - 1] for k in range(len(every).bit_length()) if 2**k <= len(every)]

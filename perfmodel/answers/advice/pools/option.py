@@ -54,7 +54,7 @@ class PoolOption:
 
     @property
     def kind(self) -> str:
-        """The kind of the option in words: ``one pool`` or ``two pools``."""
+        """The kind of the option in words (``one pool`` or ``two pools``)."""
         return "two pools" if self.two else "one pool"
 
     @property
@@ -111,8 +111,8 @@ class PoolAdvice:
 
     @property
     def chosen(self) -> PoolOption | None:
-        """The option with the highest rate. However, if two pools are better by at most the share `ALIKE`, it
-        is the option with one pool.
+        """The option with the highest rate. However, if two pools are better by at most the share `ALIKE`,
+        the option with one pool is chosen.
         """
         one = self.best(two=False)
         two = self.best(two=True)

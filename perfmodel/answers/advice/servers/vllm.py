@@ -1,4 +1,4 @@
-"""Command lines of vLLM: ``vllm serve`` with the JSON that configures a draft."""
+"""Command lines of vLLM, which are ``vllm serve`` with the JSON that configures a draft."""
 
 import json
 import shlex
