@@ -131,3 +131,10 @@ def test_a_rank_has_its_own_part_of_the_predicted_cache(tmp_path, capsys) -> Non
     run([*ask, "--context", "4k"])
     out = " ".join(capsys.readouterr().out.split())
     assert f"KV cache: 1,000 tokens in the log; predicted {of_rank:,.0f} (" in out
+
+
+def test_a_cache_that_is_nearly_empty_has_requests_of_one_token(tmp_path, capsys) -> None:
+    path = tmp_path / "page.txt"
+    path.write_text("sglang:gen_throughput 900.0\nsglang:num_running_reqs 4\nsglang:num_used_tokens 1\n")
+    run(["validate", "engine", "--watch", str(path), "--model", "llama-3.1-8b", "--hardware", "h100"])
+    assert "requests: 4 running, at 1 tokens of context; no drafts" in capsys.readouterr().out

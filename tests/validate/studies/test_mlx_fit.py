@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from perfmodel.specs import load_gpu
+from perfmodel.specs import Z, load_gpu
 from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.validate.studies.llamacpp import LeftOut
-from perfmodel.validate.studies.mlx import ERRORS_PATH, ErrorsByEngine, devices
+from perfmodel.validate.studies.mlx import ERRORS_PATH, ErrorsByEngine, devices, scatter
 from perfmodel.validate.studies.mlx_constants import TERMS, ChipConstants
 from perfmodel.validate.studies.mlx_kernels import kernel_rows
 from perfmodel.validate.studies.mlx_runs import mlx_runs
+from perfmodel.validate.studies.widths import LeftOutError
 
 
 def test_every_row_has_an_address_and_a_reason_where_it_does_not_count() -> None:
@@ -40,6 +41,22 @@ def test_a_device_is_a_factor_on_its_size_of_chip() -> None:
     names = ("m4-pro", "m2-ultra", "m3-ultra")
     starts_s = [ChipConstants(load_gpu(name)).calibration(values).small_kernel_s.value for name in names]
     assert np.divide(starts_s, starts_s[0]) == pytest.approx([1.0, 2.0, 3.0])
+
+
+def test_kernels_of_packed_weights_reach_less_of_the_bandwidth() -> None:
+    values = {f"all.{name}": term.expected for name, term in TERMS.items()}
+    values |= {"all.share": 0.9, "all.packed": 0.5}
+    efficiency = ChipConstants(load_gpu("m4-pro")).calibration(values).gemm_efficiency
+    assert efficiency is not None
+    of_one_row = {form: dict(knots)[1.0] for form, knots in efficiency.knots.items()}
+    assert of_one_row == pytest.approx({"bf16": 0.9, "int8": 0.9, "int6": 0.45, "q4_k": 0.45, "int2": 0.45})
+
+
+def test_of_few_sources_an_interval_is_at_least_that_of_a_normal_error() -> None:
+    errors = [LeftOutError(source, off) for source, off in (("a", 0.1), ("b", -0.1), ("c", 0.1))]
+    stated = scatter({"mlx": errors}, "mlx", "three sources")
+    assert stated["log_rms"] == pytest.approx(0.1)
+    assert stated["log_within"] == pytest.approx(Z * 0.1)
 
 
 def test_every_mac_has_constants_of_each_release_and_fork() -> None:
