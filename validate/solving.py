@@ -135,7 +135,7 @@ class Estimate:
         return {p.name: d * s for p, d, s in zip(self.parameters, deviations, scales, strict=True)}
 
     def holding_bounds(self) -> "Estimate":
-        """The estimate without the parameters on a bound. Their values count as known."""
+        """The estimate without the parameters that are at a bound. Their values count as known."""
         inner = ~self.solution.at_bound
         parameters = tuple(p for p, keep in zip(self.parameters, inner, strict=True) if keep)
         slopes = self.solution.slopes[:, inner]

@@ -8,9 +8,10 @@ The times of a table may fall, because of badly chosen kernels, half-empty tiles
 is therefore the geometric mean of two curves that never fall: the lowest such curve above the measured curve,
 and the highest such curve below it.
 
-The measured time never rises with the ridge. Both curves are extremes of this time over rows, so they never
-rise with the ridge either. A higher peak therefore never makes a GEMM slower. In units of the FLOPs of one
-row, the time is max(rows, ridge) / share. For the same reason, a higher bandwidth never makes a GEMM slower.
+At each number of rows, a higher peak (a larger ridge) never lengthens the measured time. It therefore never
+raises either curve, and never makes a GEMM slower. The same holds for a higher bandwidth (a smaller ridge):
+in units of the time that the FLOPs of one row take at the peak, the time of a GEMM is max(rows, ridge) /
+share.
 """
 
 import math
@@ -33,8 +34,9 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
 
     - ridge: number of rows at which loading the weights of a GEMM takes as long as computing.
 
-    A GEMM takes the longer of two times: its bytes at the first share, and its FLOPs at the second share. Up
-    to the ridge, both shares are equal. Beyond the ridge, the FLOPs take longer than loading the weights.
+    A GEMM takes the longer of two times: the time of its bytes at the first share, and that of its FLOPs at
+    the second share. Up to the ridge, both shares are equal. Beyond the ridge, the FLOPs take longer than
+    loading the weights.
     Near the ridge, weights and activations together may still take longer than the FLOPs. The first share at
     a number of rows beyond the ridge is that of a GEMM whose ridge is at this number of rows.
     """

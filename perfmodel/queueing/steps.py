@@ -28,8 +28,9 @@ class StepTimes:
     - kv_share: share of the KV memory that one request takes.
     - own_s: seconds that a request spends outside passes.
     - passes_ahead: number of passes that are already queued on the device when a request arrives.
-    - prefill: the time that several prompts in a pass add together; `prompt_s` is the share of one of them.
-      It is None if each prompt adds `prompt_s`.
+    - prompt_s: seconds that one prompt adds to a pass at each running batch.
+    - prefill: the total time that the prompts of a pass add to it, if it is not `prompt_s` for each prompt;
+      otherwise None.
     - survival: the probability that at least j drafted tokens are accepted, from j = 0. It is None if the
       acceptance is the same at every position.
     - table: the pass times at each running batch, if the draft length depends on the batch. The other fields

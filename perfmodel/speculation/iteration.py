@@ -5,8 +5,8 @@ tokens_per_iteration * T_T divided by this time.
 
 T_D is a draft step, T_select its selection of cached tokens, T_V the verification and T_T a baseline step
 (Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline, whose speedup is exactly 1.
-All functions broadcast over ``[batch, context]``. Some add a trailing axis of gammas; their docstrings
-mention it.
+All functions broadcast over ``[batch, context]``. The methods of `Passes` have a leading axis of gammas. The
+function `speedups` has a trailing one.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ class _AlongContext(Immutable):
 
 
 class Passes:
-    """The passes of iterations at several points. Their operations are counted at most once, and can be timed
+    """The passes of iterations at several points. Their operations are listed only once, and can be timed
     with several calibrations.
 
     batch and context broadcast together. gammas are the leading axis of every array, so the innermost loops

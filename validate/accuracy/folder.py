@@ -205,7 +205,7 @@ def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[C
     """Reasons not to rely on a calibration, one line each.
 
     - runs: the records, by name.
-    - compared: whole passes and iterations, each with its predicted and measured time.
+    - compared: figures of whole passes and iterations, each predicted and measured. Only the speedups count.
     """
     for name, run in runs.items():
         if not is_quiet(run):
@@ -224,7 +224,7 @@ def calibration_doubts(fitted: Calibration, compared: Sequence[Cell]) -> Iterato
 
 
 def doubted(folder: Path, calibration: str | None = None) -> list[str]:
-    """Doubts about every record of own measurements in a folder, each with the record's name.
+    """Doubts about every record of this machine's measurements in a folder, each with the record's name.
 
     - calibration: the one for all records; by default each record has its own.
     """

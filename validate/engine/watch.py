@@ -1,6 +1,8 @@
 """Checks whether the draft length of a server is still the best one, with the server's own counters.
 
-Acceptance, running requests and contexts are counted since the start of the server, or since an earlier page.
+Acceptance and contexts are counted since the start of the server, or since an earlier reading of its
+counters. The number of running requests is the mean over the same time if the server counts it. Otherwise it
+is the present number, or the median of a log.
 The draft length is good if no other length is faster by more than `TOLERANCE`. Otherwise the answer names the
 best length, and a command that prints the new flags of the server.
 """

@@ -165,8 +165,8 @@ def draft_methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
 
 
 def prompts_at(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
-    """One prompt from each document that is long enough. Its length is such that the middle of the generated
-    tokens is at `context`.
+    """One prompt from each of the first `setting.count` documents that are long enough, or from the held-out
+    text if there are no documents. The middle of the generated tokens is at `context`.
     """
     names = [setting.pair.target]
     if setting.pair.draft_model and not setting.pair.is_head(spec):

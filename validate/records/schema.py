@@ -1,4 +1,4 @@
-"""The content of a record of own measurements. The reader checks records against these classes, and
+"""The content of a record of measurements by this tool. The reader checks records against these classes, and
 docs/records.md is generated from them.
 
 A record has only raw samples of times. `summary.py` computes the statistics.

@@ -144,7 +144,7 @@ def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
 
     - kind: ``measure`` or ``microbench``.
     - path: a file, a folder, or the label of a machine.
-    - flag: the flag that errors name.
+    - flag: the flag that error messages name.
 
     Raises InputError.
     """

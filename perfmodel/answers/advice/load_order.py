@@ -72,7 +72,7 @@ def near_tie(question: AdviseQuery) -> float:
 
 
 def used(served: Served, question: AdviseQuery) -> tuple[float, float]:
-    """A sort key by distance from the latency limits. Smaller numbers mean a larger distance. The first
+    """A sort key by the used part of the latency limits. Smaller numbers leave more room. The first
     number is the percentage of requests that exceed a limit. The second is the largest ratio of a 90th
     percentile to its limit, in tenths. Ratios below `EASY` count as equal.
     """

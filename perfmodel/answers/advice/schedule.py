@@ -130,8 +130,8 @@ class Schedule(Answer):
     """The answer of `schedule`, with one table for each context range.
 
     - num_speculative_tokens_per_batch_and_context: the rows of `five_item_rows`.
-    - does_not_fit: the reason, if not even one sequence of the longest context fits in memory; otherwise
-      None. The answer then has no command line.
+    - does_not_fit: None if a sequence of the longest context fits in memory. Otherwise it is the reason, and
+      the answer has no command line.
     """
 
     model: str

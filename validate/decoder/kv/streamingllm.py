@@ -1,5 +1,6 @@
-"""The views of the method `streamingllm`: attention sinks, and a sliding window in a ring buffer. The keys
-are those of the target or, as published, of passes over the view.
+"""The views of the method `streamingllm`: attention sinks, and a sliding window in a ring buffer. The
+keys and values are copies of the target's. With `own_prefill`, as in the StreamingLLM paper, they come from
+passes in which the draft reads only this view.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,7 @@ LEAST_SHARE = 0.1
 
 
 class MissingContexts(InputError):
-    """Raised for figures about drafts without the lengths of their requests."""
+    """Raised if the figures of a server count drafts but do not state the lengths of the requests."""
 
 
 @dataclass(frozen=True, slots=True)
