@@ -19,6 +19,12 @@ from perfmodel.validate.engine.text import NamedText, is_json, parse_objects, pl
 from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
 STANDARD_INPUT = "-"
+USUAL_CONTEXT = 1024.0
+"""Assumed context of a text that states none, in tokens: a choice."""
+FEW_SEQUENCES = 4.0
+"""Largest batch whose context is assumed: of few sequences, the cache takes a small part of the time."""
+PROBE = GivenFacts(batch=1.0, input=USUAL_CONTEXT, output=1.0, gamma=1, accepted=1.0)
+"""Values for missing facts, to find out what else is missing."""
 
 
 class ExpectedGain(NamedTuple):
@@ -111,16 +117,26 @@ def _json_format(where: str, text: str) -> BenchFormat | None:
 
 
 def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfText:
-    """The steps in a text. Raises InputError for a missing fact.
+    """The steps in a text. Raises MissingFact that names all missing facts without which no step can be
+    compared.
+
+    If the text lacks the context of a few sequences, `USUAL_CONTEXT` is assumed.
 
     - gained: supplies the acceptance if the text does not state it.
     """
-    try:
-        return StepsOfText(read_pasted(pasted.where, pasted.text, facts), "")
-    except MissingFact as missing:
-        if missing.key != "accepted":
-            raise
-        lacking = missing
+    lacking = _missing(pasted, facts)
+    notes = []
+    if "input" in lacking.keys:
+        probed = {key: getattr(PROBE, key) for key in lacking.keys}
+        steps = read_pasted(pasted.where, pasted.text, replace(facts, **probed))
+        if max(step.batch for step in steps) <= FEW_SEQUENCES:
+            facts = replace(facts, input=USUAL_CONTEXT)
+            notes.append(f"the context is not in the text; assumed: {USUAL_CONTEXT:.0f} tokens (--context N)")
+            lacking = _missing(pasted, facts)
+    if others := [key for key in lacking.keys if key != "accepted"]:
+        raise MissingFact(lacking.where, *others)
+    if not lacking.keys:
+        return StepsOfText(read_pasted(pasted.where, pasted.text, facts), "; ".join(notes))
     steps = []
     origins = []
     for per_token in read_pasted(pasted.where, pasted.text, replace(facts, accepted=1.0)):
@@ -134,4 +150,27 @@ def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfTe
         tokens = expected.tokens_per_iteration
         steps.append(per_token.replace(seconds=per_token.seconds * tokens, tokens_per_iteration=tokens))
     taken = "; ".join(dict.fromkeys(origins))
-    return StepsOfText(steps, f"acceptance is not in the text; taken: {taken}")
+    notes.append(f"acceptance is not in the text; taken: {taken}")
+    return StepsOfText(steps, "; ".join(notes))
+
+
+def _missing(pasted: PastedText, facts: GivenFacts) -> MissingFact:
+    """All facts that the text lacks. Each missing fact is filled in to find the next one. Raises InputError
+    for another fault of the text.
+    """
+    missing = MissingFact(pasted.where)
+    filled = facts
+    while True:
+        try:
+            read_pasted(pasted.where, pasted.text, filled)
+        except MissingFact as more:
+            if set(more.keys) <= set(missing.keys):
+                raise
+            missing = MissingFact(more.where, *missing.keys, *more.keys)
+            filled = replace(filled, **{key: getattr(PROBE, key) for key in more.keys})
+        except InputError:
+            if missing.keys:  # a value that was filled in does not fit: the facts before it decide
+                return missing
+            raise
+        else:
+            return missing

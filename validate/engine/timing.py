@@ -90,16 +90,18 @@ _FLAGS = {"input": " or --context N", "gamma": " or --gamma N"}
 
 
 class MissingFact(InputError):
-    """Raised if a text lacks a fact that the user can give on the command line.
+    """Raised if a text lacks facts that the user can give on the command line.
 
-    - key: the name of the fact in `GivenFacts`.
+    - keys: the names of the facts in `GivenFacts`.
     """
 
-    def __init__(self, where: str, key: str) -> None:
-        flag = _FLAGS.get(key, "")
-        way = f"as in --from {where.partition(': ')[0]},{key}=N{flag}: the file does not say"
-        super().__init__(f"{where}: {key}: must be stated, {way}")
-        self.key = key
+    def __init__(self, where: str, *keys: str) -> None:
+        flags = "".join(_FLAGS.get(key, "") for key in keys)
+        facts = ",".join(f"{key}=N" for key in keys)
+        way = f"as in --from {where.partition(': ')[0]},{facts}{flags}: the file does not say"
+        super().__init__(f"{where}: {', '.join(keys)}: must be stated, {way}")
+        self.where = where
+        self.keys = keys
 
 
 def needed(where: str, key: str, value: float | None) -> float:

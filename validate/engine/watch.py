@@ -143,8 +143,13 @@ def expected_gain(query: Query, scenario: Scenario, file: str | None, timing: Ti
     - file: an acceptance file.
     """
     known = expected(query, scenario, timing.context, file)
-    if known is None or (known.max_gamma is not None and timing.gamma > known.max_gamma):
+    if known is None:
         return None
+    if known.max_gamma is not None and timing.gamma > known.max_gamma:
+        if file is not None:
+            return None
+        decay = acceptance_library().typical.decay(library_word(scenario.draft))
+        known = known.extended(timing.gamma, decay)
     mean = float(known.tokens_per_iteration(timing.gamma))
     origin = f"{mean:.2f} tokens per iteration at K = {timing.gamma} ({known.source})"
     return ExpectedGain(mean, origin)

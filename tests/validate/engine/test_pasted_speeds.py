@@ -184,14 +184,17 @@ def test_two_speeds_take_the_published_acceptance(monkeypatch, capsys) -> None:
 
 
 def test_a_speed_alone_is_compared(monkeypatch, capsys) -> None:
-    assert "input: must be stated" in pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-")[1]
+    status, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-")
+    assert status == 0
+    assert "the context is not in the text; assumed: 1024 tokens (--context N)" in out
+    assert "B=1 S=1024 baseline" in out
     status, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-,input=500")
     assert status == 0
     assert "B=1 S=500 baseline: 27 ms per iteration; predicted" in out
 
 
 def test_the_context_of_the_command_line_is_that_of_a_text_without_one(monkeypatch, capsys) -> None:
-    _, refusal = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-")
+    _, refusal = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-,batch=8")
     assert refusal.endswith(
         "input: must be stated, as in --from -,input=N or --context N: the file does not say"
     )
@@ -200,6 +203,35 @@ def test_the_context_of_the_command_line_is_that_of_a_text_without_one(monkeypat
     assert "B=1 S=500 baseline: 27 ms per iteration" in out
     _, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-,input=900", "--context", "500")
     assert "B=1 S=900 baseline" in out
+
+
+def test_all_missing_facts_are_asked_for_at_once(monkeypatch, capsys) -> None:
+    table = "| clients | tok/s with MTP |\n| 1 | 80 |\n| 16 | 400 |\n"
+    _, refusal = pasted(monkeypatch, capsys, table, "--draft", "mtp", "--from", "-")
+    asked = "-: input, gamma: must be stated, as in --from -,input=N,gamma=N or --context N or --gamma N"
+    assert asked in refusal
+
+
+def test_words_behind_each_speed_decide_before_a_name_that_has_the_word_draft(monkeypatch, capsys) -> None:
+    line = "RTX 3090, 27B + MTP draft: 34.1 t/s baseline -> 41.0 t/s with draft (--draft-max 8), accepted 52%"
+    _, out = pasted(monkeypatch, capsys, line, "--draft", "mtp", "--from", "-")
+    assert "K=8: measured 1.20 times the baseline" in out
+
+
+def test_a_table_of_configurations_is_one_of_draft_lengths(monkeypatch, capsys) -> None:
+    table = "| config | tok/s |\n|--|--|\n| no spec | 61.2 |\n| n=1 | 83.0 |\n| MTP 4 | 92.0 |\n"
+    _, out = pasted(monkeypatch, capsys, table, "--draft", "mtp", "--from", "-")
+    assert "read: table of draft lengths" in out
+    assert "K=4: measured" in out
+    other = "| config | tok/s |\n|--|--|\n| baseline | 61.2 |\n| TP 2 | 83.0 |\n"
+    assert "no benchmark known" in pasted(monkeypatch, capsys, other, "--from", "-")[1]
+
+
+def test_a_csv_of_clients_and_speeds_is_a_table(monkeypatch, capsys) -> None:
+    text = "batch,output_tps,input_tps\n1,36.0,400\n4,120.0,900\n"
+    _, out = pasted(monkeypatch, capsys, text, "--from", "-")
+    assert "read: table of concurrency and tokens per second" in out
+    assert "B=4 S=1024 baseline: 33 ms per iteration" in out
 
 
 def test_a_named_draft_that_a_text_does_not_count_is_said(monkeypatch, capsys) -> None:

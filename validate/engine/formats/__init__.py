@@ -49,7 +49,9 @@ FORMATS = {
         "vllm bench forward --output-json", ({"median_us", "requests"},), vllm.forward
     ),
     "vllm_serve": BenchFormat(
-        "vllm bench serve --save-result", ({"max_concurrency", "endpoint_type", "duration"},), vllm.serve
+        "vllm bench serve --save-result",
+        ({"max_concurrency", "endpoint_type", "duration"}, {"max_concurrency", "model_id", "duration"}),
+        vllm.serve,
     ),
     "sglang": BenchFormat(
         "sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang

@@ -23,8 +23,16 @@ _LENGTHS = re.compile(
     re.I,
 )
 """The heading of the column of draft lengths."""
-_RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|\btps\b)", re.I)
-_PROMPTS = re.compile(r"\b(?:prompt|prefill|pp|input|in)\b", re.I)
+_CONFIGURATIONS = re.compile(r"config(?:uration)?|settings?|mode|variant|run|test", re.I)
+"""The heading of a column with words for draft lengths, such as ``no spec`` and ``n=2``."""
+_NAMED = re.compile(
+    r"(?:with|n[-_ ]?max|num|tokens|mtp|eagle-?3?|draft|spec\w*|gamma|[nk]|[-_ =:(])*"
+    r"(?P<length>\d{1,2})\)?",
+    re.I,
+)
+"""A cell of such a column."""
+_RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|(?<![a-z])tps\b)", re.I)
+_PROMPTS = re.compile(r"(?<![a-z])(?:prompt|prefill|pp|input|in)(?![a-z])", re.I)
 _ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
 _WITHOUT = re.compile(r"off|none|no\b.*|without\b.*|baseline|base|plain|vanilla|[-–—]|0", re.I)
 _WITH = re.compile(r"\D*?(?P<length>\d{1,2})")
@@ -88,6 +96,7 @@ def _head(text: str) -> _Head | None:
             continue
         cells = [cell.strip("*` ") for cell in line.strip().strip("|").split("|")]
         lengths = [cell for cell in cells if _LENGTHS.fullmatch(cell)]
+        lengths = lengths or [cell for cell in cells if _CONFIGURATIONS.fullmatch(cell)]
         rates = [cell for cell in cells if _RATE.search(cell) and not _PROMPTS.search(cell)]
         if lengths and rates:
             accepted = [cell for cell in cells if _ACCEPTED.search(cell) and cell not in rates]
@@ -96,14 +105,26 @@ def _head(text: str) -> _Head | None:
 
 
 def _rows(text: str, head: _Head) -> Iterator[tuple[dict[str, str], int]]:
-    """The rows with a draft length; 0 without a draft."""
+    """The rows with a draft length; 0 without a draft. None of a table of configurations that are no draft
+    lengths.
+    """
+    form = _NAMED if _CONFIGURATIONS.fullmatch(head.length) else _WITH
+    if form is _NAMED and not _lists_lengths(text, head):
+        return
     columns = [column for column in (head.length, head.rate, head.accepted) if column is not None]
     for row in rows(text, columns):
         cell = row[head.length]
         if _WITHOUT.fullmatch(cell):
             yield dict(row), 0
-        elif length := _WITH.fullmatch(cell):
+        elif length := form.fullmatch(cell):
             yield dict(row), int(length["length"])
+
+
+def _lists_lengths(text: str, head: _Head) -> bool:
+    """Whether a column of configurations has draft lengths and decoding without a draft, and nothing else."""
+    cells = [row[head.length] for row in rows(text, [head.length, head.rate])]
+    baselines = [cell for cell in cells if _WITHOUT.fullmatch(cell)]
+    return bool(baselines) and all(_NAMED.fullmatch(cell) for cell in cells if cell not in baselines)
 
 
 def _bare(cell: str) -> str:

@@ -104,7 +104,8 @@ def _speeds(where: str, text: str) -> Iterator[_Speed]:
 def _kinds(text: str, speeds: list[re.Match[str]]) -> list[bool | None]:
     """Whether a draft made each speed.
 
-    The words stand before the speeds, or behind them where those before the first speed say neither. Of two
+    The words stand before the speeds, or behind them if those behind say it of each, or if those before the
+    first speed say neither. Of two
     speeds that are compared, each may have words of its own, and the one that has none is without a draft.
     """
     ends = [speed.end() for speed in speeds]
@@ -112,8 +113,9 @@ def _kinds(text: str, speeds: list[re.Match[str]]) -> list[bool | None]:
     before = [speed["words"] for speed in speeds]
     behind = [_SENTENCE.split(text[end:start])[0] for end, start in zip(ends, starts, strict=True)]
     kinds = [is_drafting(_CLAUSE.split(words)[-1]) for words in before]
-    if kinds[0] is None:
-        kinds = [is_drafting(words) for words in behind]
+    after_each = [is_drafting(words) for words in behind]
+    if kinds[0] is None or set(after_each) == {True, False}:
+        kinds = after_each
     if len(speeds) != 2 or set(kinds) == {True, False}:
         return kinds
     for n, (ahead, after) in enumerate(zip(before, behind, strict=True)):
