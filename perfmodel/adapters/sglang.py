@@ -70,8 +70,8 @@ class SGLangPredictor:
         return seconds
 
     def get_metrics(self) -> dict[str, float]:
-        """The number of passes since the last reset, their total time in seconds, the expected tokens per
-        iteration of a request, and the number of tokens that fit in the KV cache.
+        """The number of passes since the last reset, and their total time in seconds. The mapping also has
+        the expected tokens per iteration of a request, and the number of tokens that fit in the KV cache.
         """
         return {
             "passes": self._passes,

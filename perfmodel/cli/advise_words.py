@@ -75,8 +75,8 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
 
 
 def nearest_text(n: Nearest) -> str:
-    """A sentence for a load that no servers can serve within the SLO: the load that the nearest configuration
-    can serve, the verdict about its draft, and the interval of its TPOT.
+    """A sentence for a load that no servers can serve within the SLO. The sentence states the load that the
+    nearest configuration can serve, the verdict about its draft, and the interval of its TPOT.
     """
     p = n.pick
     tpot = f"TPOT {seconds(p.tpot_s)}{range_text(n.tpot_interval)}"

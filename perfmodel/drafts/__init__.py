@@ -155,8 +155,8 @@ def _refuse_chain(name: str) -> None:
 
 def spelled(word: str) -> str:
     """The name of a kind from the spelling of an engine or a paper, such as ``EAGLE-3``, ``P-EAGLE``,
-    ``NEXTN``, ``PARD`` or vLLM's ``qwen3_next_mtp``. Other words are returned without hyphens and in lower
-    case, and paths unchanged.
+    ``NEXTN``, ``PARD`` or vLLM's ``qwen3_next_mtp``. Other words are returned in lower case and without
+    hyphens, underscores and spaces. Paths are returned unchanged.
     """
     if looks_like_path(word):
         return word

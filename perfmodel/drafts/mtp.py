@@ -52,7 +52,7 @@ class MTP(Draft):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Whether the target's checkpoint, or an assistant published for it, is known to have such a
+        """Whether the target's checkpoint, or a separate head published for it, is known to have such a
         layer.
         """
         return bool(target.num_nextn_predict_layers or target.mtp_head)

@@ -88,8 +88,8 @@ class Insufficient:
         return () if self.alone is None else self.alone.served.warnings
 
     def instead(self) -> Iterator[Alternative]:
-        """Servers to start if the load cannot be served: those that serve the largest part of the load on the
-        given devices, the smallest number of devices that serves the whole load, and servers with smaller
+        """Servers to start if the load cannot be served. The first ones serve the largest part of the load on
+        the given devices. Others serve the whole load on the smallest number of devices, or have smaller
         weights. If nothing fits in memory, there is one server for each change with which the model fits.
         """
         question = self.search.question

@@ -23,7 +23,7 @@ def longest_request(
     if the model or the memory does not allow this. The length is never below that of the mean request,
     because a server refuses requests that are longer than its maximum.
 
-    - stated: the length that the question states. If it is given, the function returns this length.
+    - stated: the length that the question states. The function returns this length unless it is None.
     - mean: mean number of prompt and output tokens of a request.
     - sequences: number of sequences of this length that must fit in memory at once.
     - gamma: number of drafted tokens, because a draft needs memory too.

@@ -1,4 +1,4 @@
-"""Finds servers with smaller weights that serve a load on fewer GPUs, or with shorter requests on the same
+"""Finds servers with smaller weights that serve a load on fewer GPUs, or in less time per request on the same
 GPUs.
 """
 

@@ -75,7 +75,7 @@ class TpotInterval(NamedTuple):
     high_s: Array
 
     def at(self, load: int) -> tuple[float, float]:
-        """Both ends at one load.
+        """Both ends of the interval at one load.
 
         - load: its index.
         """
@@ -86,8 +86,8 @@ def tpot_interval(
     log_off: float, steps: StepTimes, served: ServedLoad, load: Load, limits: Limits
 ) -> TpotInterval:
     """The interval of the mean TPOT. The closed form is computed again with passes that are faster, and with
-    passes that are slower, by the error. At a request rate, there is a shortcut: multiplying the times of all
-    passes by a factor has the same effect as multiplying the rate and then all resulting times by it.
+    passes that are slower, by the error. At a request rate, there is a shortcut. The times of all passes are
+    not multiplied by a factor. Instead, the rate is multiplied by this factor, and then all resulting times.
     """
     factors = np.exp([[-Z * log_off], [Z * log_off]])
     if load.rate is not None:

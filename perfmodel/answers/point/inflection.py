@@ -84,10 +84,10 @@ class Inflection(Answer):
 def inflection(question: InflectionQuery) -> Inflection:
     """Find three context lengths: memory-bound, break-even and inflection.
 
-    memory_bound_context: above this context, a step spends more time on loading than on computing.
-    break_even_context: above it, speculation is faster than the baseline. inflection_context: above it, a
-    larger batch does not reduce the speedup. The answer has all three for the calibration in use and for the
-    ideal calibration. Raises InputError for wrong input.
+    Above `memory_bound_context`, a step spends more time on loading than on computing. Above
+    `break_even_context`, speculation is faster than the baseline. Above `inflection_context`, a larger batch
+    does not reduce the speedup. The answer has all three for the calibration in use and for the ideal
+    calibration. Raises InputError for wrong input.
     """
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)

@@ -163,8 +163,8 @@ def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
 
 
 def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
-    """The numbers of prefill and decode instances to try. All are near the split at which both pools reach
-    their capacity at the same rate.
+    """The numbers of prefill and decode instances to try, near the split at which both pools reach their
+    capacity at the same rate.
     """
     every = splits_of(pair, gpus)
     even = gpus * pair.ratio / (1.0 + pair.ratio) / pair.each.prefill.gpus

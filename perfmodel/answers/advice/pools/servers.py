@@ -31,7 +31,7 @@ the first search and the next higher rate.
 class PoolServer:
     """One server at one draft length.
 
-    - most: the share `HEADROOM` of its capacity, in requests per second. Latency limits are not considered.
+    - most: the share `HEADROOM` of the server's capacity, in requests per second, without latency limits.
     """
 
     question: TrafficQuery

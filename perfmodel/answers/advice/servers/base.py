@@ -145,7 +145,7 @@ def longest_sequence(
     """The maximum sequence length in tokens. The length is the context plus `ANSWER_TOKENS`, or less if the
     model or the memory does not allow this, but at least the context.
 
-    - stated: the length that the question states. If it is given, the function returns this length.
+    - stated: the length that the question states. The function returns this length unless it is None.
     - sequences: number of sequences of this length that must fit in memory at once.
     - gamma: number of drafted tokens, because a draft needs memory too.
     """
