@@ -213,8 +213,8 @@ def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
 
 
 class PredictorServer(ThreadingHTTPServer):
-    """An HTTP server with one thread per connection. The threads end with the process. A client that
-    disconnects is not reported as an error.
+    """An HTTP server with one thread per connection. The threads end with the process. No error is printed if
+    a client disconnects.
     """
 
     daemon_threads = True

@@ -25,9 +25,9 @@ def app(question: Exploration, output: Output = Path("explore.html")) -> None:
     """Write a web page that shows the speedup over batch and context, and what the time of each pass consists
     of.
 
-    One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. It needs no server and
-    no network. It has sliders for acceptance and draft length. --batch and --context take lists and ranges,
-    which become the axes of the map.
+    One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. The page needs no
+    server and no network, and has sliders for acceptance and draft length. --batch and --context take lists
+    and ranges, which become the axes of the map.
     """
     where = destination(output, ".html", ".htm")
     with progress(question.rows // question.points, "surfaces") as bar:

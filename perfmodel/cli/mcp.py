@@ -53,7 +53,7 @@ Files = Annotated[
 def app(files: Files = None) -> None:
     """Answer the questions of an LLM assistant over stdin and stdout, with the Model Context Protocol.
 
-    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. The tools only
+    The tools are whatif, advise, traffic and schedule, with the arguments of the command line. The tools only
     read files in the folder of --files. File names are relative to this folder. An error message never quotes
     the contents of a file.
     """

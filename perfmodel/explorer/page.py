@@ -84,8 +84,8 @@ def payload(
 
     - progress: a function that is called with 1 after each surface.
 
-    - more: further questions with the same batches and contexts as `grid`. Their surfaces follow those of
-      `grid`.
+    - more: further questions with the same batches and contexts as `grid`. The surfaces of these questions
+      follow those of `grid`.
 
     Raises InputError for an impossible question, and for more data than a page can hold.
     """

@@ -173,8 +173,8 @@ class KVMethod:
         return np.greater(context, math.inf if self.budget is None else self.budget).astype(np.float64)
 
     def label(self) -> str:
-        """A text with all options, such as ``quest:1024,page=16``. `parse_kv` converts it back into this
-        method.
+        """A text with all options, such as ``quest:1024,page=16``. `parse_kv` converts the text back into
+        this method.
         """
         text = self.name if self.budget is None else f"{self.name}:{self.budget}"
         for field in dataclasses.fields(self):  # type: ignore[arg-type]

@@ -70,12 +70,13 @@ class Advice(Answer):
       `chosen` and `layouts` then have no draft.
     - runner_up: the second best configuration. baseline: the best configuration without a draft.
     - layouts: the best configuration of each layout. The best layout comes first.
-    - by_hardware: the choice on each kind of device, the best first. It is empty if the question names only
-      one kind.
+    - by_hardware: the choice on each kind of device, the best first. The field is empty if the question names
+      only one kind.
     - on_off: the batch sizes of one server at which the best draft is faster than the baseline.
     - not_run: a better configuration that the engine cannot run.
     - unbounded: the best configuration, if it gives each sequence less than ten tokens per second and the
-      question states no bound on TPOT. All other fields are then about configurations with at least ten.
+      question states no bound on TPOT. All other fields are then about configurations with at least ten
+      tokens per second per sequence.
     - serve: the command lines for one server of the choice.
     - serve_option: the command lines for one other server. This server is usually that of `option`. If the
       gain of `chosen` is too close to call, the server is the baseline. If no acceptance is known, the server

@@ -122,7 +122,7 @@ class AdviseQuery(AdviseArguments):
     def traffic(self, **changes: Any) -> TrafficQuery:
         """A question to `traffic` with the values of this question in the fields that both have.
 
-        - changes: values that replace them.
+        - changes: argument -> value that replaces the value of this question.
         """
         shared = {f.name: getattr(self, f.name) for f in fields(CommonOptions)}
         asked = {

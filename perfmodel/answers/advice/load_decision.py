@@ -24,7 +24,7 @@ class LoadDecision:
     """The choice, and the servers with which it was compared.
 
     - chosen: the best servers, or the best servers without a draft if the gain of the best draft is doubtful.
-      It is None if no servers can serve the load.
+      The field is None if no servers can serve the load.
     - option: the servers with the doubtful draft.
     - baseline, rival: the best servers without a draft and with a draft.
     - others: the other servers that can serve the load, the best first.

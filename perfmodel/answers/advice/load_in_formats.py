@@ -60,8 +60,8 @@ def in_formats(
     format, servers in the format with the largest load, if this load is much larger than `most`. In this
     case, there are also servers that serve the whole load in this format, with longer limits or more devices.
 
-    - limits: names of the limits that may be longer. It is empty if servers in the question's format already
-      serve the load with longer limits.
+    - limits: names of the limits that may be longer. The argument is empty if servers in the question's
+      format already serve the load with longer limits.
     - most_gpus: number of devices that the load needs in the question's format; infinite if no number is
       sufficient.
     """

@@ -40,7 +40,7 @@ class SmallerServers:
 
 def smaller_servers(question: AdviseQuery, chosen: Served) -> Iterator[SmallerServers]:
     """Servers with smaller formats of weights that save GPUs or, on the given GPUs, much of the time of a
-    request. A format that loses more precision must save this much compared with the formats before it, too.
+    request. A format that loses more precision must also save this much compared with formats that lose less.
     """
     best = chosen
     for flags, other in in_smaller_weights(question):

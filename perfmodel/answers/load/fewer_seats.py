@@ -1,5 +1,5 @@
 """Notes on the largest number of requests that a server runs at once (its *seats*). Fewer seats may give more
-tokens per second. With a draft, an engine may have another default.
+tokens per second. The default number of seats of an engine may be smaller with a draft.
 """
 
 from collections.abc import Iterator

@@ -66,9 +66,9 @@ class PredictorQuery(Options):
 
 @asks(PredictorQuery)
 def predictor(query: PredictorQuery) -> "Predictor":
-    """Resolve a question once and return a `Predictor`. Its methods return the times of `whatif` and
-    `traffic` in seconds, for any batch, context and draft length. A call takes microseconds. Raises
-    InputError for an impossible question.
+    """Resolve a question once and return a `Predictor`. The methods of the `Predictor` return the times of
+    `whatif` and `traffic` in seconds, for any batch, context and draft length. A call takes microseconds.
+    Raises InputError for an impossible question.
     """
     point = query.query(batch=1, gamma=query.gamma or None)
     try:

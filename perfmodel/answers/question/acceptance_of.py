@@ -107,8 +107,8 @@ def published_acceptance(
     """The published acceptance of a draft that reads the whole cache; None if no result is known. At contexts
     longer than those of the source, the interval of the acceptance is wider.
 
-    - head: the draft as the user named it. If no results are published for this head, those of another head
-      of the same kind are used, and the source says so.
+    - head: the draft as the user named it. If no results are published for this head, the function uses those
+      of another head of the same kind, and the text of the source names this head.
     """
     if not draft.kv.reads_all or draft.kind == "self":
         return None

@@ -262,7 +262,7 @@ class CommonOptions(Question):
     def query(self, **changes: Any) -> "Query":
         """A `Query` with the values of this question in the fields that both have.
 
-        - changes: values that replace them.
+        - changes: argument -> value that replaces the value of this question.
         """
         return Query(
             **{f.name: getattr(self, f.name) for f in fields(Query) if hasattr(self, f.name)} | changes

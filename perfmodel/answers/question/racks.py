@@ -21,7 +21,7 @@ from perfmodel.speculation import Scenario
 class Placed(Immutable):
     """How a server is placed on nodes.
 
-    - fabric: the links between its devices. It is None if the calibration already covers the times of all
+    - fabric: the links between its devices. None means that the calibration already covers the times of all
       messages, as within most nodes.
     - layout: the pipeline stages, the exchange of tokens between ranks, and the copies of experts.
     """
