@@ -3,6 +3,8 @@
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.declaration.arguments import Argument
+from perfmodel.answers.readers import counts
 from perfmodel.errors import InputError
 
 
@@ -40,3 +42,10 @@ LEAST_ARGUMENTS = {
     pm.traffic: {"input_len": 1000, "output_len": 100, "request_rate": 1},
     pm.schedule: {"context": 1000},
 }
+
+
+def test_as_many_values_as_are_allowed_are_read() -> None:
+    limit = Argument("Batches.", read=counts, flag="--batch", most=3)
+    assert limit.value("1,2,3", "batch") == (1, 2, 3)
+    with pytest.raises(InputError, match="--batch: must be at most 3 values, given 4"):
+        limit.value("1,2,3,4", "batch")

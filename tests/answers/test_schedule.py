@@ -319,3 +319,18 @@ def test_no_answer_of_a_head_that_there_is_not(answer, given) -> None:
     question = {"hardware": "h100", "context": 2048} | given
     for model in ("llama-3.1-8b", "qwen3-8b"):
         refused(f"{model} has no known multi-token prediction layer", answer, model, **question)
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        (1.0004, ": no gain over a fixed draft length of "),
+        (1.0006, ": 0.1 % more than a fixed draft length of "),
+    ],
+)
+def test_a_gain_that_would_be_printed_as_nothing_is_none(gain: float, words: str) -> None:
+    answer = schedule("llama-3.1-8b", "a100", context="2k,32k", draft="ngram", rate=0.3, hysteresis=0.02)
+    short = answer.tables[0]
+    assert len(short.ranges) > 1
+    assert words not in str(answer)
+    assert words in str(replace(answer, tables=(replace(short, gain=gain), *answer.tables[1:])))

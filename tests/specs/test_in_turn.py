@@ -53,3 +53,8 @@ def test_devices_of_two_makers_share_one_server() -> None:
 
 def test_a_mac_has_no_devices_of_other_makers() -> None:
     refused("devices of one computer", combined, [SMALL, load_gpu("m4-max")])
+
+
+def test_devices_in_turn_are_not_split_by_tensors() -> None:
+    ask = ("llama-3.1-8b", "rtx-3090+rtx-4090", 1, 4096)
+    refused("tp: must be 1 with layer_split: llama.cpp splits by layers or by tensors", whatif, *ask, tp=2)

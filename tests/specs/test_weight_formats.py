@@ -54,6 +54,7 @@ def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str,
         ("nf4", 4 + 32 / 64, "bf16", None),  # one fp32 a block of 64
         ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bf16", None),
         ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4, "fp4", 0.5625),
+        ("bf16*1+nvfp4*3", (3 * 4.5 + 16) / 4, "fp4", 0.5625),
         ("q4_k*1+q6_k*1", (4.5 + 6.5625) / 2, "bf16", None),
         ("5.25bpw", 5.25, "bf16", None),
     ],

@@ -64,13 +64,12 @@ def _too_slow(query: AdviseQuery, baseline: list[Priced], lowest_s: float, trees
 
 
 def _largest(baseline: list[Priced]) -> Candidate:
-    """The candidate with the largest servers; of these, the one with the fewest groups."""
+    """The first candidate with the largest servers; layouts without groups come first."""
 
-    def size(candidate: Candidate) -> tuple[int, int, int]:
-        layout = candidate.layout
-        return layout.server_gpus * layout.in_turn, -layout.dp, -layout.ep
+    def devices(candidate: Candidate) -> int:
+        return candidate.layout.server_gpus * candidate.layout.in_turn
 
-    return max((x.candidate for x in baseline), key=size)
+    return max((x.candidate for x in baseline), key=devices)
 
 
 def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:

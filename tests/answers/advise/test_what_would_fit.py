@@ -12,6 +12,16 @@ def test_a_degree_that_does_not_run_is_explained() -> None:
     assert why in advise("minimax-m2", "h200", context=4096, tp=8).reason
 
 
+def test_sizes_that_are_nearly_equal_have_two_decimals() -> None:
+    asked = {"context": 131_072, "tp": (1,), "memory_fraction": 0.401}
+    said = advise("llama-3.1-8b", "h100", **asked).reason
+    needed, room = re.search(r"together (33\.2\d) GB, but has room for (33\.\d\d) GB", said).groups()
+    assert needed > room
+    assert "together 33.2 GB, but has room for 24.6 GB" in (
+        advise("llama-3.1-8b", "h100", **asked | {"memory_fraction": 0.3}).reason
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "hardware", "tp"),
     [("llama-3.1-8b", "rtx-4090", 1), ("llama-3.1-70b", "rtx-4090", 2), ("deepseek-v3", "h100", 8)],

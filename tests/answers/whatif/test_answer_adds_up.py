@@ -121,3 +121,10 @@ def test_kernels_of_another_maker_widen_the_interval_and_are_named():
     assert warned == [True, False, False]
     widths = [high / low for low, high in (a.ar_tpot_interval for a in (other, known, same_maker))]
     assert widths[0] > widths[1] > widths[2]
+
+
+def test_without_a_draft_a_token_takes_the_energy_of_the_baseline() -> None:
+    """No part of an iteration outside its passes is counted where nothing is drafted."""
+    for power_limit in (None, 400):
+        answer = whatif("llama-3.1-8b", "rtx-5090", 4, 4096, 0, power_limit=power_limit)
+        assert answer.joules_per_token == pytest.approx(answer.ar_joules_per_token, rel=1e-12)
