@@ -1,8 +1,8 @@
 """Computes whether an LLM server should use speculative decoding, and with which draft, draft length and
 layout. Begin with ``import perfmodel as pm``.
 
-To ask about given points, use `whatif` (one point), `sweep` (lists), `ops`, `sensitivity` or `predictor` (for
-a million calls). To decide, use `advise`, `schedule`, `tree`, `hierarchy`, `traffic` or `compare`.
+To ask about one point, use `whatif`, `ops` or `sensitivity`. For lists of points, use `sweep`, and for a
+million calls `predictor`. To decide, use `advise`, `schedule`, `tree`, `hierarchy`, `traffic` or `compare`.
 `inflection` finds the context at which speculation begins to pay off.
 
 The arguments of a function are the flags of its command. Each is a number or a text (``context="32k"``). A

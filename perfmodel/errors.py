@@ -63,8 +63,8 @@ def about_file(path: object) -> Iterator[None]:
     """Adds the name of a file to every error about its contents, and marks such an error
     (`InputError.of_file`).
 
-    A flag at the start of the message is changed to a key of the file, because the fault is in the file and
-    not on the command line. Inside this context, a message quotes at most `SHOWN` characters of a value.
+    A flag at the start of the message is changed to a key of the file, because the fault is in the file.
+    Inside this context, a message quotes at most `SHOWN` characters of a value.
     """
     token = _IN_FILE.set(True)
     try:

@@ -31,7 +31,7 @@ class Formula:
     compiling.
 
     - direct: the formula as a function of numbers or arrays.
-    - recorded: the same formula as a function of recorded numbers; by default it is `direct`.
+    - recorded: the same formula as a function of recorded numbers. By default it is `direct`.
     - runs: the shared count of runs.
 
     `direct` and `recorded` return one value, or several values (see `numbers`).

@@ -5,8 +5,8 @@ A table gives the share of the ideal roofline that a GEMM reaches at each number
 is max(1, rows / ridge) / share, in units of the time of loading its weights once. The *ridge* is the number
 of rows at which loading and computing take equally long. The time of a GEMM must not fall as rows are added.
 The times of a table may fall, because of badly chosen kernels, half-empty tiles or noise. The modelled time
-is therefore the geometric mean of two curves that never fall: the lowest such curve above the measured curve,
-and the highest such curve below it.
+is therefore the geometric mean of two curves that never fall. One is the lowest such curve above the measured
+curve. The other is the highest such curve below it.
 
 At each number of rows, a higher peak (a larger ridge) never lengthens the measured time. It therefore never
 raises either curve, and never makes a GEMM slower. The same holds for a higher bandwidth (a smaller ridge):

@@ -50,7 +50,7 @@ def shard(
     """The share of a model on one device.
 
     Query heads, MLP columns and experts are divided among the devices that share them. KV heads are divided
-    too; if there are more devices than KV heads, the heads are replicated. An MLA latent and an indexer are
+    too. If there are more devices than KV heads, the heads are replicated. An MLA latent and an indexer are
     always replicated.
 
     - kv_page: tokens per page of the cache.

@@ -136,7 +136,7 @@ class Shard:
 
     def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:
         """The projections of the layers. In a `summed` share, projections of one format are stacked on an
-        axis before the last `ndim` axes, together with the LM head if `with_head` is true.
+        axis before the last `ndim` axes. If `with_head` is true, the LM head is stacked too.
         """
         if self.itemised:
             return self.linears

@@ -5,10 +5,11 @@ A client decodes in a share f of the passes. At the same time (C - 1) f other cl
 prompts take time in the same passes:
 
     s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau
+
     f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
 
-These equations follow from the arrival theorem (Reiser and Lavenberg 1980): a client that arrives sees the
-system in the steady state of C - 1 clients.
+These equations follow from the arrival theorem (Reiser and Lavenberg 1980). It says that a client that
+arrives sees the system in the steady state of C - 1 clients.
 
 - s: duration of a pass in seconds.
 - T(n): seconds of decoding in a pass with n decoding clients.

@@ -1,8 +1,13 @@
 """The time to a request's first token (TTFT), as moments of the sum of its delays.
 
-TTFT is the sum of these times: time outside passes, rest of the running pass, passes that are already queued
-on the device, other prompts, the passes that read the request's own prompt, and the wait for a seat or for
-cache memory.
+TTFT is the sum of these times:
+
+- time outside passes
+- rest of the running pass
+- passes that are already queued on the device
+- other prompts
+- passes that read the request's own prompt
+- wait for a seat or for cache memory
 
 Prompts queue as in an M/G/1 queue whose server takes a vacation for each decoding pass (Doshi 1986). A pass
 has room for m prompts. For large m, all prompts that arrive during a pass join the next pass (gated service).
@@ -83,7 +88,7 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
     which is at the end of a pass. The request waits for the whole pass that begins then.
 
     - ends: mean number of other clients that send at the end of the same pass. Half of their prompts are
-      ahead of the request's own prompt. The other half share its pass if the token budget allows; otherwise
+      ahead of the request's own prompt. The other half share its pass if the token budget allows. Otherwise
       the request waits for one more pass.
     - idle: number of other clients that do not decode. At most this many prompts can be ahead.
     """

@@ -132,8 +132,8 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> Capacity:
     """The saturation rate of a server, and its running batch at this rate.
 
     The saturation rate is the maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)). The prompts at this rate
-    must fit in the part of the token budget that decoding does not use: n A / (D - 1) <= (budget - n (K + 1))
-    / P.
+    must fit in the part of the token budget that decoding does not use. The condition is n A / (D - 1) <=
+    (budget - n (K + 1)) / P.
 
     - K: drafted tokens.
     - P: prompt tokens per request. For T, tau, A and D, see the module.

@@ -32,8 +32,8 @@ def per_token(
 
     - mean: mean TPOT in seconds.
 
-    TPOT varies between requests for four reasons: their acceptance, their number of iterations, the number of
-    other prompts that are read while they decode, and the running batch.
+    TPOT varies between requests because four quantities vary: acceptance, number of iterations, number of
+    other prompts that are read meanwhile, and running batch.
 
     - spread: standard deviation of the acceptance between requests.
     - prompts: number of other prompts that are read while a request decodes.

@@ -209,8 +209,8 @@ class PromptPrograms:
         - new: number of tokens of each chunk.
         - past: number of tokens of the same prompt before the chunk.
 
-        The attention time of a chunk is a difference: attention over the prompt up to the end of the chunk,
-        minus attention over the prompt up to its start.
+        The attention time of a chunk is a difference of two times. The first is that of attention over the
+        prompt up to the end of the chunk. The second is that of attention up to the start of the chunk.
         """
         other = 0.0 if self.alone else decoding
         read = float(new.sum())

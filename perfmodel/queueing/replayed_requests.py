@@ -10,7 +10,7 @@ from perfmodel.operations import Array
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequests:
-    """The result of a replay. The arrays have one value per request, in the order of arrival; times are in
+    """The result of a replay. The arrays have one value per request, in the order of arrival. Times are in
     seconds.
 
     - running: mean number of decoding requests over time.

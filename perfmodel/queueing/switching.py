@@ -76,9 +76,9 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
     """Times that a prompt adds to all passes, in seconds, over ``[running batch, draft length]``.
 
     If a server drafts at some batches, its prefix cache loses blocks at every batch. At batches without a
-    draft it therefore computes more prompt tokens than a server that never drafts. The additional tokens
-    of a prompt on an idle server are scaled by the hit rate at each batch, relative to the hit rate on an
-    idle server.
+    draft it therefore computes more prompt tokens than a server that never drafts. The number of additional
+    tokens is known for an idle server. For each batch, it is multiplied by the hit rate at this batch,
+    divided by the hit rate on an idle server.
     """
     cached = max(times, key=lambda t: t.gamma).cached
     columns = []

@@ -60,7 +60,7 @@ Columns = tuple[list[Any], ...]
 
 def read_trace(path: str | Path, longest: int = LONGEST) -> Arrivals:
     """Reads the requests of a CSV file with a header, or of a file with JSON lines. The requests are returned
-    in the order of arrival; the first request arrives at 0 s.
+    in the order of arrival. The first request arrives at 0 s.
 
     - longest: number of requests whose shared prompt parts are kept.
 

@@ -174,10 +174,10 @@ class KVCapacity:
     """The size of the KV cache, as a server logs it when it starts.
 
     - kv_tokens: number of tokens that fit in all caches together if every sequence has max_model_len tokens.
-      vLLM logs it as "GPU KV cache size", SGLang as "max_total_num_tokens".
+      The log of vLLM calls it "GPU KV cache size", that of SGLang "max_total_num_tokens".
     - max_concurrency: number of sequences of this length that fit.
     - fitting_len: length of the longest sequence that fits, if a sequence of max_model_len tokens does not
-      fit. It is None if such a sequence fits. vLLM does not start with a larger --max-model-len.
+      fit. It is None if such a sequence fits. With a larger --max-model-len, vLLM does not start.
     - pool_bytes: memory of the caches on one device, which vLLM logs as "Available KV cache memory".
     - baseline_kv_tokens: kv_tokens without the draft.
     - draft_weight_bytes: memory of the draft's weights.

@@ -3,9 +3,9 @@ accepted.
 
 The engine ranks the drafted tokens of all requests by the probability that they and all tokens before them
 are accepted. The engine verifies the most likely tokens (vLLM 0.32,
-v1/worker/gpu/spec_decode/adaptive_verification.py; vllm#47808). w_c is the share of drafts with confidence c,
-and s_cj is their survival at position j. If a set of pairs (c, j) is verified, a sequence gets 1 + sum w_c
-s_cj tokens per iteration. The pass then has 1 + sum w_c tokens per sequence.
+v1/worker/gpu/spec_decode/adaptive_verification.py; vllm#47808). Let w_c be the share of drafts with
+confidence c, and s_cj their survival at position j. If a set of pairs (c, j) is verified, a sequence gets 1 +
+sum w_c s_cj tokens per iteration. The pass then has 1 + sum w_c tokens per sequence.
 
 llama.cpp instead stops a draft before the first token whose probability is below ``--spec-draft-p-min``
 (common/speculative.cpp of 0c1e57098). All slots draft together in one pass, and passes run as long as one

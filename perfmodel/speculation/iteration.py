@@ -4,9 +4,9 @@ The time of an iteration is gamma (T_D + T_select) + T_V(gamma) + overhead. The 
 tokens_per_iteration * T_T divided by this time.
 
 T_D is a draft step, T_select its selection of cached tokens, T_V the verification and T_T a baseline step
-(Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline, whose speedup is exactly 1.
+(Leviathan et al. 2023; MagicDec, arXiv 2408.11049). The baseline has gamma = 0 and a speedup of exactly 1.
 All functions broadcast over ``[batch, context]``. The methods of `Passes` have a leading axis of gammas. The
-function `speedups` has a trailing one.
+function `speedups` has a trailing axis of gammas.
 """
 
 from collections.abc import Callable

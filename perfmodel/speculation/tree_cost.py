@@ -5,8 +5,8 @@
 A draft pass runs one level of the tree and proposes the next level. A tree of d levels needs d - 1 passes,
 which are as wide as levels 1 ... d - 1. A draft that fills a block in one pass proposes all levels at once,
 and the tree is selected from its candidates. Verification is counted as a chain of n query tokens, because
-kernels compute the whole block even where the mask of a tree hides pairs. n = 1 is the baseline, whose
-speedup is exactly 1. The first-order rule is also computed: it gives the largest tree whose verification is
+kernels compute the whole block even where the mask of a tree hides pairs. The baseline has n = 1 and a
+speedup of exactly 1. The first-order rule is also computed. It gives the largest tree whose verification is
 still memory-bound (Chen et al. 2024, arXiv 2402.12374, section 4.1).
 """
 
@@ -224,7 +224,7 @@ def levels_within(scenario: Scenario, size: int, levels: int | None) -> int:
 
 def first_order_size(scenario: Scenario, batch: float, context: float, size: int) -> int:
     """The size of the largest tree, up to `size`, whose verification loads for at least as long as it
-    computes, at calibrated rates.
+    computes. Both times are at calibrated rates.
     """
     load, compute = scenario.machine.load_and_compute_s(
         scenario.target_ops(batch, context, np.arange(1.0, size + 1))

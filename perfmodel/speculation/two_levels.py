@@ -6,6 +6,7 @@ at least gamma_2 tokens are drafted. The number m of drafted tokens is therefore
 gamma_1. Then the target verifies m + 1 tokens.
 
     speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead)
+
     T_round = gamma_1 T_small + T_middle(gamma_1 + 1) + time of an iteration outside its passes
 
 E[rounds] and the distribution of m are computed with a renewal recursion. The simpler estimate ceil(gamma_2 /

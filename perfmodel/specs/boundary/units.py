@@ -1,4 +1,4 @@
-"""Quantities in files. A quantity has a number, a unit and a source; its allowed range is checked.
+"""Quantities in files. A quantity has a number, a unit and a source. Its allowed range is checked.
 
 GB is 10^9 bytes and GiB is 2^30 bytes, here and everywhere else.
 """

@@ -38,8 +38,8 @@ class Calibration(EngineConstants):
     `kind` has one of four values. ``ideal``: all efficiencies are 1, and there are no fixed costs.
     ``literature``: the constants were measured by others. ``kernels``: kernel tables of this device, with the
     constants of an engine that was measured on other devices. ``fitted``: the constants were fitted to
-    measurements of this engine on this device. If a calibration is used for another device, the answer calls
-    it *transferred*; the file does not.
+    measurements of this engine on this device. If a calibration is used for another device, only the answer
+    calls it *transferred*, and not the file.
 
     - observed_error: error of predictions for rows that were left out of the fit. For `literature`, it is the
       error for any rows.
@@ -53,8 +53,8 @@ class Calibration(EngineConstants):
     - measured: ranges of the measurements, if the user measured an engine.
     - versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
       `engines.FittedEngine` and `engines.Engines`.
-    - measured_models, speculating_models: models whose baseline steps, or whose speculative iterations, were
-      measured with this engine on this device.
+    - measured_models: models whose baseline steps were measured with this engine on this device.
+    - speculating_models: models whose speculative iterations were measured with this engine on this device.
     """
 
     name: str
@@ -348,5 +348,7 @@ def _of_another_device(kernels_gpu: str, gpu: GPUSpec) -> Relation:
 
 
 def beyond(value: Floats, most: Floats) -> Floats:
-    """ln(value / largest fitted value) for a value above the largest fitted one; otherwise 0."""
+    """The logarithm ln(value / largest fitted value) for a value above the largest fitted value. The result
+    is 0 otherwise.
+    """
     return np.log(np.maximum(np.divide(value, np.maximum(most, 1.0)), 1.0))

@@ -2,10 +2,10 @@
 meaning.
 
 A field of `perfmodel.specs.calibrations.calibration.Calibration` declares a constant with `Declared` in its
-annotation. An optional constant has a default, such as `ABSENT`. Validation, the bounds of fits, the fixed
-costs of `sensitivity`, the stack factors and the table in docs/calibrations.md follow from the declaration.
-The only other place that names the constant is the formula that uses it: in costs/kinds/, or in
-costs/roofline.py for a constant of a whole pass.
+annotation. An optional constant has a default, such as `ABSENT`. The declaration determines validation, the
+bounds of fits and the fixed costs of `sensitivity`. It also determines the stack factors and the table in
+docs/calibrations.md. The only other place that names the constant is the formula that uses it: in
+costs/kinds/, or in costs/roofline.py for a constant of a whole pass.
 """
 
 import math

@@ -91,7 +91,8 @@ def load_bundled(name: str, version: str | None = None, engine: str | None = Non
     """Loads a bundled calibration by its exact name, with the constants of its engine.
 
     - version: version of the engine; by default the newest fitted version.
-    - engine: the serving engine that is predicted with these kernels; by default the engine of the file.
+    - engine: the serving engine that is predicted with these kernels. By default it is the engine of the
+      file.
     """
     kernels = read_kernels(name)
     if engine is not None and kernels.kind == "kernels":

@@ -206,8 +206,8 @@ class GPUSpec(Frozen):
 
 
 def modelled_power_limit(gpu: GPUSpec, limit_w: float | None) -> float | None:
-    """The power limit in watts, if the power of the device was measured; otherwise None. Raises InputError
-    for a limit outside the measured range.
+    """The power limit in watts, if the power of the device was measured. The result is None otherwise. Raises
+    InputError for a limit outside the measured range.
     """
     known = gpu.power_draw
     if limit_w is None or known is None:

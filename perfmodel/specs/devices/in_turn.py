@@ -1,8 +1,8 @@
 """Different devices of one server that share the layers and run one after another, like ``-sm layer`` of
 llama.cpp. Such a server is written ``rtx-3090+rtx-4090``.
 
-Each device holds layers in proportion to its memory. If s is the share of the layers on each device, the rate
-of all devices together is 1 / sum(s / rate), because only one device computes at a time.
+Each device holds layers in proportion to its memory. Only one device computes at a time. If s is the share of
+the layers on each device, the rate of all devices together is therefore 1 / sum(s / rate).
 """
 
 import re

@@ -40,7 +40,7 @@ def pasted_name(
     - spellings: names with their devices.
     - load: a function that returns the `GPUSpec` of a name.
 
-    Raises InputError for a name of several devices; the message has the flag to use instead. It also raises
+    Raises InputError for a name of several devices. The message has the flag to use instead. It also raises
     for a board with a memory size in which it is not sold.
     """
     plain_name = _without_count(name, flag, find)

@@ -60,9 +60,9 @@ class PowerDraw(Frozen):
         All arguments broadcast together.
 
         The clock x is 1 at `limit_w` and lower at lower limits. At clock x, the power is static_w + j x^2 /
-        (f + r / x). The symbols describe the iteration at x = 1: j is its energy beyond the static power, f
-        are its seconds that do not depend on the clock, and r are its seconds that do. Newton's method finds
-        the x at which the power equals the limit.
+        (f + r / x). The symbols describe the iteration at x = 1. j is the energy of the iteration beyond the
+        static power. f is its time in seconds that does not depend on the clock, and r is the rest of its
+        time. Newton's method finds the x at which the power equals the limit.
         """
         limit = self.limit_w if limit_w is None else limit_w
         joules = self.joules_per_byte * moved + self.joules_per_flop * flops

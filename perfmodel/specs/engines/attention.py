@@ -21,8 +21,9 @@ Pieces = Annotated[int, Meta(ge=1, le=1024)]
 class Backend(Frozen):
     """The facts about one attention backend.
 
-    - one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
-      token and for several query tokens. It is None if there are enough pieces to fill the device.
+    - one, several: number of pieces into which the cache of one sequence and KV head is cut. `one` applies to
+      one query token, `several` to several query tokens. The number is None if there are enough pieces to
+      fill the device.
     - latent_rereads: whether each query token reads a latent cache again.
     - latent_only: whether the backend reads only latent caches (MLA).
     - portable: whether the backend runs on every NVIDIA GPU.

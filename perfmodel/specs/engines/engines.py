@@ -1,11 +1,11 @@
 """The costs of serving engines outside their kernels, from ``hardware/fitted/engines.yaml``.
 
 A calibration of kind ``kernels`` has the public kernel tables of one device with one engine. The constants of
-engines do not depend on the device. They are stated for four scopes: for all engines, for a GPU architecture,
-for an engine, and for an engine on an architecture. A later scope in this list takes precedence. Corrections
-for a single board have its name as their key, in the same list as the architectures. Each entry states a
-constant of the calibration, or multiplies the value from the kernel file. A change between versions of an
-engine is a factor that applies from a version on.
+engines do not depend on the device. They are stated for four scopes: all engines, a GPU architecture, an
+engine, and an engine on an architecture. A later scope in this list takes precedence. Corrections for a
+single board have its name as their key, in the same list as the architectures. Each entry states a constant
+of the calibration, or multiplies the value from the kernel file. A change between versions of an engine is a
+factor that applies from a version on.
 """
 
 import datetime
@@ -69,8 +69,9 @@ class FittedEngine(Frozen):
     - versions: engine versions of the fitted rows, the newest last.
     - drifts: factors on constants, by the version from which they apply. A later version may replace the
       factor of a constant. A key ``VERSION/ARCHITECTURE`` applies only to this architecture.
-    - drafts, longest_tokens, widest_tokens: properties of the fitted iterations: the kinds of draft, the
-      longest context, and the largest number of tokens that one pass verified.
+    - drafts: kinds of draft of the fitted iterations.
+    - longest_tokens: longest context of the fitted iterations.
+    - widest_tokens: largest number of tokens that one of these iterations verified.
     - errors: errors of predictions, by the part of the measurements that was left out of the fit.
     """
 

@@ -53,8 +53,8 @@ class Activation(Frozen):
 
 
 class Outside(Frozen):
-    """Additional memory outside PyTorch, in GiB. It is needed for several devices, for at least
-    `many_devices` devices with device links, for MLA, and if the host uses the same memory.
+    """Additional memory outside PyTorch, in GiB. Each field has the memory for one condition: several
+    devices, at least `many_devices` devices with device links, MLA, or a host that uses the same memory.
     """
 
     devices_gib: Size

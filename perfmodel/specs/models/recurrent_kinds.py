@@ -13,8 +13,8 @@ STATE_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 class RecurrentShape(Frozen):
     """The number and width of the heads of recurrent layers.
 
-    In Mamba-2, `num_value_heads` is called the number of heads, `key_head_dim` the state size,
-    `value_head_dim` the head size, and `num_key_heads` the number of groups.
+    Mamba-2 has other names for these fields. `num_value_heads` is its number of heads, and `num_key_heads`
+    its number of groups. `key_head_dim` is its state size, and `value_head_dim` its head size.
 
     - full_rank_gate: whether the gate of Kimi's layers is one projection instead of two.
     - gated_norm: whether there is a norm before the output (Mamba-2).

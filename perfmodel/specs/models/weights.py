@@ -109,15 +109,15 @@ def _on_device(form: Format, peaks: Collection[str], wide_mxfp4: bool) -> Format
 
 
 def weight_format(name: str, flag: str = "--weights") -> Weights:
-    """Reads a value of `--weights`, ``FORMAT[,PART=FORMAT...]``: the format of the layers' matrices, and
-    formats of parts (`PARTS`) or single GEMMs.
+    """Reads a value of `--weights`, ``FORMAT[,PART=FORMAT...]``. FORMAT is the format of the layers'
+    matrices. PART is a part (`PARTS`) or a single GEMM with its own format.
 
     - ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` also quantise
       activations and compute in that format. With the suffix ``-wo`` they are weight-only and compute in
       bf16.
     - ``mxfp4``, ``int4``, ``nf4`` and ``nf4-dq`` (bitsandbytes) are weight-only.
-    - ``intB-gN`` (integers of B = 2 to 8 bits with a 16-bit scale and zero per N weights), ``intB-gN-sym`` (a
-      scale without a zero) and ``awq-gN`` (a scale and a 4-bit zero) are weight-only.
+    - ``intB-gN`` has integers of B = 2 to 8 bits, with a 16-bit scale and zero per N weights. ``intB-gN-sym``
+      has a scale without a zero, and ``awq-gN`` a scale and a 4-bit zero. All three are weight-only.
     - With the suffix ``-a8``, these formats compute on 8-bit activations.
     - ``q4_k_m`` is a mix of llama.cpp (`ggml.MIXES`). ``4.9bpw`` is a GGUF file with a mean of 4.9 bits per
       weight. ``q4_k`` is the format of tensors in such a file. All are weight-only.

@@ -160,7 +160,8 @@ class VLLMAccount(Account):
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """See `Account.sequence_bytes`. vLLM divides the layers of each kind into groups of equal size and
         pads the last group. If windows are freed, a sliding-window layer stores at most the tokens of its
-        window and of one pass, rounded up to whole blocks, plus one block (v1/core/kv_cache_utils.py).
+        window and of one pass. This number is rounded up to whole blocks, and one block is added
+        (v1/core/kv_cache_utils.py).
         """
         if shard.states is not None and shard.attentions:
             return self._blocks_bytes(shard, draft_token_bytes, drafted)
