@@ -103,7 +103,7 @@ def test_no_line_names_a_checkpoint_of_autoawq() -> None:
     answer = advise("llama-3.3-70b", "h100", context=4096, weights="awq-g128", engine="trtllm", draft=[])
     assert answer.serve is not None
     assert "trtllm-serve MODEL " in answer.serve.lines["trtllm"]
-    why = "reads integers of 4 bits that ModelOpt wrote, and not casperhansen/llama-3.3-70b-instruct-awq"
+    why = "reads 4-bit integers that ModelOpt wrote, and not casperhansen/llama-3.3-70b-instruct-awq"
     assert why in answer.serve.remarks["trtllm"]
     unquantised = advise("qwen3-32b", "h100", context=4096, engine="trtllm")
     assert not any("AWQ" in (each.line or "") for each in unquantised.alternatives)

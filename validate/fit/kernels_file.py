@@ -51,8 +51,8 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         "stack": engine,
         "kind": "kernels",
         "date": date or datetime.date.today(),
-        "notes": f"Kernels alone, from {k.source}; what the engine costs beyond them is in "
-        "hardware/fitted/engines.yaml, which is put onto these constants when the file is read.",
+        "notes": f"Constants of kernels only, from {k.source}. The other costs of the engine are in "
+        "hardware/fitted/engines.yaml and are added to these constants when this file is read.",
         "gemm_efficiency": _curves(k),
     }
     for name, (value, source) in values.items():

@@ -34,12 +34,18 @@ out.
 """
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
 NOTES = (
-    "Decode steps, verifications and MTP iterations of llama-bench, llama-batched-bench and llama-server, as "
-    "users published them. A constant lies around that of the maker's boards, and this around that of all. "
-    "Flash attention is on. Passes of more than 32 tokens are those of four prompts."
+    "Fitted to decode steps, verifications and MTP iterations of llama-bench, llama-batched-bench and "
+    "llama-server that users published. A constant is expected near that of the vendor's boards, which is "
+    "expected near that of all boards. Flash attention is on. Passes of more than 32 tokens are fitted to "
+    "four prompts."
 )
-SAME_MAKER = "No run of this device is published: these are the constants of its maker's devices with runs."
-NO_ROWS = "No run of a device of this maker is published: these are the constants of all devices with runs."
+SAME_MAKER = (
+    "No run of this device is published. The constants are those of the vendor's devices with published runs."
+)
+NO_ROWS = (
+    "No run of this vendor's devices is published. "
+    "The constants are those of all devices with published runs."
+)
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ ERRORS_PATH = BUNDLED / "mlx.json"
 """
 COMMENT = "Written by `perfmodel validate calibrate mlx --write` from results/published/mlx_runs.csv."
 NOTES = (
-    "Decode steps and iterations of mlx-lm, mlx-vlm, mlx-dspark, Rapid-MLX and others, as users published "
-    "them, one sequence at a time. The cost of several rows is that of MLX's kernels alone."
+    "Fitted to decode steps and iterations of mlx-lm, mlx-vlm, mlx-dspark, Rapid-MLX and others that users "
+    "published, one sequence at a time. The cost of several rows comes only from MLX's kernels."
 )
 FORK = "mlx-dspark"
 FEW_SOURCES = 5
