@@ -68,7 +68,7 @@ def test_data_parallel_attention_counts_the_sequences_of_a_device(tmp_path: Path
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"draft": "dflash"}, "calls the draft DFlash; its other options are not known here"),
+        ({"draft": "dflash"}, "calls the draft DFlash; its other options are not known"),
         ({"model": "qwen2.5-7b", "weights": "fp8"}, "pass --model-path to name"),
     ],
 )

@@ -102,7 +102,7 @@ def test_no_other_split_of_the_same_instances_serves_more(prefill: int) -> None:
 
 def test_one_pool_would_do_where_it_keeps_the_limits_at_the_rate() -> None:
     assert _advice().one_would_do
-    assert "one pool would do" in _advice().for_rate
+    assert "one pool suffices" in _advice().for_rate
     fast = _advice(request_rate=24.0)
     assert fast.serves
     assert not fast.one_would_do
@@ -161,7 +161,7 @@ def test_the_fewest_servers_are_found_however_many_they_are() -> None:
 
 def test_a_degree_of_the_draft_that_pools_do_not_have_is_said() -> None:
     (note,) = _advice(draft_tp=(8,)).notes
-    assert "whatever --draft-tp says" in note
+    assert "--draft-tp has no effect" in note
 
 
 def test_requests_longer_than_the_models_positions_are_refused() -> None:

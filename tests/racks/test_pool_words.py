@@ -78,11 +78,12 @@ def test_the_best_with_or_without_a_draft() -> None:
 def test_the_sentence_compares_the_choice_with_the_other_kind() -> None:
     two = option(12.0, **TWO, **DRAFTS)
     assert advice(two, option(10.0)).sentence == (
-        "Two pools of 8 GPUs serve most within the limits: 12 requests/s, prefill 1x4, decode 2x2, "
-        "mtp, gamma 3; 1.20 times the rate of one pool (1x8, no draft)"
+        "Two pools of 8 GPUs serve the highest rate within the limits: 12 requests/s, prefill 1x4, "
+        "decode 2x2, mtp, gamma 3; 1.20 times the rate of one pool (1x8, no draft)"
     )
     assert advice(option(12.0), option(10.0, **TWO)).sentence.startswith(
-        "One pool of 8 GPUs serves most within the limits: 12 requests/s, 1x8, no draft; 1.20 times"
+        "One pool of 8 GPUs serves the highest rate within the limits: 12 requests/s, 1x8, no draft; "
+        "1.20 times"
     )
 
 
@@ -106,7 +107,7 @@ def test_what_a_rate_needs() -> None:
     one = option(10.0, needed="1x4", needed_gpus=4)
     two = option(9.0, **TWO, needed="1x1 + 1x1", needed_gpus=1)
     fewest = "; the fewest: one pool of 4 GPUs: 1x4; two pools of 1 GPU: 1x1 + 1x1"
-    assert advice(one, two, one_would_do=True).for_rate == f"For 8 requests/s one pool would do{fewest}"
+    assert advice(one, two, one_would_do=True).for_rate == f"For 8 requests/s one pool suffices{fewest}"
     assert advice(one, two).for_rate == f"For 8 requests/s two pools are needed{fewest}"
     beyond = (option(7.0, **BEYOND), option(6.0, **TWO, **BEYOND))
     assert advice(*beyond).for_rate == "For 8 requests/s these 8 GPUs do not suffice within the limits"
@@ -115,9 +116,9 @@ def test_what_a_rate_needs() -> None:
 def test_clients_without_limits_need_no_number_of_devices() -> None:
     text = advice(option(9.0, slo_share=None), **CLIENTS).for_rate
     assert text == "Without limits on latency, any number of devices serves 64 clients"
-    assert advice(option(9.0), **CLIENTS, one_would_do=True).for_rate == "For 64 clients one pool would do"
+    assert advice(option(9.0), **CLIENTS, one_would_do=True).for_rate == "For 64 clients one pool suffices"
     free = advice(option(9.0, slo_share=None), one_would_do=True)
-    assert free.for_rate == "For 8 requests/s one pool would do"
+    assert free.for_rate == "For 8 requests/s one pool suffices"
 
 
 def test_the_ratio_of_the_pools_with_and_without_a_draft() -> None:

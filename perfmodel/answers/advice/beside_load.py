@@ -107,7 +107,7 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
     served = confirmed(question, estimate)
     if served is None or served.request_s > NEARLY_GOOD * chosen.request_s:
         return None
-    text = f"{_in_short(served)} is simpler to run, for {_longer(served, chosen)} time per request"
+    text = f"{_in_short(served)} is simpler to run and takes {_longer(served, chosen)} time per request"
     return started(text, question, served)
 
 

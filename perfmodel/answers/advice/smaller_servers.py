@@ -88,5 +88,5 @@ def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str |
         gpus, other = (served.candidate.layout.gpus for served in (chosen, each.served))
         share = each.served.request_s / chosen.request_s if gpus == other else other / gpus
         if share <= FIRST:
-            return f"Run first the server with {each.flags}: {each.gain}"
+            return f"Run the server with {each.flags} first: {each.gain}"
     return None

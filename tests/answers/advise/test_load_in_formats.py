@@ -31,7 +31,7 @@ def test_smaller_weights_that_save_most_of_the_time_are_to_be_run_first() -> Non
     """Four A100 of 40 GB have room for 6 of 20 requests of Llama-3.3-70B, and in FP8 for all."""
     answer = advise("llama-3.3-70b", "4xa100-sxm-40gb", clients=20, input_len=2048, output_len=500)
     assert answer.chosen.ttft_s > 20
-    assert answer.run_first.startswith("Run first the server with --weights fp8: a request takes ")
+    assert answer.run_first.startswith("Run the server with --weights fp8 first: a request takes ")
 
 
 def test_a_known_4_bit_checkpoint_that_is_much_faster_than_fp8_is_named_where_nothing_fits() -> None:

@@ -128,7 +128,7 @@ class PoolAdvice:
         if best is None:
             return f"No layout of {self.gpus} GPUs meets the limits {self._where}"
         other = self.best(not best.two)
-        most = "most within the limits" if self.clients is None else f"{self.load} fastest"
+        most = "the highest rate within the limits" if self.clients is None else f"{self.load} fastest"
         if best is not self.options[0]:
             most = "as much as two pools and takes less to run"
         text = f"{best.kind.capitalize()} of {self.gpus} GPUs serve{'s' * (not best.two)} {most}"
@@ -159,7 +159,7 @@ class PoolAdvice:
         ]
         fewest = "; the fewest: " + "; ".join(told) if told else ""
         if self.one_would_do:
-            return f"{rate} one pool would do{fewest}"
+            return f"{rate} one pool suffices{fewest}"
         if self.serves:
             return f"{rate} two pools are needed{fewest}"
         return f"{rate} these {self.gpus} GPUs do not suffice within the limits{fewest}"

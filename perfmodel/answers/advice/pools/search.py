@@ -43,7 +43,7 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
     if not question.latency_limits_ms and question.clients is None:
         notes.append(f"without limits on latency, the highest rate is {HEADROOM:g} of the capacity")
     if question.draft_tp is not None and drafted:
-        notes.append("pools have the draft on all devices of an instance, whatever --draft-tp says")
+        notes.append("in pools the draft runs on all devices of an instance; --draft-tp has no effect")
     try:
         options += [search.two(plain), search.two(drafted)]
     except InputError as error:

@@ -65,7 +65,7 @@ class LlamaCpp(Server):
         file = drafting.get("-md")
         commands = _conversion(setup, file)
         if commands:
-            notes.append("the commands that convert the head were not run")
+            notes.append("the commands that convert the head were not tested")
         elif file is not None:
             notes.append(f"{file} stands for the draft's own GGUF file")
         return Started("\n".join([*commands, server]))

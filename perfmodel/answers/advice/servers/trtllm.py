@@ -61,7 +61,7 @@ class TensorRTLLM(Server):
     def _not_served(self, target: ServedTarget) -> str | None:
         """Why no line starts this target; None if one does."""
         if target.nodes > 1:
-            return "how trtllm-serve starts on several nodes is not known here"
+            return "the command for trtllm-serve on several nodes is not known"
         if target.on_load:
             return f"it serves quantised checkpoints: pass --model-path to name one in {target.weights}"
         if target.data_parallel not in (1, target.tensor_parallel):
@@ -97,7 +97,7 @@ class TensorRTLLM(Server):
             notes.append(f"TensorRT-LLM has no {word} draft over {setup.draft.kv.label()}")
             return None
         if word not in LENGTH_KEYS:
-            notes.append(f"TensorRT-LLM calls the draft {known.method}; its other options are not known here")
+            notes.append(f"TensorRT-LLM calls the draft {known.method}; its other options are not known")
             return None
         if tokens == 0:
             notes.append("TensorRT-LLM takes one draft length, and the best single one is 0")

@@ -24,8 +24,7 @@ from perfmodel.specs.engines.attention import Backend
 LOOKUP = (2, 4)
 """Smallest and largest n-gram that a draft matches. They are from prompt look-up (Saxena 2023)."""
 NO_SPARSE = (
-    "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
-    "the table is for an engine that has one"
+    "vLLM runs no draft with a sparse view of the cache (an open RFC): the table is for an engine that does"
 )
 PER_HEAD = "per_token_head"
 PER_HEAD_IN = "TRITON_ATTN"
@@ -182,7 +181,7 @@ class VLLM(Server):
                 "only the checkpoint of the target can contain MTP modules: check that this one does"
             )
         elif word == "mtp" and not draft.model.shared_kv_layers:
-            notes.append(f"the prediction takes {path} as one layer of the target")
+            notes.append(f"the prediction assumes that {path} is one layer of the target")
         if word in ("ngram", "mtp"):
             return known.method, path if word == "mtp" else None
         if word == "suffix":
