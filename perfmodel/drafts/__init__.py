@@ -70,6 +70,7 @@ def make_draft(
     Raises InputError for an unknown model or option.
     """
     name = head_kind(name) or name
+    _refuse_none(name)
     _refuse_chain(name)
     kind, model, options = _drafter(name, target)
     if not kv.reads_all and not kind.reads_cache:
@@ -139,6 +140,13 @@ def _drafter_of_target(kind: type[Draft], is_eagle3: bool, stated: str | None, t
     shape = getattr(kind, "shape", None)
     model = shape(target, options) if shape else target
     return kind, model.replace(**listed.shape) if listed else model, options
+
+
+def _refuse_none(name: str) -> None:
+    """Refuse (InputError) a word for no draft."""
+    if name.lower() in ("none", "off"):
+        allowed = "a draft: every answer has the baseline, and --gamma 0 is a server without a draft"
+        raise refuse("--draft", None, allowed, name)
 
 
 def _refuse_chain(name: str) -> None:

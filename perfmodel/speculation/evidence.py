@@ -2,6 +2,7 @@
 was measured.
 """
 
+import math
 from typing import cast
 
 from perfmodel.specs import Calibration, device_class, source_errors
@@ -62,8 +63,15 @@ def is_measured(scenario: Scenario) -> bool:
 
 def is_beyond_measured_context(scenario: Scenario, context: float) -> bool:
     """Whether the acceptance was measured only for prompts that are shorter than the context."""
+    return doublings_beyond(scenario, context) > 0.0
+
+
+def doublings_beyond(scenario: Scenario, context: float) -> float:
+    """How often the longest context of the measured acceptance must be doubled to reach the context; 0 if the
+    acceptance was measured there.
+    """
     longest = None if scenario.acceptance is None else scenario.acceptance.measured_context
-    return longest is not None and context > longest
+    return 0.0 if longest is None else max(math.log2(context / longest), 0.0)
 
 
 def is_judged_by_sources(c: Calibration) -> bool:

@@ -127,7 +127,9 @@ def test_a_much_better_format_is_named_with_its_best_draft(question: dict, flags
 
 
 def test_a_shorter_draft_is_a_sentence_because_only_its_length_changes() -> None:
-    answer = advise("llama-3.3-70b", "rtx-pro-6000", weights="nvfp4", context=16_384, tp=2, draft=["eagle3"])
+    answer = advise(
+        "llama-3.3-70b", "rtx-pro-6000", weights="nvfp4", context=4096, batch=2, tp=2, draft=["eagle3"]
+    )
     named = alternative(answer, "A shorter draft")
     assert f"gamma {answer.shorter.gamma} keeps" in named.text
     assert named.line is None

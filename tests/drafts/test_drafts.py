@@ -392,6 +392,12 @@ def test_no_kind_replaces_the_ops_of_every_pass() -> None:
     assert [kind.kind for kind in kinds().values() if kind.ops is not Draft.ops] == []
 
 
+def test_no_draft_is_a_length_of_0_and_not_a_draft() -> None:
+    refused(
+        "--draft: must be a draft: every answer has the baseline, and --gamma 0 is a server", scenario, "none"
+    )
+
+
 @pytest.mark.parametrize("chain", ["mtp,ngram", "eagle3+ngram", "mtp:modules=1,suffix"])
 def test_kinds_that_take_turns_are_refused_as_not_modelled(chain: str) -> None:
     refused("--draft: must be one kind of draft: kinds that take turns", scenario, chain)

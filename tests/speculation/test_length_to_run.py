@@ -4,10 +4,10 @@ import numpy as np
 
 import perfmodel as pm
 from perfmodel.answers.question import Query, resolve
-from perfmodel.speculation.length_to_run import NEAR, length_to_run
+from perfmodel.speculation.length_to_run import MOST, NEAR, length_to_run
 
 MODEL = {"model": "llama-3.3-70b", "hardware": "h100", "weights": "fp8"}
-TIMES_S = np.array([[1.1, 2.0], [1.012, 1.01], [1.0, 1.0], [np.inf, 1.0]])
+TIMES_S = np.array([[1.1, 2.0], [1.035, 1.01], [1.0, 1.0], [np.inf, 1.0]])
 """Of drafts of 1 to 4 tokens, at two loads."""
 
 
@@ -18,6 +18,8 @@ def length_at(context: int, **acceptance: float) -> list[int]:
 
 def test_a_shorter_draft_runs_beyond_the_measured_contexts_where_it_is_about_as_fast() -> None:
     assert length_at(4096) == [2, 2]
+    assert length_at(8192) == [2, 1]  # a doubling: at most 1.5 % slower
+    assert length_at(16384) == [2, 1]  # two doublings: 3 %
     assert length_at(32768) == [1, 1]
     assert length_at(32768, alpha=0.7) == [2, 2]
 
@@ -30,8 +32,8 @@ def test_advice_with_and_without_a_load_takes_the_shorter_draft() -> None:
     here = pm.whatif(**question, gamma=advised.gamma)
     one_less = pm.whatif(**question, gamma=advised.gamma - 1)
     assert advised.gamma < fastest.gamma_optimal
-    assert fastest.speedup <= (1 + NEAR) * here.speedup
-    assert fastest.speedup > (1 + NEAR) * one_less.speedup
+    assert fastest.speedup <= (1 + MOST) * here.speedup
+    assert fastest.speedup > (1 + MOST) * one_less.speedup
 
     load = {"model": "qwen3-32b", "hardware": "h100", "tp": 2}
     load |= {"request_rate": 0.1, "input_len": 16000, "output_len": 600}
@@ -39,4 +41,4 @@ def test_advice_with_and_without_a_load_takes_the_shorter_draft() -> None:
     row = pm.traffic(draft="eagle3", **load).rows[-1]
     longer = pm.traffic(draft="eagle3", gamma=row.gamma + 1, **load).rows[-1]
     assert served.gamma == row.gamma
-    assert row.tpot_s.mean / (1 + NEAR) < longer.tpot_s.mean < row.tpot_s.mean
+    assert row.tpot_s.mean / (1 + 2 * NEAR) < longer.tpot_s.mean < row.tpot_s.mean

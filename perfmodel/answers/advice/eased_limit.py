@@ -42,8 +42,12 @@ def with_eased_limits(
         return {limit: math.inf if time is None else time.p90 * 1e3 for limit, time in times_s.items()}
 
     def excess(served: Served) -> float:
-        """The largest ratio of a latency to its limit; infinite if the servers are near saturation."""
+        """The largest share of a limit that is used; infinite without headroom, or if requests wait for a
+        seat and nothing limits that wait.
+        """
         row = served.row
+        if served.queues and not {"ttft", "e2e"} & question.latency_limits_ms.keys():
+            return math.inf
         if row.request_rate is not None and row.request_rate > HEADROOM * row.saturation_rate:
             return math.inf
         return max(time / question.latency_limits_ms[limit] for limit, time in times_ms(served).items())

@@ -22,13 +22,14 @@ from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.nearest import NearestServers, nearest_servers, reaches_of
 from perfmodel.answers.advice.one_alone import OneAlone, one_alone
 from perfmodel.answers.advice.one_request import at_batch, without_load
-from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
+from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reach import Reach
 from perfmodel.answers.advice.searched_layouts import searched_layouts
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_formats import in_smaller_weights
+from perfmodel.answers.advice.smaller_servers import best_with_seats
 from perfmodel.answers.advice.started import started
 from perfmodel.answers.question import Named
 from perfmodel.answers.text import seconds
@@ -136,9 +137,9 @@ class Insufficient:
         for way in [each for each in ways if each.on_given_devices][:1]:
             changed = replace(question, **as_asked(way.changes or {}))
             layouts = _layouts_of(changed)
-            served = best_on(changed, layouts)
+            opening, changed, served = best_with_seats(way.opening, changed, layouts)
             if served is not None:
-                yield started(f"{way.opening} {enough_text(served)}", changed, served)
+                yield started(f"{opening} {enough_text(served)}", changed, served)
                 ways.remove(way)
                 continue
             best = None if changed.gpus is None else _nearest_on(changed, layouts)

@@ -130,6 +130,16 @@ class Layout:
         """A layout with `replicas` of the same servers and without idle GPUs."""
         return replace(self, replicas=replicas, gpus=replicas * self.server_gpus * self.in_turn)
 
+    @property
+    def halved(self) -> "Layout | None":
+        """The layout with twice as many servers of half as many GPUs; None if a server has one GPU, an odd
+        number of them, or attention groups.
+        """
+        if self.server_gpus % 2 or self.dp > 1:
+            return None
+        size = self.server_gpus // 2
+        return replace(self, replicas=2 * self.replicas, server_gpus=size, ep=min(self.ep, size))
+
     def split(self, devices: int) -> "Layout":
         """A layout in which `devices` devices share the layers of each server and run one after another."""
         return replace(self, gpus=self.gpus * devices, in_turn=devices)

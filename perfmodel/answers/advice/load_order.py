@@ -6,7 +6,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.limits_used import limits_used
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served
-from perfmodel.speculation.length_to_run import most_given_up
+from perfmodel.speculation.length_to_run import NEAR, most_given_up
 
 NEAR_TIE = 0.05
 """Servers whose latencies are farther below the limits are preferred, if a request takes longer on them by at
@@ -47,7 +47,8 @@ def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> li
     """The layouts whose time is longer than the shortest by at most a share. The shortest time is taken
     without the share that its server may have lost with a shorter draft than the fastest (`given_up`).
     """
-    most_s = min(time_s(s, question) / (1.0 + given_up(s)) for s in served) * (1.0 + share)
+    least_s = min(time_s(s, question) / (1.0 + given_up(s)) for s in served)
+    most_s = max(least_s * (1.0 + share), min(time_s(s, question) for s in served))
     return [s for s in served if time_s(s, question) <= most_s]
 
 
@@ -59,11 +60,11 @@ def time_s(served: Served, question: AdviseQuery) -> float:
 
 
 def given_up(served: Served) -> float:
-    """The largest share of its speed that a server may lose because its draft is shorter than the fastest
-    draft.
+    """The largest share of its speed that a server may have lost because its draft is shorter than the
+    fastest one, as far as it counts in a comparison of layouts.
     """
     context = served.asked.lengths.context
-    return most_given_up(served.candidate.scenario, context) if served.row.gamma else 0.0
+    return min(most_given_up(served.candidate.scenario, context), NEAR) if served.row.gamma else 0.0
 
 
 def near_tie(question: AdviseQuery) -> float:

@@ -51,20 +51,17 @@ class PricedPoint:
 
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
-    """The best allowed point of one candidate, or None. Among equally good points, the result is the one with
-    the smallest batch and draft length. If the objective is latency, the best draft length is used.
-    Otherwise, `length_to_run` selects the draft length.
+    """The best allowed point of one candidate, or None. Of equally good points, the result has the
+    smallest batch. `length_to_run` selects the draft length.
     """
     if not priced.allowed.any():
         return None
     values = worth(query, priced.batches[:, None], priced.tpot_s, priced.candidate.layout)
     value = np.where(priced.allowed, values, -np.inf)
     by_length = np.max(value, 0)
-    j = int(np.argmax(by_length))
-    if query.objective != "latency":
-        with np.errstate(divide="ignore"):
-            costs = 1.0 / np.maximum(by_length, 0.0) if query.objective == "throughput" else -by_length
-        j = int(length_to_run(priced.candidate.scenario, float(query.context), costs))
+    with np.errstate(divide="ignore"):
+        costs = 1.0 / np.maximum(by_length, 0.0) if query.objective == "throughput" else -by_length
+    j = int(length_to_run(priced.candidate.scenario, float(query.context), costs))
     i = int(np.argmax(value[:, j]))
     return PricedPoint(
         candidate=priced.candidate,
@@ -108,7 +105,8 @@ def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | N
         return None
     top = max(points, key=lambda p: p.most)
     fastest = replace(top, value=top.most)
-    close = [p for p in points if fastest.times(p, query) <= 1.0 + ALIKE]
+    best_of_all = max(points, key=lambda p: p.value)
+    close = [p for p in points if p is best_of_all or fastest.times(p, query) <= 1.0 + ALIKE]
     simplest = min(p.layout.simplicity for p in close)
     return max((p for p in close if p.layout.simplicity == simplest), key=lambda p: p.value)
 

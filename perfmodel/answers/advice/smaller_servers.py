@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_reasons import enough_text, gpus_text, served_with_draft
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.served import Served
@@ -63,21 +64,33 @@ def _fewer_gpus(flags: str, question: AdviseQuery, before: Served) -> SmallerSer
 
 
 def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerServers | None:
-    """The best servers in a format on the given GPUs, if requests end much sooner than before. Servers in
-    which requests wait for a seat also get an FP8 cache, if requests then end even sooner.
+    """The best servers in a format on the given GPUs, if requests end much sooner than before: servers of the
+    same size, or of half that size.
     """
     layout = before.candidate.layout
-    best = best_on(question, [layout])
-    if best is not None and best.queues:
-        for more, smaller in with_smaller_cache(f"{flags} ", question):
-            other = best_on(smaller, [layout])
-            if other is not None and other.request_s <= NOTICED * best.request_s:
-                flags, question, best = more, smaller, other
+    half = layout.halved
+    flags, question, best = best_with_seats(flags, question, [layout] if half is None else [layout, half])
     if best is None or best.request_s > MUCH_SOONER * before.request_s:
         return None
     gain = f"a request takes {seconds(best.request_s)} instead of {seconds(before.request_s)}"
     alternative = started(f"With {flags} {gain}: {served_with_draft(best)}", question, best)
     return SmallerServers(flags, alternative, best, gain)
+
+
+def best_with_seats(
+    flags: str, question: AdviseQuery, layouts: list[Layout]
+) -> tuple[str, AdviseQuery, Served | None]:
+    """The best servers in a format on some layouts, with the format. Where requests wait for a seat, the
+    format includes an FP8 cache if requests then end sooner.
+    """
+    best = best_on(question, layouts)
+    if best is None or not best.queues:
+        return flags, question, best
+    for more, smaller in with_smaller_cache(f"{flags} ", question):
+        other = best_on(smaller, layouts)
+        if other is not None and other.request_s <= NOTICED * best.request_s:
+            return more, smaller, other
+    return flags, question, best
 
 
 def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str | None:

@@ -64,8 +64,8 @@ def test_an_ngram_draft_is_priced_as_in_whatif() -> None:
 
 
 def test_a_shorter_draft_that_is_nearly_as_fast_is_named() -> None:
-    question = {"model": "llama-3.3-70b", "weights": "nvfp4", "context": 16384, "tp": 2, "draft": "eagle3"}
-    answer = advise(hardware="rtx-pro-6000", **question | {"tp": (2,), "draft": ["eagle3"]})
+    question = {"model": "llama-3.3-70b", "weights": "nvfp4", "context": 4096, "tp": 2, "draft": "eagle3"}
+    answer = advise(hardware="rtx-pro-6000", **question | {"batch": (2,), "tp": (2,), "draft": ["eagle3"]})
     p = answer.chosen
     speedups = [
         whatif(hardware="rtx-pro-6000", batch=p.batch, gamma=gamma, **question).speedup

@@ -43,3 +43,26 @@ def test_layouts_with_many_more_devices_than_the_choice_are_not_listed() -> None
     load = {"request_rate": 5, "input_len": 1500, "output_len": 150, "slo": {"ttft": 800, "tpot": 60}}
     answer = advise("qwen2.5-7b", "l4", **load)
     assert max(pick.gpus for pick in answer.layouts) <= 2 * answer.chosen.gpus
+
+
+def test_smaller_weights_are_also_tried_on_servers_of_half_the_size() -> None:
+    """Two RTX 4090 exchange messages slowly, and Qwen3-14B in FP8 fits on each."""
+    answer = advise("qwen3-14b", "2xrtx-4090", clients=6, input_len=6144, output_len=700)
+    assert answer.chosen.layout == "TP 2"
+    named = alternative(answer, "With --weights fp8 a request takes ")
+    assert ": 2 x TP 1, " in named.text
+    assert named.servers == 2
+
+
+def test_limits_are_not_lengthened_for_servers_with_a_queue() -> None:
+    load = {"clients": 48, "input_len": 3072, "output_len": 600, "max_tpot_ms": 70}
+    answer = advise("qwen2.5-72b", "4xa100", **load)
+    assert ": TP 4, no draft, TTFT 9" in alternative(answer, "With --max-tpot-ms ").text  # in ms, not 177 s
+
+
+def test_where_only_fp8_weights_fit_but_not_all_requests_the_cache_is_fp8_too() -> None:
+    load = {"clients": 12, "input_len": 40_960, "output_len": 600}
+    answer = advise("qwen3-coder-480b-a35b", "8xh100", **load)
+    assert (
+        "--max-num-seqs 12 " in alternative(answer, "With --weights fp8 --kv-dtype fp8 8 GPUs suffice: ").line
+    )
