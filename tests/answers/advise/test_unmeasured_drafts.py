@@ -100,3 +100,10 @@ def test_an_unknown_acceptance_names_the_model_that_was_asked_for() -> None:
     assert any(
         "for qwen3.8-27b (of the shape of qwen3.5-27b) with draft dflash" in w for w in answer.warnings
     )
+
+
+def test_a_draft_that_would_only_slow_the_server_gains_nothing() -> None:
+    """The server can run without it, so its likely gain is no less than 1."""
+    likely = advise("llama-3.1-405b", "8xh200", weights="fp8", context=1024).likely
+    assert likely
+    assert all(gain.speedups == (1.0, 1.0) for gain in likely)

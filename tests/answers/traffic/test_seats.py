@@ -1,6 +1,7 @@
 """Requests that a server of ``traffic`` runs at once: by its memory, its engine, its draft and its groups."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,13 @@ def test_each_group_has_seats_of_its_own() -> None:
     eight = replace(question, dp=8).limits
     assert eight.max_num_seqs == 8 * one.max_num_seqs
     assert eight.max_num_batched_tokens == 8 * one.max_num_batched_tokens
+
+
+def test_a_trace_of_which_no_request_fits_has_a_row_of_a_table_without_figures(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    request = '{{"timestamp": {}, "input_length": 1000, "output_length": 20}}'
+    trace.write_text("\n".join(request.format(1000 * second) for second in range(20)))
+    ask = {"draft": "eagle3", "alpha": 0.7, "gamma": "table", "trace": str(trace)}
+    baseline, table = pm.traffic("llama-3.1-70b", "rtx-3060", **ask).rows
+    assert (baseline.gamma, table.gamma) == (0, "table")
+    assert (baseline.output_tokens_per_s, table.output_tokens_per_s) == (0.0, 0.0)

@@ -74,3 +74,7 @@ def test_without_limits_as_many_replicas_as_keep_each_below_its_highest_rate() -
         rows(request_rate=servers * highest, gamma=0)[0].replicas for servers in (0.5, 0.99, 1.01, 2.5)
     ]
     assert replicas == [1, 1, 2, 3]
+
+
+def test_a_number_of_clients_needs_no_number_of_replicas() -> None:
+    assert rows(max_concurrency=8, gamma=0)[0].replicas is None
