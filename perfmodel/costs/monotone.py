@@ -9,8 +9,8 @@ is therefore the geometric mean of two curves that never fall. One is the lowest
 curve. The other is the highest such curve below it.
 
 At each number of rows, a higher peak (a larger ridge) never lengthens the measured time. It therefore never
-raises either curve, and never makes a GEMM slower. The same holds for a higher bandwidth (a smaller ridge):
-in units of the time that the FLOPs of one row take at the peak, the time of a GEMM is max(rows, ridge) /
+raises either curve, and never makes a GEMM slower. The same holds for a higher bandwidth (a smaller ridge).
+In units of the time that the FLOPs of one row take at the peak, the time of a GEMM is max(rows, ridge) /
 share.
 """
 

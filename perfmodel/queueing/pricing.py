@@ -195,8 +195,8 @@ def _iteration_s(scenario: Scenario, batch: Array, context: float, drafted: NDAr
 def prefill_times(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
 ) -> PrefillTimes:
-    """The times that prompts add to a pass, without a draft and with one. They follow from the roofline
-    of the scenario and the request costs of the engine.
+    """The times that prompts add to a pass, without a draft and with a draft. The times follow from the
+    roofline of the scenario and the request costs of the engine.
 
     - drafts: whether a draft also reads prompts. If not, both times are those of the target alone.
     """

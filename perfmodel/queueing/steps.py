@@ -29,7 +29,8 @@ class StepTimes:
     - own_s: seconds that a request spends outside passes.
     - passes_ahead: number of passes that are already queued on the device when a request arrives.
     - prompt_s: seconds that one prompt adds to a pass at each running batch.
-    - prefill: the total time that the prompts of a pass add to it. It is None if each prompt adds `prompt_s`.
+    - prefill: the total time that the prompts of a pass add to the pass. It is None if each prompt adds
+      `prompt_s`.
     - survival: the probability that at least j drafted tokens are accepted, from j = 0. It is None if the
       acceptance is the same at every position.
     - table: the pass times at each running batch, if the draft length depends on the batch. The other fields

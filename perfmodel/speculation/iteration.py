@@ -69,8 +69,8 @@ class Passes:
     """The passes of iterations at several points. Their operations are listed only once, and can be timed
     with several calibrations.
 
-    batch and context broadcast together. gammas are the leading axis of every array, so the innermost loops
-    run over contexts. With a trailing axis of 17 gammas, the loops would take three times as long.
+    batch and context broadcast together. The gammas are the leading axis of arrays of times, so the innermost
+    loops run over contexts. With a trailing axis of 17 gammas, the loops would take three times as long.
 
     - query: number of tokens per sequence in the target's passes. The first pass is a baseline step.
     """
@@ -146,8 +146,8 @@ class Passes:
         """Seconds of a baseline step and of the parts of an iteration. The times of passes have a leading
         axis of gammas. If all gammas have the same time, this axis has length 1 or is left out.
 
-        - scenario: the scenario whose operations were counted. It may have another calibration, which must
-          not change the counts.
+        - scenario: the scenario whose operations were counted, or a copy of it with another calibration. The
+          calibration must not change the counts.
         - seconds: the result of `op_seconds`, if it is known.
         """
         unlimited = self._unlimited(scenario, seconds)

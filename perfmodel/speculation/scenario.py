@@ -1,7 +1,6 @@
 """A question without its workload (batch, context and gamma), with the times of its passes.
 
-All times broadcast over ``[batch, context]``. Some functions add a trailing axis of gammas; their docstrings
-mention it.
+The arguments of all functions broadcast together.
 """
 
 from functools import cached_property
@@ -66,7 +65,7 @@ class Scenario(CountedScenario):
         return self.formulas.draft.at(batch, context, query)
 
     def draft_token_s(self, batch: Floats, context: Floats, gammas: Ints) -> Array:
-        """Calibrated seconds of drafting per drafted token. All three arguments broadcast.
+        """Calibrated seconds of drafting per drafted token.
 
         The result has no axis of gammas if a token needs one pass at every gamma, or no pass.
         """
