@@ -6,6 +6,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers.load.offload import Offload
+from perfmodel.answers.load.tier_question import parse_tier
 from perfmodel.errors import InputError
 
 ASKED: dict[str, Any] = {
@@ -79,3 +80,7 @@ def test_a_further_turn_finds_the_context_of_the_one_before(
 ) -> None:
     session = {"turns": turns, "turn_input_len": 300, "input_len": first, "output_len": answer}
     assert offload("host", prefix_len=None, **session).tokens == pytest.approx(kept)
+
+
+def test_the_memory_of_the_host_has_several_words() -> None:
+    assert parse_tier("cpu", "--kv-offload") == parse_tier("DRAM", "--kv-offload") == "host"

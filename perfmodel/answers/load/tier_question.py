@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from perfmodel.errors import refuse
 
+HOST_WORDS = ("cpu", "dram", "ram")
+"""Other words for the memory of the host."""
+
 
 class RemoteTier(NamedTuple):
     """A remote tier, with its bandwidth in GB/s and the time of the smallest read in seconds."""
@@ -17,6 +20,8 @@ def parse_tier(given: object, flag: str) -> str:
     other text.
     """
     text = str(given).strip().lower()
+    if text in HOST_WORDS:
+        return "host"
     remote_tier(text, flag)
     return text
 

@@ -161,10 +161,9 @@ class CapturedGraphs(Frozen):
 
     since: Text
     until: str | None = None
-    per_seat: Positive
+    per_seat: Positive = 2
     times_tokens: bool = False
     most: Positive
-    source: Text
 
     def of_version(self, version: str) -> bool:
         """Whether a version has this rule. An empty version means the newest."""
