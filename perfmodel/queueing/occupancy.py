@@ -79,16 +79,16 @@ class EvenArrivals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The steady state of the chain at several request rates, over ``[rate, n]`` for n = 0 ... seats.
+    """The steady state of the chain at several request rates.
 
-    - share: share of time with n decoding requests. The last n includes the time during which more requests
-      wait for a seat.
-    - running: mean number of requests that decode.
-    - pass_s: seconds of a pass, including its prompts, at each n from 1.
+    - share: share of time with n decoding requests, over ``[rate, n]`` for n = 0 ... seats. The last n
+      includes the time during which more requests wait for a seat.
+    - running: mean number of requests that decode, over ``[rate]``.
+    - pass_s: seconds of a pass, including its prompts, over ``[rate, n]`` from n = 1.
     - saturated: whether requests arrive at least as fast as they can leave.
     - metastable: whether requests arrive faster than they leave while all seats are taken, although the
       server is not saturated.
-    - load: arrival rate divided by the rate at which requests leave, at each n from 1.
+    - load: arrival rate divided by the rate at which requests leave, over ``[rate, n]`` from n = 1.
     - index: variance of the number of arrivals divided by its mean.
     """
 

@@ -112,7 +112,8 @@ class PromptTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CachedPrompts:
-    """The effect of a prefix cache on the prompts of a server, over ``[running batch]`` from 1.
+    """The effect of a prefix cache on the prompts of a server. `read`, `hit_rate` and `pairs` are over
+    ``[running batch]`` from 1.
 
     - read: mean number of prompt tokens that are computed.
     - hit_rate: share of prompt tokens that are not computed.

@@ -29,14 +29,13 @@ class StepTimes:
     - own_s: seconds that a request spends outside passes.
     - passes_ahead: number of passes that are already queued on the device when a request arrives.
     - prompt_s: seconds that one prompt adds to a pass at each running batch.
-    - prefill: the total time that the prompts of a pass add to the pass. It is None if each prompt adds
-      `prompt_s`.
+    - prefill: a function that returns the total time that the prompts of a pass add to the pass. It is None
+      if each prompt adds `prompt_s`.
     - survival: the probability that at least j drafted tokens are accepted, from j = 0. It is None if the
       acceptance is the same at every position.
     - table: the pass times at each running batch, if the draft length depends on the batch. The other fields
       are then rescaled to a constant `tokens_per_iteration`.
-    - cached: the part of the prompts that is computed in spite of the prefix cache. It is None without a
-      prefix cache.
+    - cached: the effect of the prefix cache on the prompts. It is None without a prefix cache.
     """
 
     gamma: int
