@@ -2,6 +2,7 @@
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.answers.load.rates import parse_rates
 from tests.refusals import refused
 
@@ -29,3 +30,11 @@ def test_other_rates_are_refused(given) -> None:
 
 def test_a_range_has_an_end() -> None:
     refused("must be at most 1000 rates", parse_rates, "1..20000", "--request-rate")
+
+
+def test_one_rate_without_a_draft_length_is_that_of_the_first_position() -> None:
+    """The search goes two tokens beyond it, and the warning counts from it."""
+    answer = pm.whatif("llama-3.1-8b", "h100", 4, 4096, draft="eagle3", rate="0.8")
+    assert answer.query.gamma == 3
+    beyond = "gamma 3 is the largest in this search, 2 more than the position at which the acceptance was"
+    assert any(beyond in warning for warning in answer.warnings)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 
 V3: dict[str, Any] = {
@@ -185,3 +186,13 @@ def test_an_assumed_all_reduce_makes_answers_under_load_wider_too() -> None:
         return high / low
 
     assert width(16) > 1.5 * width(8)
+
+
+def test_devices_of_a_rack_are_one_node_and_nothing_is_assumed_of_nodes() -> None:
+    """More than the rack has are nodes of the usual size, which a warning says."""
+    query = Query("deepseek-v3", "gb200", 64, 4096, gamma=0, tp=16, engine="sglang")
+    assert str(resolve(query).machine.fabric) == "1 x 16 over nvl72"
+    in_rack = pm.whatif(**V3 | {"hardware": "gb200", "tp": 16, "batch": 64})
+    assert not any("no --nodes was given" in warning for warning in in_rack.warnings)
+    beyond = pm.whatif(**V3, tp=16, batch=64)
+    assert any("2 nodes of 8 h200-sxm-141gb are assumed" in warning for warning in beyond.warnings)
