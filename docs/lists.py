@@ -33,7 +33,7 @@ CATALOGUES = (
         "Devices",
         "This page lists the bundled devices with the figures of their data sheets. Peaks are those of "
         "dense matrices. `-` means that the vendor states no value. A question that needs a missing value is "
-        "refused. GB is 10^9 bytes. The sizes of GDDR boards and Macs are in GiB (2^30 bytes), so "
+        "refused. GB is 10^9 bytes. The sizes of most GDDR boards and of Macs are in GiB (2^30 bytes), so "
         "`rtx-3090-24gb` has 25.77 GB. Engines use the memory that the device reports (`reported_memory`), "
         "which may be a few per cent above or below the data sheet's. `NAME:12gb` is the "
         "device NAME with another memory size (in GiB for GDDR boards and Macs). macOS lets the GPU use two "

@@ -59,7 +59,8 @@ def attention(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod) -> Op:
     """The attention operation of one group of layers.
 
     In a model with an indexer, every query token attends to its own `topk` tokens. The pass reads the union
-    of these tokens once. The KV method of a draft replaces the indexer.
+    of these tokens once. A sparse KV method of a draft replaces the
+    indexer.
     """
     query = shape.query
     topk = a.topk if kv.reads_all else None

@@ -1,5 +1,5 @@
-"""The base classes of the operations of a forward pass. An operation has counts of its work and calibrated
-seconds by term. Each kind of operation is a class in `costs.kinds`.
+"""The base classes of the operations of a forward pass. An operation counts its FLOPs and bytes, and divides
+its calibrated time into loading, computing and launches. Each kind of operation is a class in `costs.kinds`.
 """
 
 from abc import abstractmethod

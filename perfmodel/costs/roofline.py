@@ -125,8 +125,8 @@ class Machine(DeviceGroup):
         )
 
     def load_and_compute_s(self, ops: Sequence[Op]) -> tuple[Floats, Floats]:
-        """Two times of a pass in seconds, at calibrated efficiencies and without fixed costs: loading weights
-        and KV, and computing.
+        """The seconds in which a pass loads weights and KV, and the seconds in which it computes. Both are at
+        calibrated efficiencies and without fixed costs.
         """
         load: Floats = 0.0
         compute: Floats = 0.0

@@ -1,5 +1,5 @@
-"""DFlash2: DFlash with short convolutions in each layer. A selector chooses among the candidate tokens of the
-positions.
+"""DFlash2: DFlash with short convolutions in each layer. At each position, a selector chooses one of several
+candidate tokens.
 """
 
 from perfmodel import costs

@@ -20,8 +20,9 @@ def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | 
     measurements.
 
     The factor is over ``[batch, context]``, with a trailing axis of gammas if they are given. It is 1 within
-    the measured ranges, and if the calibration has no such ranges. It grows by `ERROR_PER_DOUBLING` for each
-    doubling of batch, context or verified tokens beyond the ranges. Another model and another draft each
+    the measured ranges, and if the calibration has no such ranges. Below and above the ranges, it grows by
+    `ERROR_PER_DOUBLING` for each doubling of batch, context or verified tokens after the first
+    `WITHIN_DOUBLINGS`. Another model and another draft each
     count as one doubling.
     """
     measured = scenario.machine.calibration.measured

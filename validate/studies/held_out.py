@@ -1,5 +1,5 @@
-"""Computes errors of predictions by fits without whole groups of rows, and the widths of intervals that
-follow.
+"""Leaves whole groups of rows out of the fits and computes the errors of the predictions of these rows. The
+widths of intervals follow from these errors.
 
 Rows of one group (model, device, degree) have correlated errors. A group therefore counts as often as the
 number of independent rows that it is worth. An engine with few groups also uses the errors of other engines,

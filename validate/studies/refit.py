@@ -4,8 +4,8 @@ The fit is a regularised least-squares problem on the logarithms of step times a
 steps. A few Gauss-Newton steps solve it. An error has a part that is common to a source, a part that is
 common to a server, and a part of the row. Outlying rows have less weight (Student's t).
 
-A constant without rows returns to its neutral value. If other data determine a value
-(`PlacedConstant.elsewhere`), this is the neutral value. Otherwise it is 1 for a factor and a tenth of the
+A constant without rows returns to its neutral value. This is the value that other data determine
+(`PlacedConstant.elsewhere`), if there is one. Otherwise it is 1 for a factor and a tenth of the
 present value for a time. For a version's factor on a time, it is the median of such factors.
 """
 

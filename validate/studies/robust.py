@@ -58,7 +58,8 @@ class Parts:
 class ErrorSpread:
     """Standard deviations of the three parts of an error.
 
-    - soft: number of standard deviations above which a part counts less.
+    - soft: number of standard deviations above which the part of a kind or group counts less.
+    - soft_row: the same number for the part of a row.
     """
 
     row: float = 0.02

@@ -59,9 +59,9 @@ def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) 
 
 
 class Worth(NamedTuple):
-    """The values by which the rows of a load are ranked. The first value counts most, and larger is better.
-    The values are the requests per second within the SLO, the requests per second of a saturated server, and
-    the negative mean time of a request.
+    """The values by which the rows of a load are ranked. Rows are compared by the first value, and at a
+    tie by the next. Larger values are better. The values are the requests per second within the SLO, the
+    requests per second of a saturated server, and the negative mean time of a request.
     """
 
     within_slo_per_s: float

@@ -151,7 +151,8 @@ class WhatIf(Answer):
     - typical: the speedup with the acceptance that is typical of this kind of draft. This field is only given
       if the acceptance is unknown. The answer then has the passes, the memory and `break_even_alpha`, at the
       draft length with the smallest break-even acceptance.
-    - admitted: the comparison for the requests that run at once, if the whole batch does not fit in memory.
+    - admitted: the comparison with the baseline for as many requests as fit, if the whole batch does not fit
+      in memory.
     """
 
     query: Query

@@ -2,8 +2,8 @@
 These facts are read from ``attention`` in ``hardware/engines/<word>.yaml``.
 
 Some kernels cut the cache of a sequence into pieces only if there is one query token. A verification with
-such a kernel uses at most as many multiprocessors as it has sequences times KV heads. This is one cause of
-the KV re-read (docs/glossary.md). Some passes do not run as a full CUDA graph. In these passes, the host
+such a kernel uses at most as many multiprocessors as it has sequences times KV heads, so it may read the
+cache slowly. Some passes do not run as a full CUDA graph. In these passes, the host
 launches the attention of every layer.
 """
 

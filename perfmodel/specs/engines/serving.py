@@ -146,8 +146,8 @@ class ServingEngine(Stack):
     itself.
     """
     untimed_prompts: str = ""
-    """The known facts about the time of prompts, as text, if no prompts were fitted. In this case, TTFT has
-    no interval.
+    """The known facts about the time of prompts, as text, if too few prompt times were measured for an
+    interval of TTFT.
     """
     heads_of_prompts: bool = False
     """Whether the LM heads of target and draft run over whole prompts with a draft that starts from the

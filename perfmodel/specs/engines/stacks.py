@@ -48,8 +48,8 @@ def _read(word: str) -> ServingEngine | ResearchStack:
 
 
 def untimed_prompts(word: str | None) -> str:
-    """The known facts about the time of an engine's prompts, if no prompts were fitted. The result is empty
-    if prompts were fitted, or if there is no engine.
+    """The known facts about the time of an engine's prompts, if too few prompt times were measured for an
+    interval of TTFT. The result is empty if there are enough, or if there is no engine.
     """
     engine = serving_engines().get(word or "")
     return "" if engine is None else engine.untimed_prompts

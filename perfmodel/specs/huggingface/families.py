@@ -1,5 +1,5 @@
-"""The supported families of models. Each is a row of the tables in ``models/families``, which is parsed when
-a file needs it.
+"""The supported families of models. Each family is a row of a table in ``models/families``. A row is parsed
+only when the file of a model needs it.
 """
 
 import re

@@ -158,7 +158,7 @@ def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
 def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float:
     """Bytes that an element-wise kernel moves per token, as predictions count them (`perfmodel.costs`).
 
-    Adding the residual and the norm are one step of a pass, ``add_norm``. Earlier records timed them
+    A pass adds the residual and computes the norm in one step, ``add_norm``. Earlier records timed them
     separately.
     """
     kv_values = 2 * at["kv_heads"] * at["head_dim"]

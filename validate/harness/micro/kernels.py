@@ -100,7 +100,8 @@ class DecisionLoop:
         self.decoder.refresh()
 
     def kernel(self) -> Kernel:
-        """The loop as a `Kernel`. A series has as many calls as the cache has room for."""
+        """The loop as a `Kernel`. A series has at most as many calls as the cache has
+        room for."""
         tokens_per_call = self.request.gamma + 1
         max_calls = (self.request.new_tokens - 1) // tokens_per_call
         return Kernel(self.run, 1, 0.0, restore=self._snapshot.restore, max_calls=max_calls)

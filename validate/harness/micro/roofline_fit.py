@@ -1,7 +1,7 @@
 """Fits the constants of matrix products and attention to the times of their kernels.
 
 The formula is a roofline: bytes over bandwidth and FLOPs over peak, each with an efficiency, and a fixed time
-per call. The fit is least squares on the logs of times. The standard errors are those of the fit.
+per call. The fit minimises the squares of log errors. Log errors above `SOFT_RESIDUAL` count linearly.
 """
 
 import math
