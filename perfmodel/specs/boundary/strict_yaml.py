@@ -81,10 +81,11 @@ def _document(events: Iterable[Any]) -> Any:
             values.append(_WORDS[event.value])
         else:
             text = event.value
+            value: int | float | str = text
             if event.implicit[0] and text.isascii() and text.isdecimal() and text[0] != "0":
                 value = int(text)  # most numbers, without a call
-            else:
-                value = _number(text) if event.implicit[0] and text[0] in "+-.0123456789" else text
+            elif event.implicit[0] and text[0] in "+-.0123456789":
+                value = _number(text)
             values.append(value if value is not text or text.isprintable() else one_line(text))
     if len(values) > 1:
         raise ValueError("must be one document")
