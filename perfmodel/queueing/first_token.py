@@ -158,5 +158,5 @@ def _passes(steps: StepTimes, batch: Array) -> PassSeconds:
 def own_passes_of(steps: StepTimes, lengths: Lengths, per_pass: Array, batch: Array) -> Array:
     """Expected number of passes that read a request's own prompt."""
     if steps.cached is None:
-        return whole_passes(steps.groups / per_pass, lengths.input_cv)
-    return steps.cached.passes(per_pass / steps.groups * steps.prompt_tokens(lengths, batch))
+        return whole_passes(steps.uneven_groups / per_pass, lengths.input_cv)
+    return steps.cached.passes(per_pass / steps.uneven_groups * steps.prompt_tokens(lengths, batch))

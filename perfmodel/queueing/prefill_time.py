@@ -26,6 +26,7 @@ class PrefillTime:
     - cached_s: seconds of attention for each pair of a prompt token and a cached token before it.
     - order: whether prompts share passes with decoding requests.
     - groups: number of data-parallel attention groups. A pass ends when the fullest group is done.
+    - balanced: whether prompts wait until every group has one, so that they are evenly spread.
     - expert_seconds: the part of `seconds` that depends on the tokens of all groups.
 
     All other times depend on the tokens of the fullest group.
@@ -39,6 +40,12 @@ class PrefillTime:
     order: PassOrder = PassOrder.MIXED
     groups: int = 1
     expert_seconds: Array | float = 0.0
+    balanced: bool = False
+
+    @property
+    def uneven_groups(self) -> int:
+        """Number of groups that wait for the one with the most prompt tokens. It is 1 if all have as many."""
+        return 1 if self.balanced else self.groups
 
     @property
     def alone(self) -> bool:
@@ -136,10 +143,10 @@ def prompt_s_of(
     - left: number of prompt tokens for which a pass has room.
     - decoding: number of other tokens in the pass.
     - ending: mean number of requests that end in the pass. This number is Poisson-distributed.
-    - alone: number of passes that read a prompt if no other prompt shares them. One group reads the prompt,
-      and it has only its share of `left`.
+    - alone: number of passes that read a prompt if no other prompt shares them. Where groups are uneven, one
+      group reads the prompt, and it has only its share of `left`.
     """
     # passes with prompts are those in which any comes or goes on, and at least as many as these fill
     together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)
-    fullest = prefill.fullest_tokens(together, tokens, alone, left) if prefill.groups > 1 else None
+    fullest = prefill.fullest_tokens(together, tokens, alone, left) if prefill.uneven_groups > 1 else None
     return prefill(decoding, together * tokens, fullest) / together + prefill.cached_s * pairs

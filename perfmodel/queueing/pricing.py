@@ -166,7 +166,7 @@ def _with_prompts(
     decoding = passes.batches * (passes.gamma + 1.0)
     ending = passes.batches * passes.tokens_per_iteration / lengths.decoded
     left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0)
-    left_each = left / passes.groups
+    left_each = left / passes.uneven_groups
     alone = whole_passes(lengths.input_mean / left_each, lengths.input_cv)
     prompt_s = prompt_s_of(passes.prefill, left, decoding, ending, alone, lengths.input_mean)
     if reuse is None or law is None:
@@ -217,6 +217,7 @@ def prefill_times(
         order=limits.order or pass_order(scenario, of_engine),
         groups=groups,
         expert_seconds=prompt_experts_s(scenario, tokens, of_engine) if groups > 1 else 0.0,
+        balanced=limits.balance_passes > 0,
     )
     if not drafts:
         return PrefillTimes(without, without)

@@ -52,9 +52,9 @@ class StepTimes:
     cached: CachedPrompts | None = None
 
     @property
-    def groups(self) -> int:
-        """The number of data-parallel groups of attention. Each group reads its own prompts."""
-        return 1 if self.prefill is None else self.prefill.groups
+    def uneven_groups(self) -> int:
+        """See `PrefillTime.uneven_groups`."""
+        return 1 if self.prefill is None else self.prefill.uneven_groups
 
     @property
     def batches(self) -> Array:
