@@ -170,7 +170,7 @@ def test_a_layout_whose_requests_do_not_wait_is_named(capsys) -> None:
     command = "advise -m kimi-k2.5 --hardware 8xb200 --clients 64 --input-len 16k --output-len 800"
     text = " ".join(run(capsys, *shlex.split(command)).split())
     sooner = r"first token after \S+ s instead of \d+ s, for \d+% more time per request:"
-    assert re.search(r"DP 8 EP 8 with eagle3, gamma \d: " + sooner, text)
+    assert re.search(r"TP 4 DP 2 EP 8 with eagle3, gamma \d: " + sooner, text)
 
 
 def test_a_line_without_the_draft_that_pays_says_so(capsys) -> None:

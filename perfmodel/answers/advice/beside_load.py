@@ -21,9 +21,12 @@ from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
 NEARLY_GOOD = 1.1
-"""A layout is named if a request takes at most this many times as long as with the choice."""
+"""A simpler layout is named if a request takes at most this many times as long as with the choice."""
 SOONER = 2.0
 """A layout is named for its shorter TTFT if the TTFT is shorter by at least this factor."""
+SOONER_GOOD = 1.15
+"""A layout is named for its shorter TTFT if a request takes at most this many times as long as with the
+choice."""
 LONG_WAIT_S = 1.0
 """A layout with a shorter TTFT is only named if the TTFT of the choice is at least this long."""
 
@@ -100,7 +103,7 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
     if question.objective == "latency":
         return None
     layout = chosen.candidate.layout
-    near = [s for s in _near(decision, chosen) if s.candidate.layout.is_simpler_than(layout)]
+    near = [s for s in _near(decision, chosen, NEARLY_GOOD) if s.candidate.layout.is_simpler_than(layout)]
     if not near:
         return None
     estimate = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))
@@ -116,11 +119,11 @@ def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Al
     later; None if there is none. It helps where requests wait long for a seat.
     """
     wait_s = chosen.ttft_s
-    sooner = [s for s in _near(decision, chosen) if s.ttft_s < wait_s / SOONER]
+    sooner = [s for s in _near(decision, chosen, SOONER_GOOD) if s.ttft_s < wait_s / SOONER]
     if wait_s < LONG_WAIT_S or not sooner:
         return None
     served = confirmed(question, min(sooner, key=lambda s: s.request_s))
-    if served is None or served.ttft_s > wait_s / SOONER or served.request_s > NEARLY_GOOD * chosen.request_s:
+    if served is None or served.ttft_s > wait_s / SOONER or served.request_s > SOONER_GOOD * chosen.request_s:
         return None
     wait = f"{seconds(served.ttft_s)} instead of {seconds(wait_s)}"
     longer = _longer(served, chosen)
@@ -134,11 +137,14 @@ def _shorter(question: AdviseQuery, drafting: Served) -> Alternative | None:
     return None if shorter is None else with_shorter_draft(shorter)
 
 
-def _near(decision: LoadDecision, chosen: Served) -> list[Served]:
-    """The other servers on the same number of GPUs with which a request takes hardly longer."""
+def _near(decision: LoadDecision, chosen: Served, most: float) -> list[Served]:
+    """The other servers on the same number of GPUs with which a request takes hardly longer.
+
+    - most: largest time of a request over that with the choice.
+    """
     gpus = chosen.candidate.layout.gpus
     as_many = [s for s in decision.others if s.candidate.layout.gpus == gpus]
-    return [s for s in as_many if s.request_s <= NEARLY_GOOD * chosen.request_s]
+    return [s for s in as_many if s.request_s <= most * chosen.request_s]
 
 
 def _longer(served: Served, chosen: Served) -> str:
