@@ -17,7 +17,7 @@ ASKED: dict[str, Any] = {
     "hardware": "h200",
     "engine": "sglang",
     "gpus": 32,
-    "request_rate": 8.0,
+    "request_rate": 7.0,
     "input_len": 4096,
     "output_len": 512,
     "draft": "mtp",
