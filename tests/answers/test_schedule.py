@@ -116,7 +116,7 @@ def test_three_ranges_of_contexts_that_gain_nothing_apart_share_a_table_and_coun
     ("changes", "served", "fine", "note"),
     [
         ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
-        ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
+        ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM runs no draft with a sparse"),
         ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
         ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),
         (
