@@ -57,13 +57,20 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         "memory_bandwidth": bandwidth_gb,
         "peak": {dtype: peak},
         "multiprocessors": _quantity(environment.threads, "count", "threads in use"),
-        "notes": f"bf16: {device.bf16}. Measured in a guest that shares its socket; caches are the socket's.",
+        "notes": _notes(device.bf16),
     }
     if device.last_level_cache_bytes:
         cache_mib = device.last_level_cache_bytes / 2**20
         source = "what the system reports; shared with other guests"
         facts["last_level_cache"] = _quantity(cache_mib, "MiB", source)
     return files.parse(GPUSpec, facts, str(record.path))
+
+
+def _notes(bf16: str | None) -> str:
+    """The notes of a CPU with this kind of bf16 arithmetic."""
+    how = {"amx": "bf16 uses AMX. ", "avx512": "bf16 uses AVX-512. ", "emulated": "bf16 is emulated. "}
+    measured = "The figures were measured in a virtual machine that shares its socket."
+    return how.get(bf16 or "", "") + measured + " The caches are those of the socket."
 
 
 def _moved_bytes(row: KernelRow, value_bytes: float) -> float:
