@@ -120,7 +120,7 @@ lists the records that are no longer used, each with the reason. Times are raw s
 that read the files compute the statistics: each value of a point is a median. Names contain the units. An
 optional field may be missing, and readers ignore unknown fields.
 
-The newest version is {version}.
+The newest version of the format of records is {version} (`schema_version`).
 """
 SECTIONS: dict[type[Frozen], type[Frozen] | None] = {
     schema.PointRecord: None,

@@ -1,11 +1,11 @@
 """Fits the costs of speculation outside the passes of an engine, to ratios of an iteration to a baseline
 step.
 
-Most errors that all rows of an engine or model share cancel in a ratio. The timed ratios come from two
-studies of vLLM (gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and from one of
-TensorRT-LLM. The other ratios are tokens per iteration over speedup. Those of Llama-3.1-8B with EAGLE heads
-have larger errors that are correlated within a data set, because their tokens per iteration come from traces
-at batch 1. Those of SGLang come from throughputs, which include prefill and some trees.
+In a ratio, most of the errors that are common to all rows of an engine or model cancel. The timed ratios come
+from two studies of vLLM (gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and from
+one of TensorRT-LLM. The other ratios are tokens per iteration over speedup. Those of Llama-3.1-8B with EAGLE
+heads have larger errors that are correlated within a data set, because their tokens per iteration come from
+traces at batch 1. Those of SGLang come from throughputs, which include prefill and some trees.
 """
 
 from collections.abc import Hashable, Sequence

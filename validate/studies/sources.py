@@ -84,7 +84,7 @@ def refusals() -> dict[str, str]:
 
 
 def of_figure(figure: str) -> list[Answered]:
-    """The answers about one figure that count in the errors."""
+    """The answers about one figure, of the runs that are included in the errors."""
     return [a for a in answered() if a.figure == figure and a.run.counts]
 
 

@@ -144,5 +144,5 @@ class DecodeRows(FittedRows[DecodeRow]):
 
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
-    """The question of a row. Its draft does not matter."""
+    """The scenario of the baseline step of a row, with this calibration. Its draft does not matter."""
     return with_calibration(resolve(query_of(row, row.model, row.context_tokens, row.batch, 0)), calibration)

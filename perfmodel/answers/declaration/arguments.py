@@ -33,7 +33,7 @@ class Argument:
     - optional: whether None is allowed.
     - limits, choices: the allowed values; choices also become the metavar.
     - flag: its name on the command line; by default, ``--draft-kv`` for ``draft_kv``.
-    - place: whether it is positional, so that its metavar names it.
+    - place: whether it is positional. Error messages then name it by its metavar and not by a flag.
     - group: its heading in ``--help``.
     - fallback: the default as a Python value.
     - listed: the command that lists the possible names, for completion in a shell.

@@ -38,7 +38,8 @@ class ExpertsBesideHost(Immutable):
 
 class PartlyOnHost(Immutable):
     """An operation of which some layers run on the host. The layers run one after another. The time of a
-    layer on the host is its bytes divided by the host's rate, but at least its time on the device.
+    layer on the host is its bytes divided by the host's rate, plus a share of this time for each further
+    token of a GEMM. It is at least the time of the layer on the device.
 
     - on_device: the operation as it runs on the device. It may consist of experts that are partly on the
       host.

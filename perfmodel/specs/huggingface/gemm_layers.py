@@ -8,7 +8,7 @@ STATE_TYPES = ("linear_attention", "mamba", "conv")
 
 
 def gemm_layers(keys: Keys, shape: Fields) -> dict[str, list[int]]:
-    """The numbers (from 0) of the layers that have each GEMM. GEMMs are named as in `formats.PARTS`.
+    """The numbers (from 0) of the layers that have each GEMM. GEMMs are named as in `weights.PARTS`.
 
     ``mtp`` means the multi-token prediction layers, which follow the layers of the model.
 

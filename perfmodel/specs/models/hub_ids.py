@@ -15,8 +15,8 @@ _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 
 
 def hub_id(name: str, flag: str = "--model") -> str | None:
-    """The Hugging Face id of exactly the model that a name means. It is the typed id, or the most similar
-    listed id.
+    """The Hugging Face id of the model that a name means, and not of another model with the same bundled
+    shape. It is the typed id, or the most similar listed id.
 
     Several models may have the same bundled shape (``llama-3.3-70b`` has the shape of ``llama-3.1-70b``), so
     the id is not simply that of the shape. If the name is a file, the id is the one in the file. If the name

@@ -1,8 +1,8 @@
 """Acceptance figures of SGLang 0.5, from requests, ``bench_serving``, ``/get_server_info``, ``/metrics`` and
 log lines.
 
-All of them are tokens per iteration, including the bonus token. Only the histogram of a request differs: it
-counts iterations by the number of accepted tokens.
+Lengths are in tokens per iteration, including the bonus token. The histogram of a request counts iterations
+by the number of accepted tokens, without the bonus token.
 """
 
 import itertools

@@ -27,8 +27,9 @@ counts as one iteration.
 
 
 def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
-    """The step in a result of ``vllm bench serve --save-result`` (0.20 to 0.33), preferably with
-    ``--save-detailed``. A file with appended results has several objects.
+    """The time of a step or an iteration, from a result of ``vllm bench serve --save-result`` (vLLM 0.20 to
+    0.33). With ``--save-detailed`` the time is more accurate. A file with appended results has several
+    objects.
 
     An iteration takes the tokens per iteration times the TPOT. A detailed file has the time between chunks.
     If a chunk has as many tokens as an iteration gains, each chunk is one iteration. The median time between

@@ -19,8 +19,8 @@ LEAST_LENGTHS = 2
 
 
 def small_kernels(kernels: TimedKernels) -> WithErrors:
-    """Fits the bandwidth fraction of element-wise kernels: the slope of time over bytes, with an intercept
-    for each kind.
+    """Fits the bandwidth fraction of element-wise kernels. For each kind of kernel, a line is fitted to time
+    over bytes. Its slope gives the bandwidth of the kind; the result is the median of the kinds.
     """
     activation_bytes = kernels.precision.activation_bytes
     slopes = []
