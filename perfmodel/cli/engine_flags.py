@@ -126,7 +126,7 @@ ENGINE_FLAGS = {
         "--num-gpus",
         "--gpus",
     ),
-    "--hardware NAME:24gb, the device with that memory": ("--vram", "--ram"),
+    "--hardware NAME:24gb, the device with that memory": ("--vram",),
     "--power-limit W": ("--power", "--tdp", "-pl", "--pl"),
     "--attention-backend NAME": (
         "--attn-backend",

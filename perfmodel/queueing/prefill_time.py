@@ -67,7 +67,8 @@ class PrefillTime:
             fullest = read
         waiting_s = self._added_s(self.seconds - self.expert_seconds, decoding, fullest)
         if self.groups > 1:
-            waiting_s += self._added_s(np.asarray(self.expert_seconds), decoding, read)
+            experts_s = np.broadcast_to(self.expert_seconds, self.tokens.shape)
+            waiting_s += self._added_s(experts_s, decoding, read)
         return np.asarray(waiting_s + self.token_s * fullest + self.pass_s)
 
     def _added_s(self, seconds: Array, decoding: Array, read: Array) -> Array:

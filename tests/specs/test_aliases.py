@@ -153,6 +153,11 @@ def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kin
         ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),  # not listed, but an id as it is
         ("someone/nemotron-3-super", "someone/nemotron-3-super"),  # sizes are added to short names alone
         ("phi-4-instruct", None),  # whose is not said
+        ("tulu-3-8b", "allenai/Llama-3.1-Tulu-3-8B"),  # the model tuned from the one whose shape it has
+        ("deepseek-r1-32b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"),
+        ("openthinker-32b", "open-thoughts/OpenThinker-32B"),
+        ("nemotron-super-49b-v1.5", "nvidia/Llama-3_3-Nemotron-Super-49B-v1_5"),
+        ("devstral-small-1.1", None),  # no listed id has this number
     ],
 )
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:

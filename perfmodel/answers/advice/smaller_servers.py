@@ -65,10 +65,10 @@ def _fewer_gpus(flags: str, question: AdviseQuery, before: Served) -> SmallerSer
 
 def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerServers | None:
     """The best servers in a format on the given GPUs, if requests end much sooner than before: servers of the
-    same size, or of half that size.
+    same size, or of half that size unless the question states a degree.
     """
     layout = before.candidate.layout
-    half = layout.halved
+    half = None if question.tp or question.ep else layout.halved
     flags, question, best = best_with_seats(flags, question, [layout] if half is None else [layout, half])
     if best is None or best.request_s > MUCH_SOONER * before.request_s:
         return None

@@ -13,19 +13,28 @@ from perfmodel.specs.boundary.units import Quantity, Unit
 from perfmodel.specs.devices.gpu import GPUSpec
 
 SIGN = "+"
-ALONE = "Apple"
-"""The maker whose computers have no devices of other makers."""
+SHARED_MEMORY = "LPDDR"
+"""First letters of the memory that a processor shares with the GPU on its chip."""
+OPEN = "AMD"
+"""The maker of such chips whose computers take further GPUs."""
+
+
+def _is_computer(part: GPUSpec) -> bool:
+    """Whether a device is the chip of a computer, and not a board that a computer takes."""
+    return part.vendor == "Apple" or part.memory_type.startswith(SHARED_MEMORY)
 
 
 def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
     """One device that represents all devices of the server. It has the memory of all devices, and the rates
     that they reach when they run one after another.
 
-    All other figures are those of the device with the largest memory. Raises InputError for a Mac together
-    with another device, and for a device without a memory size.
+    All other figures are those of the device with the largest memory. Raises InputError for devices that are
+    not in one computer, and for a device without a memory size.
     """
     makers = tuple(sorted({part.vendor for part in parts}))
-    if ALONE in makers and len(makers) > 1:
+    chips = {part.name: part.vendor for part in parts if _is_computer(part)}
+    is_closed = any(maker != OPEN for maker in chips.values())
+    if len(chips) > 1 or (is_closed and len({part.name for part in parts}) > 1):
         raise refuse(flag, None, "devices of one computer", SIGN.join(part.name for part in parts))
     sizes = [part.memory_bytes for part in parts]
     shares = [size / sum(sizes) for size in sizes]

@@ -150,18 +150,20 @@ class StatePool(Frozen):
     source: Text
 
 
+GRAPH_TOKENS_PER_SEAT = 2
+"""Tokens of vLLM's largest CUDA graph for each request that the server runs at once."""
+
+
 class CapturedGraphs(Frozen):
     """The rule for the largest CUDA graph with default flags. It applies to versions from `since` on and
     before `until`.
 
-    - per_seat: tokens of the largest graph for each request that the server runs at once.
-    - times_tokens: whether `per_seat` is multiplied by the tokens of a request in an iteration.
+    - times_tokens: whether the largest graph grows with the tokens of a request in an iteration.
     - most: largest number of tokens of a graph on any device.
     """
 
     since: Text
     until: str | None = None
-    per_seat: Positive = 2
     times_tokens: bool = False
     most: Positive
 
@@ -178,5 +180,5 @@ class CapturedGraphs(Frozen):
         - seats: requests that the server runs at once.
         - tokens: tokens of a request in an iteration.
         """
-        of_seats = seats * self.per_seat * (tokens if self.times_tokens else 1)
+        of_seats = GRAPH_TOKENS_PER_SEAT * seats * (tokens if self.times_tokens else 1)
         return min(of_seats, self.most)

@@ -106,7 +106,8 @@ def _runs_on(row: Checkpoint, gpu: GPUSpec) -> bool:
     owner = row.checkpoint.partition("/")[0]
     if OF_ONE_MAKER.get(owner, gpu.vendor) != gpu.vendor:
         return False
-    return owner not in WITH_FP8_UNITS or main_format(row.weights) not in FP8 or "fp8" in gpu.peak
+    has_fp8 = any(part.rpartition("=")[2] in FP8 for part in row.weights.split(","))
+    return owner not in WITH_FP8_UNITS or not has_fp8 or "fp8" in gpu.peak
 
 
 def _thinks(name: str) -> bool:

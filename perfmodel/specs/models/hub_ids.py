@@ -12,6 +12,7 @@ from perfmodel.specs.models.names import aliases, base_name, with_sizes
 
 _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 """The part of an id that marks an instruction-tuned model."""
+_SIZE = re.compile(r"-\d+(?:\.\d+)?[bm](?![a-z0-9])")
 
 
 def hub_id(name: str, flag: str = "--model") -> str | None:
@@ -70,7 +71,21 @@ def _most_similar(key: str, spec: ModelSpec) -> str | None:
     longer = [listed for base, listed in by_base_name.items() if base.startswith(f"{key}-")]
     if longer:
         return longer[0]
-    return spec.hf_id if key in aliases() else None
+    if key not in aliases():
+        return None
+    if spec.hf_id and _letters(key) in _letters(spec.hf_id):
+        return spec.hf_id
+    return next((listed for base, listed in by_base_name.items() if _words(key) <= _words(base)), None)
+
+
+def _letters(name: str) -> str:
+    """A name without its number of parameters and without separators: ``gemma3`` for ``gemma-3-27b``."""
+    return re.sub(r"[-_./ ]", "", _SIZE.sub("", files.spelling(name)))
+
+
+def _words(name: str) -> set[str]:
+    """The words of a name, without its number of parameters."""
+    return {*re.split("[-_.]", _SIZE.sub("", name))} - {""}
 
 
 def served_id(name: str, flag: str = "--model") -> str | None:

@@ -66,6 +66,14 @@ def test_decoding_on_a_cliff_without_graphs_is_a_warning() -> None:
     assert not isinstance(warning, Note)
 
 
+def test_drafting_on_a_cliff_without_graphs_is_a_warning() -> None:
+    """The kernel of mlx-dspark for up to 16 rows ends, which the target's reads of the cache hide."""
+    apple = server("qwen3-0.6b", "m4-max", "mlx-dspark", draft="mtp:modules=1")
+    (warning,) = cliffs(apple, 17.0, 8192.0, 1)
+    fewer_s, here_s = (float(apple.draft_pass_s(batch, 8192.0)) for batch in (16.0, 17.0))
+    assert warning == f"drafting for 17 sequences takes {here_s / fewer_s - 1:.0%} longer than with one fewer"
+
+
 def test_verifying_on_a_cliff_says_the_size_of_its_graph() -> None:
     """vLLM captures graphs for 8, 16 and 24 tokens: 5 sequences verify 10 tokens, 4 verify 8."""
     moe = server("qwen3-30b-a3b", "h100", "vllm", draft="eagle3")

@@ -275,3 +275,16 @@ def test_a_speed_with_its_name_or_its_tokens_is_read(line: str, tokens_per_s: fl
 def test_the_speed_of_a_prompt_alone_is_no_step() -> None:
     assert form_of("Prompt: 812.3 t/s") is None
     assert form_of("pp 812.3 t/s") is None
+
+
+def test_words_that_end_a_sentence_are_not_about_its_last_speed(monkeypatch, capsys) -> None:
+    line = "n=3: without spec 30 t/s with spec 45 t/s without thermal throttling, accepted 60%"
+    _, out = pasted(monkeypatch, capsys, line, "--draft", "mtp", "--gamma", "3", "--from", "-")
+    assert "K=3: measured 1.50 times the baseline" in out
+
+
+def test_numbered_runs_are_no_draft_lengths_and_sent_requests_no_clients(monkeypatch, capsys) -> None:
+    runs = "| run | tok/s |\n|--|--|\n| 0 | 61.2 |\n| 1 | 61.0 |\n| 2 | 61.4 |\n"
+    sent = "| requests | tok/s |\n|--|--|\n| 500 | 2100 |\n| 1000 | 2150 |\n"
+    for table in (runs, sent):
+        assert "no benchmark known" in pasted(monkeypatch, capsys, table, "--from", "-")[1]

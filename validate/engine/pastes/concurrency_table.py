@@ -13,7 +13,7 @@ from perfmodel.validate.engine.pastes.base import TextForm, number, rows
 from perfmodel.validate.engine.timing import NOT_SPECULATED, GivenFacts, Timing, speculation, stated_lengths
 
 _AT_ONCE = re.compile(
-    r"(?:max )?(?:conc(?:urren(?:cy|t(?: (?:requests|users))?))?|users|clients|streams|requests)"
+    r"(?:max )?(?:conc(?:urren(?:cy|t(?: (?:requests|users))?))?|users|clients|streams)"
     r"|batch(?: ?size)?|bs|parallel(?: requests)?",
     re.I,
 )

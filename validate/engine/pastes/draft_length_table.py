@@ -26,11 +26,12 @@ _LENGTHS = re.compile(
 _CONFIGURATIONS = re.compile(r"config(?:uration)?|settings?|mode|variant|run|test", re.I)
 """The heading of a column with words for draft lengths, such as ``no spec`` and ``n=2``."""
 _NAMED = re.compile(
-    r"(?:with|n[-_ ]?max|num|tokens|mtp|eagle-?3?|draft|spec\w*|gamma|[nk]|[-_ =:(])*"
+    r"(?=.*[a-z])"
+    r"(?:with|n[-_ ]?max|num|tokens|mtp|eagle-?3?|draft|spec(?:ulative|ulation)?|gamma|[nk]|[-_ =:(])*"
     r"(?P<length>\d{1,2})\)?",
     re.I,
 )
-"""A cell of such a column."""
+"""A cell of such a column. A number alone may count the runs."""
 _RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|(?<![a-z])tps\b)", re.I)
 _PROMPTS = re.compile(r"(?<![a-z])(?:prompt|prefill|pp|input|in)(?![a-z])", re.I)
 _ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
@@ -124,7 +125,8 @@ def _lists_lengths(text: str, head: _Head) -> bool:
     """Whether a column of configurations has draft lengths and decoding without a draft, and nothing else."""
     cells = [row[head.length] for row in rows(text, [head.length, head.rate])]
     baselines = [cell for cell in cells if _WITHOUT.fullmatch(cell)]
-    return bool(baselines) and all(_NAMED.fullmatch(cell) for cell in cells if cell not in baselines)
+    others = [cell for cell in cells if cell not in baselines]
+    return bool(baselines) and bool(others) and all(_NAMED.fullmatch(cell) for cell in others)
 
 
 def _bare(cell: str) -> str:

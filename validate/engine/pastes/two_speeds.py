@@ -33,6 +33,8 @@ _CLAUSE = re.compile(r"[;\n]")
 """The words about the previous speed end here."""
 _SENTENCE = re.compile(r"[;,.\n]")
 """The words after a speed that are about it end here."""
+_ENDED = re.compile(r"(?:[-=]+>|[→;,/]|\b(?:vs\.?|to|and|then))\s*$", re.I)
+"""The words after a speed are about it if this ends them before the next speed."""
 _PROMPTS = re.compile(r"\b(?:prompt|prefill|pp)\b", re.I)
 _CONTRAST = re.compile(
     r"\b(?:(?:enabl|disabl|drop|turn)\w*|from|instead|before|otherwise|vs|versus|compared|than|slower|faster)\b",
@@ -105,8 +107,8 @@ def _kinds(text: str, speeds: list[re.Match[str]]) -> list[bool | None]:
     """Whether a draft made each speed.
 
     The words stand before the speeds, or behind them if those behind say it of each, or if those before the
-    first speed say neither. Of two
-    speeds that are compared, each may have words of its own, and the one that has none is without a draft.
+    first speed say neither. Of two speeds that are compared, each may have words of its own, and the one
+    that has none is without a draft.
     """
     ends = [speed.end() for speed in speeds]
     starts = [speed.start("value") for speed in speeds[1:]] + [len(text)]
@@ -114,7 +116,8 @@ def _kinds(text: str, speeds: list[re.Match[str]]) -> list[bool | None]:
     behind = [_SENTENCE.split(text[end:start])[0] for end, start in zip(ends, starts, strict=True)]
     kinds = [is_drafting(_CLAUSE.split(words)[-1]) for words in before]
     after_each = [is_drafting(words) for words in behind]
-    if kinds[0] is None or set(after_each) == {True, False}:
+    apart = all(_ENDED.search(text[end:start]) for end, start in zip(ends, starts[:-1], strict=False))
+    if kinds[0] is None or (apart and set(after_each) == {True, False}):
         kinds = after_each
     if len(speeds) != 2 or set(kinds) == {True, False}:
         return kinds

@@ -59,7 +59,9 @@ class Passes(NamedTuple):
 
 
 def cliffs(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """A note about a padded batch, and warnings about cliffs in the times of decoding and of verification."""
+    """A note about a padded batch, and warnings about cliffs in the times of decoding, drafting and
+    verification.
+    """
     passes = Passes.near(scenario, batch, context, gamma)
     decoding = climb(passes.decoding, Smaller(passes.decoding_one_sequence_fewer, batch))
     graph = float(scenario.target_shard.rows(batch))
@@ -72,6 +74,10 @@ def cliffs(scenario: Scenario, batch: float, context: float, gamma: int) -> Iter
             )
     elif decoding > 0:
         yield f"decoding {batch:.0f} sequences takes {decoding:.0%} longer than with one fewer"
+    elif not scenario.target_shard.graph_sizes:
+        drafting = _drafting(scenario, batch, context, gamma)
+        if drafting > 0:
+            yield f"drafting for {batch:.0f} sequences takes {drafting:.0%} longer than with one fewer"
     if gamma > 0:
         yield from _of_verifying(scenario, passes, batch, gamma)
 
