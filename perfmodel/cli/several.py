@@ -24,7 +24,8 @@ def questions_of(
     """
     lists: dict[str, tuple[Any, ...]] = {}
     for name, argument in arguments(question_class).items():
-        if argument.many is None or argument.many is argument.read or name not in typed:
+        always_a_list = argument.many is argument.read
+        if argument.many is None or always_a_list or name not in typed:
             continue
         if name in several:
             lists[name] = argument.many(typed[name], argument.flag)

@@ -7,8 +7,10 @@ from perfmodel.operations import Floats
 from perfmodel.specs import Calibration, Constant
 from perfmodel.speculation.scenario import Scenario
 
-OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
-"""Constants of a calibration that change one device's share of a model."""
+OF_SHARDS = ("stack", "shards_lm_head", "expert_popularity", "graph_tokens")
+"""Fields of a calibration that change one device's share of a model. The engine of a stack may gather
+logits.
+"""
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:

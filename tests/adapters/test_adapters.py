@@ -107,3 +107,14 @@ def test_vllms_passes_are_those_of_the_predictor() -> None:
     assert verified == predictor.forward_s([1, 1], [3000, 5000], 3)
     uneven = seconds({"a": 4, "b": 2}, computed, {"a": [7, 8, 9], "b": [7]})
     assert uneven == verified  # a pass drafts as many tokens as its longest draft
+
+
+def test_degrees_and_the_format_of_the_cache_are_those_of_the_scheduler() -> None:
+    """A model with experts, whose attention runs in two groups over an FP8 cache."""
+    scheduler = SCHEDULER | {"tp_size": 4, "ep_size": 4, "dp_size": 2, "kv_cache_data_type": "fp8"}
+    batch = Batch([Request(1, 4000), Request(1, 8000)])
+    asked = {"engine": "sglang", "tp": 4, "ep": 4, "dp": 2, "kv_dtype": "fp8"}
+    wanted = pm.predictor("qwen3-30b-a3b", "h100", **asked).forward_s([1, 1], [4000, 8000])
+    assert SGLangPredictor("qwen3-30b-a3b", "h100", scheduler, {}).predict_infer_time(batch) == wanted
+    with pytest.raises(InputError, match="cp_size: must be 1"):
+        adapter(0, cp_size=2)

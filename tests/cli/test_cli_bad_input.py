@@ -231,3 +231,13 @@ def test_a_name_that_no_file_can_have_is_one_short_line(command: str, capsys) ->
     assert line.startswith("error: ")
     assert line.count("\n") == 1
     assert len(line) < 520
+
+
+def test_a_command_answers_at_most_a_thousand_points(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(shlex.split("whatif -m qwen3-8b --hardware h100 -b 1..501 -c 1k,2k --gamma 0")) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        "error: --batch, --context, --gamma: at most 1000 points here, given 1002; "
+        "`perfmodel sweep` takes more\n"
+    )

@@ -6,8 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 
+from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import PassShape, forward
 from perfmodel.kv.full import Full
+from perfmodel.specs import load_calibration
 from perfmodel.speculation import with_calibration, with_values
 from tests.speculation import scenarios
 
@@ -125,3 +127,12 @@ def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
     half_width = 3**0.5 * 400
     assert longer.tolist() == pytest.approx([0.0, half_width * 2 / 4])
     assert scenario().longer_tokens(3.0) == 0.0
+
+
+def test_another_stack_has_shards_of_its_own() -> None:
+    """vLLM gathers the logits of a sharded LM head, and the ideal device has no engine."""
+    served = {"model": "qwen2.5-72b", "hardware": "h100", "batch": 4, "context": 4096, "gamma": 0, "tp": 4}
+    of_vllm = resolve(Query(**served, engine="vllm"))
+    assert of_vllm.target_shard.gathers_logits
+    ideal = with_calibration(of_vllm, load_calibration("ideal"))
+    assert ideal.target_shard == resolve(Query(**served, calibration="ideal")).target_shard

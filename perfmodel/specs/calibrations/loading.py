@@ -79,8 +79,8 @@ def read_kernels(name: str) -> Calibration:
 
 @cache
 def over_host() -> AllReduce:
-    """The table of all-reduce times over PCIe. Among the bundled devices without a device link, only one has
-    such a table.
+    """The table of all-reduce times over PCIe for devices without one: the first by name of the calibrations,
+    which is that of the L40S.
     """
     curves = (read_kernels(name).allreduce for name in files.bundled_names("calibrations"))
     return next(curve for curve in curves if curve is not None and curve.link == "host")
