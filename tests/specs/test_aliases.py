@@ -187,3 +187,11 @@ def test_only_an_unlisted_checkpoint_has_its_format_by_name() -> None:
 def test_dashes_may_be_left_out_where_one_device_is_meant() -> None:
     assert load_gpu("4070ti").name == "rtx-4070-ti-12gb"
     assert load_gpu("RTX3090TI").name == "rtx-3090-ti-24gb"
+
+
+def test_a_size_that_a_name_leaves_out_is_said() -> None:
+    """There are other sizes of InternLM2.5 than the one that is bundled."""
+    said = "internlm2.5 means internlm2.5-20b, the only size that is bundled"
+    assert said in whatif("internlm2.5", "h100", 1, 2048, 0).warnings
+    for name in ("internlm2.5-20b", "qwen3-30b", "internlm/internlm2_5-20b-chat"):
+        assert not [text for text in whatif(name, "h100", 1, 2048, 0).warnings if "only size" in text]

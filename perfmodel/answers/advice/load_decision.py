@@ -15,7 +15,7 @@ from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.question.typical import TypicalGain
 
-MOST_GPUS = 2
+MOST_TIMES_THE_GPUS = 2
 """An answer lists layouts with at most this many times the GPUs of the choice."""
 
 
@@ -56,7 +56,7 @@ class LoadDecision:
         """
         if self.chosen is None:
             return []
-        most = MOST_GPUS * self.chosen.candidate.layout.gpus
+        most = MOST_TIMES_THE_GPUS * self.chosen.candidate.layout.gpus
         layouts: dict[str, Served] = {}
         for served in [self.chosen, *(s for s in self.others if s.candidate.layout.gpus <= most)]:
             layouts.setdefault(served.candidate.layout.label(), served)

@@ -31,6 +31,7 @@ from perfmodel.specs.models.ggml import plain_of
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.loading import named_format
 from perfmodel.specs.models.mlx import of_bits
+from perfmodel.specs.models.names import only_size
 from perfmodel.specs.models.variants import name_of
 from perfmodel.speculation import (
     Memory,
@@ -91,6 +92,8 @@ def common_doubts(
         sentences += by_name(question.model)
     elif conversion is None:
         sentences += of_blocks(question, scenario)
+    if (sized := only_size(question.model)) is not None:
+        sentences.append(Note(f"{question.model} means {sized}, the only size that is bundled"))
     sentences += beyond(question.model, scenario, context, gamma)
     sentences += rack_doubts(question, scenario, batch, gamma)
     sentences += room.shortage(batch)

@@ -62,6 +62,13 @@ def shape_for(name: str) -> str | None:
 
 
 @cache
+def only_size(name: str) -> str | None:
+    """The listed name that a name without any size means; None for other names."""
+    has_size = re.search(r"-\d+(?:\.\d+)?b\b", name) is not None
+    return None if has_size or "/" in name else with_sizes(base_name(name))
+
+
+@cache
 def with_sizes(name: str) -> str | None:
     """The only listed name of a model that consists of this name and sizes. For ``seed-oss`` it is
     ``seed-oss-36b``. For ``nemotron-3-super`` and for ``nemotron-3-super-120b`` it is

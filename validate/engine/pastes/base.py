@@ -11,6 +11,14 @@ from perfmodel.validate.engine.text import floats, is_count
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 
 _RULE = re.compile(r"^[\s|:=+-]+$")
+RATE_HEADING = re.compile(
+    r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|(?<![a-z])tps\b)", re.IGNORECASE
+)
+"""Part of the heading of a column of tokens per second."""
+PROMPT_HEADING = re.compile(r"(?<![a-z])(?:prompt|prefill|pp|input|in)(?![a-z])", re.IGNORECASE)
+"""Part of the heading of a column about prompts."""
+PROMPT_WORD = re.compile(r"\b(?:prompt|prefill|pp)\b", re.IGNORECASE)
+"""A word for prompts in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.drafting_words import drafted_tokens, is_drafting
 from perfmodel.validate.engine.formats.fields import step
-from perfmodel.validate.engine.pastes.base import TextForm, number, rows
+from perfmodel.validate.engine.pastes.base import PROMPT_HEADING, RATE_HEADING, TextForm, number, rows
 from perfmodel.validate.engine.timing import NOT_SPECULATED, GivenFacts, Timing, speculation, stated_lengths
 
 _AT_ONCE = re.compile(
@@ -17,8 +17,6 @@ _AT_ONCE = re.compile(
     r"|batch(?: ?size)?|bs|parallel(?: requests)?",
     re.I,
 )
-_RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|(?<![a-z])tps\b)", re.I)
-_PROMPTS = re.compile(r"(?<![a-z])(?:prompt|prefill|pp|input|in)(?![a-z])", re.I)
 _OF_ENGINE = re.compile(r"input len|input_len", re.I)
 """A column of the tables of SGLang's benchmark, which have a form of their own."""
 _OF_EACH = re.compile(r"\bper[- ](?:user|request|stream|client)\b|/(?:user|req\w*|stream)\b|\beach\b", re.I)
@@ -84,7 +82,7 @@ def _head(text: str) -> _Head | None:
     for line in text.splitlines():
         cells = [cell.strip("*` ") for cell in line.strip().strip("|").split("|")]
         at_once = [cell for cell in cells if _AT_ONCE.fullmatch(cell)]
-        named = [cell for cell in cells if _RATE.search(cell) and not _PROMPTS.search(cell)]
+        named = [cell for cell in cells if RATE_HEADING.search(cell) and not PROMPT_HEADING.search(cell)]
         if at_once and named and not any(map(_OF_ENGINE.search, cells)):
             return _Head(at_once[0], _in_use([_Rate(cell, _says(cell), is_drafting(cell)) for cell in named]))
     return None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import is_drafting, stated
 from perfmodel.validate.engine.formats.fields import step
-from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.pastes.base import PROMPT_WORD, TextForm, number
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
@@ -27,7 +27,6 @@ _LINE = re.compile(
 )
 """A draft length and then a speed, with no other number between them except in brackets."""
 _SPEED = re.compile(r"(?P<rate>\d+(?:\.\d+)?)\s*(?:tokens?|toks?|t)/s(?:ec)?\b", re.I)
-_PROMPTS = re.compile(r"\b(?:prompt|prefill|pp)\b", re.I)
 
 
 class _Line(NamedTuple):
@@ -79,7 +78,7 @@ def _drafted(where: str, facts: GivenFacts, line: _Line) -> SpeculatedTokens:
 def _lines(text: str) -> Iterator[_Line]:
     """The lines with one speed and the draft length before it, or with words that no draft ran."""
     for line in text.splitlines():
-        if "|" in line or _PROMPTS.search(line) or len(_SPEED.findall(line)) != 1:
+        if "|" in line or PROMPT_WORD.search(line) or len(_SPEED.findall(line)) != 1:
             continue
         if labelled := _LINE.search(line):
             yield _Line(int(labelled["length"]), labelled["rate"], line[labelled.end("length") :])

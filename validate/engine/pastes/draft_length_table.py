@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import accepted_tokens
 from perfmodel.validate.engine.formats.fields import step
-from perfmodel.validate.engine.pastes.base import TextForm, number, rows
+from perfmodel.validate.engine.pastes.base import PROMPT_HEADING, RATE_HEADING, TextForm, number, rows
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
@@ -32,8 +32,6 @@ _NAMED = re.compile(
     re.I,
 )
 """A cell of such a column. A number alone may count the runs."""
-_RATE = re.compile(r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|(?<![a-z])tps\b)", re.I)
-_PROMPTS = re.compile(r"(?<![a-z])(?:prompt|prefill|pp|input|in)(?![a-z])", re.I)
 _ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
 _WITHOUT = re.compile(r"off|none|no\b.*|without\b.*|baseline|base|plain|vanilla|[-–—]|0", re.I)
 _WITH = re.compile(r"\D*?(?P<length>\d{1,2})")
@@ -98,7 +96,7 @@ def _head(text: str) -> _Head | None:
         cells = [cell.strip("*` ") for cell in line.strip().strip("|").split("|")]
         lengths = [cell for cell in cells if _LENGTHS.fullmatch(cell)]
         lengths = lengths or [cell for cell in cells if _CONFIGURATIONS.fullmatch(cell)]
-        rates = [cell for cell in cells if _RATE.search(cell) and not _PROMPTS.search(cell)]
+        rates = [cell for cell in cells if RATE_HEADING.search(cell) and not PROMPT_HEADING.search(cell)]
         if lengths and rates:
             accepted = [cell for cell in cells if _ACCEPTED.search(cell) and cell not in rates]
             return _Head(lengths[0], rates[0], accepted[0] if accepted else None)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import is_drafting, stated
 from perfmodel.validate.engine.formats.fields import step
-from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.pastes.base import PROMPT_WORD, TextForm, number
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
@@ -35,7 +35,6 @@ _SENTENCE = re.compile(r"[;,.\n]")
 """The words after a speed that are about it end here."""
 _ENDED = re.compile(r"(?:[-=]+>|[→;,/]|\b(?:vs\.?|to|and|then))\s*$", re.I)
 """The words after a speed are about it if this ends them before the next speed."""
-_PROMPTS = re.compile(r"\b(?:prompt|prefill|pp)\b", re.I)
 _CONTRAST = re.compile(
     r"\b(?:(?:enabl|disabl|drop|turn)\w*|from|instead|before|otherwise|vs|versus|compared|than|slower|faster)\b",
     re.I,
@@ -125,6 +124,6 @@ def _kinds(text: str, speeds: list[re.Match[str]]) -> list[bool | None]:
         if kinds[n] is None:
             of_sentence = is_drafting(_SENTENCE.split(ahead)[-1])
             kinds[n] = is_drafting(after) if of_sentence is None else of_sentence
-    if set(kinds) == {True, None} and _CONTRAST.search(text) and not _PROMPTS.search(text):
+    if set(kinds) == {True, None} and _CONTRAST.search(text) and not PROMPT_WORD.search(text):
         return [bool(kind) for kind in kinds]
     return kinds

@@ -61,7 +61,7 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     }
     if device.last_level_cache_bytes:
         cache_mib = device.last_level_cache_bytes / 2**20
-        source = "what the system reports; shared with other guests"
+        source = "as the system reports it, for the whole socket"
         facts["last_level_cache"] = _quantity(cache_mib, "MiB", source)
     return files.parse(GPUSpec, facts, str(record.path))
 
@@ -69,8 +69,8 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
 def _notes(bf16: str | None) -> str:
     """The notes of a CPU with this kind of bf16 arithmetic."""
     how = {"amx": "bf16 uses AMX. ", "avx512": "bf16 uses AVX-512. ", "emulated": "bf16 is emulated. "}
-    measured = "The figures were measured in a virtual machine that shares its socket."
-    return how.get(bf16 or "", "") + measured + " The caches are those of the socket."
+    shared = "The caches are those of the socket, which a virtual machine shares with others."
+    return how.get(bf16 or "", "") + shared
 
 
 def _moved_bytes(row: KernelRow, value_bytes: float) -> float:
