@@ -136,3 +136,5 @@ def test_another_stack_has_shards_of_its_own() -> None:
     assert of_vllm.target_shard.gathers_logits
     ideal = with_calibration(of_vllm, load_calibration("ideal"))
     assert ideal.target_shard == resolve(Query(**served, calibration="ideal")).target_shard
+    of_no_engine = of_vllm.machine.calibration.replace(stack="ideal")
+    assert not with_calibration(of_vllm, of_no_engine).target_shard.gathers_logits

@@ -60,6 +60,17 @@ def test_a_pass_ends_when_the_group_with_the_most_prompt_tokens_is_done() -> Non
     np.testing.assert_allclose(met.ttft_s * 1000, [410, 410, 310])
 
 
+def test_the_fullest_group_sets_the_time_of_all_but_the_experts_in_arrays_and_numbers() -> None:
+    """Two groups read 100 tokens, of which the fuller one has 75: experts take 100 ms for all, and the rest
+    takes 150 + 300 ms as if both groups had 75.
+    """
+    knots = np.array([0.0, 1000.0])
+    prefill = PrefillTime(knots, 2 * knots / 1000, 2e-3, groups=2, expert_seconds=knots / 1000)
+    of_arrays = prefill(np.array(10.0), np.array(100.0), np.array(150.0))
+    assert float(of_arrays) == pytest.approx(0.55)
+    assert prefill.for_numbers()(10.0, 100.0, 150.0) == pytest.approx(0.55)
+
+
 @pytest.mark.parametrize(
     ("prompts", "passes", "fullest"),
     [(1.0, 1.0, 400.0), (0.25, 4.0, 100.0), (2.5, 1.0, 400.0), (4.0, 1.0, 550.0), (40.0, 1.0, 4150.0)],
