@@ -51,8 +51,9 @@ def test_devices_of_two_makers_share_one_server() -> None:
     assert any("devices of AMD and NVIDIA share one server" in warning for warning in answer.warnings)
 
 
-def test_a_mac_has_no_devices_of_other_makers() -> None:
-    refused("devices of one computer", combined, [SMALL, load_gpu("m4-max")])
+@pytest.mark.parametrize("mac", ["m4-max", "m1"])
+def test_a_mac_has_no_devices_of_other_makers(mac: str) -> None:
+    refused("devices of one computer", combined, [SMALL, load_gpu(mac)])
 
 
 def test_devices_in_turn_are_not_split_by_tensors() -> None:

@@ -250,7 +250,7 @@ def test_different_cards_in_turn_have_the_memory_of_both_and_their_mean_time() -
     rate = 1 / (0.499682 / 936 + 0.500318 / 1008)
     assert both.memory_bandwidth_bytes_per_s == pytest.approx(rate * 1e9, rel=1e-6)
     assert both.memory_bytes == pytest.approx((23.57 + 23.6) * 2**30)
-    for whole in ("m4-max+3090", "dgx-spark+3090", "dgx-spark+strix-halo"):
+    for whole in ("m4-max+3090", "dgx-spark+3090", "dgx-spark+strix-halo", "strix-halo+ryzen-ai-max-380"):
         refused("devices of one computer", load_gpu, whole)
     refused("engine: must be llamacpp", whatif, "qwen3-8b", "3090+4090", 1, 4096, 0, engine="vllm")
     refused("layer_split: must be 1", whatif, "qwen3-8b", "3090+4090", 1, 4096, 0, layer_split=2)

@@ -228,7 +228,7 @@ def test_a_table_of_configurations_is_one_of_draft_lengths(monkeypatch, capsys) 
 
 
 def test_a_csv_of_clients_and_speeds_is_a_table(monkeypatch, capsys) -> None:
-    text = "batch,output_tps,input_tps\n1,36.0,400\n4,120.0,900\n"
+    text = "batch,input_tps,output_tps\n1,400,36.0\n4,900,120.0\n"
     _, out = pasted(monkeypatch, capsys, text, "--from", "-")
     assert "read: table of concurrency and tokens per second" in out
     assert "B=4 S=1024 baseline: 33 ms per iteration" in out

@@ -1,6 +1,7 @@
 """MLX's rows and fit: what they say of a source that was left out."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,10 +54,18 @@ def test_kernels_of_packed_weights_reach_less_of_the_bandwidth() -> None:
 
 
 def test_of_few_sources_an_interval_is_at_least_that_of_a_normal_error() -> None:
-    errors = [LeftOutError(source, off) for source, off in (("a", 0.1), ("b", -0.1), ("c", 0.1))]
-    stated = scatter({"mlx": errors}, "mlx", "three sources")
-    assert stated["log_rms"] == pytest.approx(0.1)
-    assert stated["log_within"] == pytest.approx(Z * 0.1)
+    def stated(*offs: float) -> dict[str, Any]:
+        errors = [LeftOutError(source, off) for source, off in zip("abcde", offs, strict=False)]
+        return scatter({"mlx": errors}, "mlx", "sources")
+
+    of_three = stated(0.1, -0.1, 0.1)
+    assert of_three["log_rms"] == pytest.approx(0.1)
+    assert of_three["log_within"] == pytest.approx(Z * 0.1)
+    of_five = stated(0.1, -0.1, 0.1, -0.1, 0.1)
+    assert of_five["log_within"] == pytest.approx(0.1)
+    wide = stated(0.0, 0.0, 0.0, 0.4)
+    assert wide["log_rms"] == pytest.approx(0.2)
+    assert wide["log_within"] > Z * 0.2
 
 
 def test_every_mac_has_constants_of_each_release_and_fork() -> None:
