@@ -10,6 +10,8 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import cli
+from perfmodel.answers.question import Query
+from perfmodel.cli.several import questions_of
 from perfmodel.errors import InputError
 from tests import pinned
 
@@ -234,10 +236,14 @@ def test_a_name_that_no_file_can_have_is_one_short_line(command: str, capsys) ->
 
 
 def test_a_command_answers_at_most_a_thousand_points(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(shlex.split("whatif -m qwen3-8b --hardware h100 -b 1..501 -c 1k,2k --gamma 0")) == 2
+    contexts = ",".join(map(str, range(1000, 8000, 1000)))
+    question = "whatif -m qwen3-8b --hardware h100 --gamma 0"
+    assert cli.run(shlex.split(f"{question} -b 1..143 -c {contexts}")) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == (
-        "error: --batch, --context, --gamma: at most 1000 points here, given 1002; "
+        "error: --batch, --context, --gamma: at most 1000 points here, given 1001; "
         "`perfmodel sweep` takes more\n"
     )
+    thousand = {"model": "qwen3-8b", "hardware": "h100", "batch": "1..500", "context": "1k,2k"}
+    assert next(questions_of(Query, thousand, ("batch", "context"))).context == 1024

@@ -101,6 +101,16 @@ def test_of_several_servers_the_one_to_run_first_is_named(
     assert "Start without a draft." not in words
 
 
+def test_one_line_without_a_draft_is_to_be_started_before_a_draft_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    question = "-m qwen2.5-72b --hardware 8xh100 -c 1k --weights fp8 --kv-dtype fp8 --draft eagle3"
+    assert cli.run(("advise", *question.split())) == 1
+    words = " ".join(capsys.readouterr().out.split())
+    assert words.endswith(" Start without a draft. Measure the acceptance of a draft, then decide.")
+    assert "Run the server" not in words
+
+
 def test_one_server_needs_no_favourite(capsys: pytest.CaptureFixture[str]) -> None:
     cli.run(("advise", *MAC.split()))
     assert "Run the server" not in capsys.readouterr().out

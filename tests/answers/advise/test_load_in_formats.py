@@ -1,5 +1,7 @@
 """A load that the devices do not serve, or serve slowly, in the checkpoint's format: smaller formats."""
 
+import re
+
 from perfmodel.answers.advice.advise import advise
 from tests.answers.advise.loads import alternative
 
@@ -32,6 +34,14 @@ def test_smaller_weights_that_save_most_of_the_time_are_to_be_run_first() -> Non
     answer = advise("llama-3.3-70b", "4xa100-sxm-40gb", clients=20, input_len=2048, output_len=500)
     assert answer.chosen.ttft_s > 20
     assert answer.run_first.startswith("Run the server with --weights fp8 first: a request takes ")
+
+
+def test_smaller_weights_that_save_less_are_not_to_be_run_first() -> None:
+    answer = advise("qwen3-32b", "2xl40s", clients=4, input_len=2048, output_len=500)
+    saved = alternative(answer, "With --weights fp8 a request takes ").text
+    with_them, without = map(float, re.search(r"takes (\S+) s instead of (\S+) s", saved).groups())
+    assert 0.6 * without < with_them < 0.75 * without
+    assert answer.run_first is None
 
 
 def test_a_known_4_bit_checkpoint_that_is_much_faster_than_fp8_is_named_where_nothing_fits() -> None:

@@ -1,10 +1,14 @@
 """A model that does not fit: each change that an advice names is one that makes it fit."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.run_first import first_change
+from perfmodel.answers.advice.ways import Way
 
 
 def test_a_degree_that_does_not_run_is_explained() -> None:
@@ -131,6 +135,17 @@ def test_where_only_other_gpus_would_do_none_of_them_is_the_first() -> None:
     answer = advise("exaone-4.0-32b", "rtx-4090", context=131_072, batch=(1,), engine="sglang")
     assert len([each for each in answer.alternatives if each.line]) > 1
     assert answer.run_first is None
+
+
+def test_a_single_server_needs_no_first_one() -> None:
+    way = Way("with --weights fp8", {"weights": "fp8"})
+    served = Alternative(f"{way.opening}: TP 1", 1, "vllm serve some/checkpoint")
+    other = Alternative("On h200: TP 1", 1, "vllm serve another/checkpoint")
+    assert first_change([way], [served]) is None
+    assert first_change([way], [served, replace(other, line=None)]) is None
+    assert first_change([way], [other, served]) == (
+        "Run the server with --weights fp8 first: it needs no other GPUs"
+    )
 
 
 def test_where_no_context_fits_smaller_formats_are_named_with_the_longest_that_does() -> None:
