@@ -243,9 +243,10 @@ def test_no_kind_replaces_the_ops_of_every_pass() -> None:
     assert [kind.kind for kind in kinds().values() if kind.ops is not Draft.ops] == []
 
 
-def test_no_draft_is_a_length_of_0_and_not_a_draft() -> None:
+@pytest.mark.parametrize("word", ["none", "Off"])
+def test_no_draft_is_a_length_of_0_and_not_a_draft(word: str) -> None:
     refused(
-        "--draft: must be a draft: every answer has the baseline, and --gamma 0 is a server", scenario, "none"
+        "--draft: must be a draft: every answer has the baseline, and --gamma 0 is a server", scenario, word
     )
 
 
