@@ -25,11 +25,11 @@ HEAD = f"""{NOTE}
 
 # Command line
 
-This page lists the verbs of `perfmodel` and their flags. The exit status is:
+This page lists the verbs (subcommands) of `perfmodel` and their flags. The exit status is:
 
 - 0 for success
 - 1 if a check failed, or if a search found nothing or could not decide (`advise`, `schedule`)
-- 2 for wrong input; one line on stderr names the argument or file, the given value and the allowed ones
+- 2 for wrong input; one line on stderr names the argument or file, the given value and the allowed values
 - 130 after an interruption
 
 `--help` lists the main flags of a verb, `--help-all` all flags. In a count, `32k` is 32768 and `1m` is
@@ -116,7 +116,7 @@ def _lacking(command: Any, shared: list[Flag]) -> str:
         return ""
     if len(had) < len(lacking):
         return f"Of the common flags it has only {', '.join(had)}.\n\n"
-    return f"It has all common flags except {', '.join(lacking)}.\n\n"
+    return f"This verb has all common flags except {', '.join(lacking)}.\n\n"
 
 
 def _paragraphs(text: str) -> str:
@@ -163,7 +163,7 @@ def _code(text: str) -> str:
 def _contract(printed: Callable[[list[str]], str]) -> str:
     return (
         "## The answer of `perfmodel whatif --json`\n\n"
-        "Later versions may add fields, but never rename one. `schema_version` is 2 in the JSON of "
+        "Later versions can add fields, but never rename one. `schema_version` is 2 in the JSON of "
         "every verb. In Python, `as_dict()` of an answer gives the same fields.\n\nTimes (`_s`) "
         "are seconds per pass of the whole tensor-parallel group. Bytes are per device; the throughput is "
         "that of the group. "

@@ -18,7 +18,7 @@ from perfmodel.errors import InputError, not_installed, one_line, unknown_name
 
 HEADINGS = {
     "Ask": {
-        "whatif": "Does speculation pay for this model, device, batch and context, and why?",
+        "whatif": "Does speculation pay off for this model, device, batch and context, and why?",
         "sweep": "Answer a grid of questions and write it to a CSV or Parquet file.",
         "ops": "List every operation of one pass: FLOPs, bytes, time and limit.",
         "inflection": "Find three context lengths: memory-bound, break-even and inflection.",

@@ -15,7 +15,7 @@ from perfmodel.explorer.page import page, payload
 from perfmodel.writing import destination, write
 
 Output = Annotated[
-    Path, Argument("Output file (.html); an existing one is replaced.", "FILE", "-o --out", group=OUTPUT)
+    Path, Argument("Output file (.html); an existing file is replaced.", "FILE", "-o --out", group=OUTPUT)
 ]
 
 

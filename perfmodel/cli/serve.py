@@ -13,7 +13,8 @@ from perfmodel.cli.grouped_help import command
 
 Host = Annotated[str, Argument("Address to listen on.", "ADDRESS", group="Run")]
 Port = Annotated[
-    int, Argument("Port to listen on; 0 takes a free one.", "N", read=whole, limits=(0, 65535), group="Run")
+    int,
+    Argument("Port to listen on; 0 selects a free port.", "N", read=whole, limits=(0, 65535), group="Run"),
 ]
 
 

@@ -23,7 +23,7 @@ Sensitivity = Annotated[
 def app(
     queries: list[Query], sensitivity: Sensitivity = False, verbose: Verbose = False, json: Json = False
 ) -> None:
-    """Does speculation pay for this model, device, batch and context, and why?
+    """Does speculation pay off for this model, device, batch and context, and why?
 
     Several --batch, --context or --gamma values give a table.
     """

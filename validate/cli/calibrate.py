@@ -47,7 +47,7 @@ class CalibrateQuestion(Question):
         tuple[str, ...] | None,
         Argument(
             "More kernel records, for kernels that the first record lacks; repeatable. A table that"
-            " benchmarks/attention.py writes counts as one.",
+            " benchmarks/attention.py writes also counts as a record.",
             "RECORD",
             needs=("from_microbench",),
             why="since other fits read published rows",

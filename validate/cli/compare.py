@@ -44,7 +44,7 @@ def compare(
     json: Json = False,
     results: ResultsFolder = None,
 ) -> None:
-    """List measurements, published ones and yours, with their predictions."""
+    """List published measurements and your own, with their predictions."""
     if plot:
         destination(plot, ".png", ".svg", flag="--plot")
     where = results or RESULTS

@@ -37,8 +37,8 @@ class EngineQuestion(Question):
     watch: Annotated[
         tuple[str, ...],
         Argument(
-            "Check whether the served draft length is still the best one. Given twice, it uses only "
-            "the counts between the two.",
+            "Check whether the served draft length is still the best one. If given twice, only "
+            "the counts between the two are used.",
             "http://HOST:PORT|FILE",
             repeated=True,
         ),

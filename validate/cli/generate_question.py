@@ -48,7 +48,7 @@ class GenerateQuestion(DecodingQuestion):
     context: Annotated[
         int | None,
         Argument(
-            "Number of tokens to keep from the end of each prompt, in addition to the BOS.",
+            "Number of tokens to keep from the end of each prompt, in addition to the BOS token.",
             TOKENS,
             "-c",
             default="all; 4k without prompts",

@@ -68,7 +68,7 @@ class AdviseArguments(CommonOptions):
         default=None,
     )
     draft: MaybeWords = argument(
-        "Draft in the search; may be repeated.",
+        "Draft to include in the search; may be repeated.",
         "self|KIND|NAME|PATH",
         "--draft-model --speculative-algorithm",
         texts,

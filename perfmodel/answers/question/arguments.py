@@ -171,7 +171,7 @@ DraftKV = Annotated[
 Alpha = Annotated[
     MaybeReal,
     Argument(
-        "Probability that a drafted token is accepted if all earlier ones were accepted.",
+        "Probability that a drafted token is accepted if all earlier tokens of the draft were accepted.",
         "RATE",
         many=numbers,
         limits=SHARE,

@@ -118,7 +118,7 @@ class Hierarchy(Answer):
 
 @asks(HierarchyQuery)
 def hierarchy(question: HierarchyQuery) -> Hierarchy:
-    """Does a second level of drafts pay, and with which draft lengths? A small model then drafts for the
+    """Does a second level of drafts pay off, and with which draft lengths? A small model then drafts for the
     sparse self-draft, as in TriForce.
 
     The answer has the draft lengths with the largest speedup. The middle level is the target with a sparse
