@@ -170,6 +170,11 @@ def test_a_typed_id_is_served_as_it_is() -> None:
     assert served_id("meta-llama/Llama-3.1-8B") == "meta-llama/Llama-3.1-8B"
 
 
+@pytest.mark.parametrize("name", ["Qwen3-30B-A3B-Thinking-2507", "Qwen3-VL-8B-Thinking"])
+def test_the_short_name_of_a_thinking_model_is_not_served_by_another_model(name: str) -> None:
+    assert served_id(name.lower()) == f"Qwen/{name}"
+
+
 def test_a_folder_is_its_own_id_and_its_name_states_no_format(tmp_path: Path) -> None:
     folder = tmp_path / "Llama-3.1-8B-FP8"
     folder.mkdir()

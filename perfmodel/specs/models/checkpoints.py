@@ -8,7 +8,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.models.checkpoint_rows import Checkpoint, listed_checkpoints
 from perfmodel.specs.models.hub_ids import hub_id
-from perfmodel.specs.models.names import base_name
+from perfmodel.specs.models.names import base_name, thinks
 from perfmodel.specs.models.weights import weight_format
 
 FOUR_BIT_GROUPS = ("int4-g128", "int4-g128-sym", "awq-g128", "int4")
@@ -79,10 +79,10 @@ def nearest(model_id: str, weights: str, gpu: GPUSpec, reads: Reads = read_by_al
 
 def _of_model(model_id: str, gpu: GPUSpec, reads: Reads) -> list[Checkpoint]:
     """The listed checkpoints of a model that an engine reads on a device."""
-    thinks = _thinks(model_id)
+    asked_thinks = thinks(model_id)
     asked = base_name(model_id)
     of_model = [row for row in listed_checkpoints() if _base_name_of(row.model) == asked]
-    of_model = [row for row in of_model if _thinks(row.checkpoint) == thinks]
+    of_model = [row for row in of_model if thinks(row.checkpoint) == asked_thinks]
     of_model = [row for row in of_model if _runs_on(row, gpu)]
     return [row for row in of_model if reads(row.checkpoint, main_format(row.weights))]
 
@@ -108,11 +108,6 @@ def _runs_on(row: Checkpoint, gpu: GPUSpec) -> bool:
         return False
     has_fp8 = any(part.rpartition("=")[2] in FP8 for part in row.weights.split(","))
     return owner not in WITH_FP8_UNITS or not has_fp8 or "fp8" in gpu.peak
-
-
-def _thinks(name: str) -> bool:
-    """Whether a repository has the thinking variant of a model, which is another model."""
-    return "thinking" in name.casefold()
 
 
 def _whole(weights: str) -> str:

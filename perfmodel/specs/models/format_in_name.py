@@ -10,7 +10,7 @@ _NAME = re.compile(
     r"(?P<model>.+?)[-.](?:quantized\.)?"
     r"(?P<format>fp8-block|fp8|mxfp8|nvfp4|fp4|mxfp4|awq|gptq-(?:int8|8bit)|gptq|int4|w4a16|int8|w8a8|mxfp4-q8"
     r"|[2-8]bit)"
-    r"(?:-(?:dynamic|int4|4bit))?"
+    r"(?:-(?:dynamic|int4|4bit|sym))?"
 )
 _MEANT = {
     "fp4": "nvfp4",

@@ -8,7 +8,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.loading import load_model
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.specs.models.names import aliases, base_name, with_sizes
+from perfmodel.specs.models.names import aliases, base_name, thinks, with_sizes
 
 _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 """The part of an id that marks an instruction-tuned model."""
@@ -93,10 +93,11 @@ def served_id(name: str, flag: str = "--model") -> str | None:
 
     A short name means the instruction-tuned model, if the bundled model has such an alias. ``llama-3.1-8b``
     is served as ``meta-llama/Llama-3.1-8B-Instruct``, although its config is that of the base model. Servers
-    usually run instruction-tuned models, and draft heads are trained for the output of such models.
+    usually run instruction-tuned models, and draft heads are trained for the output of such models. The
+    thinking variant of a model is another model and keeps its id.
     """
     hub = hub_id(name, flag)
-    if hub is None or "/" in name or _TUNED.search(hub) or exists(name):
+    if hub is None or "/" in name or _TUNED.search(hub) or thinks(hub) or exists(name):
         return hub
     tuned = [listed for listed in _ids(load_model(name)) if _TUNED.search(listed)]
     return next((listed for listed in tuned if base_name(listed) == base_name(hub)), hub)

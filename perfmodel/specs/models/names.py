@@ -39,6 +39,11 @@ def base_name(name: str) -> str:
     return re.sub(r"^(meta|nvidia)-", "", without_tuning)
 
 
+def thinks(name: str) -> bool:
+    """Whether a repository has the thinking variant of a model, which is another model."""
+    return "thinking" in name.casefold()
+
+
 def is_listed(name: str) -> bool:
     """Whether a spelling is the name of a bundled model or an alias.
 
