@@ -12,11 +12,10 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.specs import Frozen, files
 
 MAX_PREFILL_SHARE = 0.06
-"""Largest share of the time between tokens that the prompts of other requests may take in a usable row."""
-MISSING_SHARE = 0.15
-"""Largest share of draft tokens that may be missing because answers ended. The mean draft is rounded up to
-the draft length by at most this share.
-"""
+"""Largest share of the time between tokens that the prompts of other requests take in a usable row."""
+EXCESS_SHARE = 0.15
+EXCESS_TOKENS = 0.5
+"""Largest ignored excess of the mean draft over a draft length, as a share of the mean and in tokens."""
 Tokens = Annotated[float, Meta(ge=0, le=1e9)]
 Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 
@@ -24,9 +23,9 @@ Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 class Timing(Frozen):
     """One measured step of an engine.
 
-    - kind: ``iteration`` is an iteration of the serving loop (at gamma 0, one baseline step), ``pass`` is one
-      pass of the target over gamma + 1 tokens of each sequence, and ``pass_with_draft`` also has the passes
-      of the draft.
+    - kind: ``iteration`` is an iteration of the serving loop; at gamma 0, this is one baseline step. ``pass``
+      is one pass of the target over gamma + 1 tokens of each sequence. ``pass_with_draft`` also has the
+      passes of the draft.
     - seconds: the time of the step.
     - batch: sequences decoded together.
     - context: cached tokens of one sequence in the middle of the run.
@@ -68,8 +67,8 @@ class Timing(Frozen):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenFacts:
-    """Facts about a file that the user gives on the command line, because the file lacks them. None: not
-    given.
+    """Facts about a file that the user gives on the command line, because the file lacks them. A fact that is
+    not given is None.
     """
 
     batch: float | None = None
@@ -138,10 +137,12 @@ def stated_lengths(where: str, facts: GivenFacts) -> RequestLengths:
 
 
 def drafted_length(mean: float) -> int:
-    """The draft length that follows from the mean number of tokens per draft. The ends of answers make the
-    mean smaller than the draft length.
+    """The draft length that follows from the mean number of tokens per draft. The mean is rounded up, because
+    drafts at the end of an answer are shorter. A small excess over a whole number is ignored, because the
+    counts can lack the last iteration of an answer.
     """
-    return max(math.ceil(mean - MISSING_SHARE * mean), 1)
+    excess = min(EXCESS_SHARE * mean, EXCESS_TOKENS)
+    return max(math.ceil(mean - excess), 1)
 
 
 def speculation(where: str, facts: GivenFacts, accepted: float | None, gamma: int | None) -> SpeculatedTokens:

@@ -41,6 +41,15 @@ def test_a_mean_draft_may_lack_or_exceed_a_few_tokens_at_the_ends_of_answers(
     assert alpha_of(tmp_path / "a", timings(100, drafted, 100)) == pytest.approx(0.5437, abs=1e-4)
 
 
+@pytest.mark.parametrize(("drafted", "length"), [(277, 3), (323, 3), (800, 8), (810, 8), (1590, 16)])
+def test_the_mean_draft_of_a_log_shows_the_draft_length_however_long_it_is(drafted: int, length: int) -> None:
+    """100 iterations gain 50 accepted tokens and one token each, after the first token of the answer."""
+    times = "eval time = 1000.00 ms / 151 tokens"
+    assert (
+        draft_length(f"{times}\ndraft acceptance rate = 0.1 ( 50 accepted / {drafted} generated)") == length
+    )
+
+
 @pytest.mark.parametrize(("drafted", "mean"), [(275, "2.75"), (325, "3.25"), (600, "6")])
 def test_drafts_that_stop_early_or_are_longer_than_said_are_refused(
     tmp_path: Path, drafted: int, mean: str

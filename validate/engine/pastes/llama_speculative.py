@@ -7,8 +7,14 @@ import re
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.pastes.llama_server_log import drafted_length
-from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
+from perfmodel.validate.engine.timing import (
+    GivenFacts,
+    RequestLengths,
+    Timing,
+    drafted_length,
+    needed,
+    speculation,
+)
 
 _DECODED = re.compile(r"decoded\s+(?P<tokens>\d+) tokens in\s+(?P<seconds>[\d.]+) seconds")
 _ENCODED = re.compile(r"encoded\s+(\d+) tokens in")
@@ -48,6 +54,6 @@ class LlamaSpeculative(TextForm):
 
 
 def _of(text: str, name: str) -> str | None:
-    """The number behind a name; None without it."""
+    """The number after a name; None if the text does not have the name."""
     printed = re.search(_COUNT.format(name=name), text)
     return printed[1] if printed else None

@@ -9,12 +9,12 @@ import re
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.pastes.llama_server_log import drafted_length
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
     RequestLengths,
     Timing,
+    drafted_length,
     needed,
     speculation,
 )
