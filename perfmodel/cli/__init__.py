@@ -117,8 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     status = run(sys.argv[1:] if arguments is None else arguments)
     sys.stderr.flush()
-    # taking every module apart costs a sixth of a short run, and threads that gloo leaves may then abort the
-    # process; `run` has flushed what it printed
+    # without the clean-up of all modules, which takes a sixth of a short run and in which threads of gloo can
+    # abort the process; `run` has flushed the output
     os._exit(status)
 
 
@@ -165,6 +165,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _refused(sentence: str) -> int:
+    """Prints an error as one line, and returns the exit status of wrong input."""
     print("error:", one_line(sentence), file=sys.stderr)
     return 2
 
@@ -176,10 +177,10 @@ def _print_nowhere() -> None:
 
 
 def _about_a_flag(error: InputError | click.UsageError, arguments: Sequence[str]) -> str:
-    """A line about a flag without its value, with the allowed ones, or about a flag of llama.cpp with one
-    dash (``-ngl 99``), of which click reads the first letter; empty for other mistakes.
+    """A line about a flag without its value, or about another program's flag with one dash, such as ``-ngl``;
+    empty for other mistakes. click reads only the first letter of such a flag.
     """
-    from perfmodel.cli.engine_flags import asked_here  # of no other use here
+    from perfmodel.answers.point.foreign_flags import instead_of  # imported only for errors
 
     if isinstance(error, click.BadOptionUsage):
         for param in _command_of(arguments).params:
@@ -187,9 +188,18 @@ def _about_a_flag(error: InputError | click.UsageError, arguments: Sequence[str]
                 return f"{error.option_name}: must be followed by {param.metavar}, given nothing"
     if isinstance(error, click.UsageError):
         for word in arguments:
-            if word[:1] == "-" != word[1:2] and word[2:] and (here := asked_here(word)):
-                return f"{word}: a flag of an engine; here: {here}"
+            has_one_dash = word.startswith("-") and not word.startswith("--")
+            if has_one_dash and len(word) > 2 and (instead := instead_of(word)):
+                return _foreign(word, instead)
     return ""
+
+
+def _foreign(flag: str, instead: str) -> str:
+    """A line about a flag of another program.
+
+    - instead: the flag or command of `perfmodel`, in words.
+    """
+    return f"{flag}: not a flag of this command; here: {instead}"
 
 
 def _command_of(arguments: Sequence[str]) -> click.Command:
@@ -207,13 +217,13 @@ def _sentence(error: Any) -> str:
     """One line about a mistake, with arguments spelled as flags."""
     text = error.as_flags if isinstance(error, InputError) else error.format_message()
     if isinstance(error, click.NoSuchOption):
-        from perfmodel.answers.point.not_modelled import not_modelled  # of no other use here
-        from perfmodel.cli.engine_flags import asked_here
+        from perfmodel.answers.point.foreign_flags import instead_of  # imported only for errors
+        from perfmodel.answers.point.not_modelled import not_modelled
 
         near = ", ".join(sorted(error.possibilities or ()))
         text = f"No such option: {error.option_name}" + (f" (Possible options: {near})" if near else "")
-        if here := asked_here(error.option_name):
-            text = f"{error.option_name}: a flag of an engine; here: {here}"
+        if instead := instead_of(error.option_name):
+            text = _foreign(error.option_name, instead)
         elif what := not_modelled(error.option_name):
             text = f"{error.option_name}: {what}"
     verb = getattr(getattr(error, "ctx", None), "info_name", "")

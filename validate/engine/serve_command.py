@@ -6,9 +6,9 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import pairwise
 
+from perfmodel.answers.point.foreign_flags import instead_of
 from perfmodel.reading import is_file
 from perfmodel.specs import DRIFT
 from perfmodel.validate.engine.signs import signs_in
@@ -96,22 +96,21 @@ EXAMPLES = {
     "--rates": ("0.7,0.1,0.05", "shares of the draft's 1st, 2nd, ... choice that are accepted"),
 }
 """Flag of the question whose value no command states -> an example value, and its meaning."""
-EARLY = "drafts then stop early: give the printed --tokens-per-iteration, and their mean length as --gamma"
-LEFT_OUT = {
-    "--spec-draft-p-min": EARLY,
-    "--draft-p-min": EARLY,
-    "-ot": "tensors in host memory: --cpu-moe N",
-    "--override-tensor": "tensors in host memory: --cpu-moe N",
-    "-ts": "several devices: --layer-split N, or --tp N with -sm row or tensor",
-    "--tensor-split": "several devices: --layer-split N, or --tp N with -sm row or tensor",
-    "--split-mode": "several devices: --layer-split N, or --tp N with row or tensor",
-    "-sm": "several devices: --layer-split N, or --tp N with row or tensor",
-    "--disaggregation-mode": "pools: traffic --prefill and --decode",
-    "--speculative-disable-by-batch-size": "a length that follows the load: schedule",
-    "--speculative-adaptive": "a length that follows the load: traffic --gamma adaptive",
-}
-"""Flag of a server that changes the answer but is not in the question -> its meaning, and how to ask about
-it.
+LEFT_OUT = (
+    "--spec-draft-p-min",
+    "--draft-p-min",
+    "-ot",
+    "--override-tensor",
+    "-ts",
+    "--tensor-split",
+    "--split-mode",
+    "-sm",
+    "--disaggregation-mode",
+    "--speculative-disable-by-batch-size",
+    "--speculative-adaptive",
+)
+"""Flags of a server that change the answer but are not in the question. `foreign_flags` says how to ask about
+them.
 """
 
 
@@ -122,25 +121,33 @@ def question_of(text: str, hardware: str = "DEVICE") -> str | None:
     command = _COMMAND.search(text)
     if command is None:
         return None
-    engine = PROGRAMS[command["program"]]
-    with suppress(ValueError):  # an open quote, or a configuration that is no JSON
+    try:
         options = shlex.split(command["options"].replace("\\\n", " "))
-        asked = {"--hardware": hardware}
-        if command["program"] in MODEL_FIRST and options and not options[0].startswith("-"):
-            asked |= dict(_file("--model", options[0]))
-        asked |= dict(_flags(options))
-        if "--gpu-layers" in asked or "--cpu-moe" in asked:
-            asked |= _example("--host-bandwidth")
-        version = f"{DRIFT}{command['version']}" if command["version"] else ""
-        asked |= {"--engine": f"{engine}{version}", "--batch": "1", "--context": "8k"}
-        verb = "whatif"
-        if tree := _tree(options):
-            verb = "tree"
-            asked.pop("--gamma", None)
-            asked |= {"--given": tree} | _example("--rates")
-        words = [word for pair in asked.items() for word in pair]
-        return shlex.join(["perfmodel", verb, *words])
-    return None
+        return _question(command, options, hardware)
+    except ValueError:  # an open quote, or a configuration that is no JSON
+        return None
+
+
+def _question(command: re.Match[str], options: list[str], hardware: str) -> str:
+    """The command line of the question. Raises ValueError for a configuration that is no JSON.
+
+    - options: the words after the program.
+    """
+    flags = {"--hardware": hardware}
+    if command["program"] in MODEL_FIRST and options and not options[0].startswith("-"):
+        flags |= dict(_file("--model", options[0]))
+    flags |= dict(_flags(options))
+    if "--gpu-layers" in flags or "--cpu-moe" in flags:
+        flags |= _example("--host-bandwidth")
+    version = f"{DRIFT}{command['version']}" if command["version"] else ""
+    flags |= {"--engine": f"{PROGRAMS[command['program']]}{version}", "--batch": "1", "--context": "8k"}
+    verb = "whatif"
+    if tree := _tree(options):
+        verb = "tree"
+        flags.pop("--gamma", None)
+        flags |= {"--given": tree} | _example("--rates")
+    words = [word for pair in flags.items() for word in pair]
+    return shlex.join(["perfmodel", verb, *words])
 
 
 def slowed_by(text: str) -> list[str]:
@@ -162,16 +169,17 @@ def to_be_stated(text: str, asked: str) -> list[str]:
         if flag in words
     ]
     given = {flag for flag, value in _pairs(text.split()) if value != "0"}
-    missing = [f"{flag} ({meaning})" for flag, meaning in LEFT_OUT.items() if flag in given]
+    missing = [f"{flag} ({instead_of(flag)})" for flag in LEFT_OUT if flag in given]
     return examples + ([f"not in this question: {', '.join(missing)}"] if missing else [])
 
 
 def _example(flag: str) -> dict[str, str]:
+    """The flag with its example value."""
     return {flag: EXAMPLES[flag][0]}
 
 
 def _tree(options: list[str]) -> str | None:
-    """The tree of SGLang's flags, as ``tree --given`` takes it; None for a chain."""
+    """The tree in SGLang's flags, as a value of ``tree --given``; None for a chain of drafted tokens."""
     values = dict(_pairs(options))
     levels, children, nodes = map(values.get, TREE)
     if not (levels and children and nodes) or children == "1":
@@ -180,14 +188,14 @@ def _tree(options: list[str]) -> str | None:
 
 
 def _pairs(options: list[str]) -> Iterator[tuple[str, str]]:
-    """Each option with the value behind it, also behind an equals sign."""
+    """Each option with its value, which is the next word or follows an equals sign."""
     for word, following in pairwise([*options, ""]):
         name, _, value = word.partition("=")
         yield name.replace("_", "-"), value or following
 
 
 def _flags(options: list[str]) -> Iterator[tuple[str, str]]:
-    """The flags of the question, from the options of a command."""
+    """The flags and values of the question that follow from the options of a command."""
     pairs = list(_pairs(options))
     named = {name for name, _ in pairs}
     for flag, value in pairs:
@@ -202,7 +210,7 @@ def _flags(options: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _flag(flag: str, value: str, named: set[str]) -> Iterator[tuple[str, str]]:
-    """The flag here, with its value.
+    """The flag of perfmodel, with its value, for a flag of a server.
 
     - named: all flags of the command.
     """
@@ -218,7 +226,9 @@ def _flag(flag: str, value: str, named: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _file(here: str, value: str) -> Iterator[tuple[str, str]]:
-    """A model; of a GGUF file that is not here, the model and the format in its name."""
+    """The flag of a model, with its value. For a GGUF file that does not exist here, the model and the format
+    come from the file's name.
+    """
     mix = _MIX.search(value)
     if not value.endswith(".gguf") or mix is None or is_file(value):
         yield here, value
@@ -229,12 +239,12 @@ def _file(here: str, value: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_whole(flag: str, value: str) -> bool:
-    """Whether all layers are on the device."""
+    """Whether the flag is ``-ngl`` with a value that puts all layers on the device."""
     return flag == "-ngl" and (not value.isdigit() or int(value) >= SERVED_WHOLE)
 
 
 def _of_config(config: object) -> Iterator[tuple[str, str]]:
-    """The draft of vLLM's ``--speculative-config``."""
+    """The flags of the draft and its length in vLLM's ``--speculative-config``."""
     if not isinstance(config, dict) or not config:
         return
     method = str(config.get("method", "draft_model"))
@@ -245,6 +255,6 @@ def _of_config(config: object) -> Iterator[tuple[str, str]]:
 
 
 def _draft(word: str) -> str:
-    """The kind of draft here."""
+    """perfmodel's name for a kind of draft of an engine."""
     plain = word.lower().removeprefix("draft-")
     return DRAFTS.get(plain, plain)

@@ -118,7 +118,7 @@ def test_flags_that_slow_a_server_are_named(flag: str, says: str) -> None:
         ("--spec-draft-p-min 0.75", ["not in this question: --spec-draft-p-min (drafts then stop early"]),
         (
             "-ts 3,1 -ot=exps=CPU",
-            ["not in this question: -ot (tensors in host memory: --cpu-moe N), -ts (sev"],
+            ["not in this question: -ot (--cpu-moe N with --host-bandwidth GB/S), -ts (--layer-split N"],
         ),
         ("-ngl 99 -fa on --spec-draft-p-min 0", []),
     ],

@@ -1,4 +1,6 @@
-"""Flags of serving engines that `perfmodel` does not accept, and its own flags with the same effect."""
+"""Flags of serving engines and other programs that `perfmodel` does not have, and the flag or command to use
+instead.
+"""
 
 LENGTH = "--gamma N, drafted tokens per iteration"
 POOLS = "`traffic --prefill 1x8 --decode 2x8` predicts separate prefill and decode pools (docs/racks.md)"
@@ -13,7 +15,7 @@ EARLY = (
     "drafts then stop early: give their mean length (drafted tokens / iterations, rounded) as --gamma, and "
     "the printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
 )
-ENGINE_FLAGS = {
+FOREIGN_FLAGS = {
     EARLY: (
         "--spec-draft-p-min",
         "--draft-p-min",
@@ -161,11 +163,9 @@ ENGINE_FLAGS = {
     ),
     POOLS: ("--disaggregation", "--disaggregation-mode", "--disagg", "--pd"),
 }
-"""How to ask `perfmodel` -> the flags of engines."""
+"""Flag or command of `perfmodel`, in words -> the foreign flags that it replaces."""
 
 
-def asked_here(option: str) -> str | None:
-    """The flag or command of `perfmodel` that covers an engine's flag, in words; None for any other
-    option.
-    """
-    return next((here for here, flags in ENGINE_FLAGS.items() if option in flags), None)
+def instead_of(flag: str) -> str | None:
+    """The flag or command of `perfmodel` that replaces a foreign flag, in words; None for any other flag."""
+    return next((instead for instead, flags in FOREIGN_FLAGS.items() if flag in flags), None)
