@@ -55,11 +55,11 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
 
 
 def predicted_context(query: Query, where: str, text: str, gamma: int) -> float | None:
-    """Mean number of cached tokens of a request. It follows from the used tokens that a page of SGLang
-    counts, or from the used share of the cache that a log or a page of vLLM states, times the predicted cache
-    size. None if a text states neither.
+    """The mean number of cached tokens of a request; None if the text does not show it. A page of SGLang
+    counts the used tokens. A log or a page of vLLM states the used share of the cache, which is multiplied by
+    the predicted cache size.
 
-    - gamma: the draft length, which affects the predicted size.
+    - gamma: the draft length, which affects the predicted cache size.
     """
     load = LoggedLoad.of(text)
     requests = running(where, text)

@@ -124,6 +124,7 @@ def distinct(timings: Sequence[Timing]) -> list[Timing]:
 def _shipped(
     fitted: EngineFit, rows: EngineRows, base: str, subject: EngineSubject, sources: tuple[str, ...]
 ) -> Calibration:
+    """The calibration with the rounded constants, sources, ranges and errors of its file."""
     served = f"{subject.engine} {subject.engine_version}"
     device = load_gpu(subject.hardware).name
     source = f"fitted to {len(rows.timings)} timed steps of {served}"
@@ -156,7 +157,7 @@ def _shipped(
 
 
 def _stated_fit(fitted: EngineFit) -> StatedFit | None:
-    """The correlation of the fitted constants, below its diagonal; None if nothing was fitted."""
+    """The lower triangle of the correlation of the fitted constants; None if nothing was fitted."""
     if not fitted.free:
         return None
     rounded = fitted.correlation.round(ERROR_DIGITS).tolist()
@@ -165,9 +166,7 @@ def _stated_fit(fitted: EngineFit) -> StatedFit | None:
 
 
 def range_of(rows: EngineRows) -> MeasuredRange:
-    """The ranges of batch, context and gamma of the rows. An answer to a question outside of these ranges has
-    a warning.
-    """
+    """The ranges of batch, context and gamma of the rows. Answers outside these ranges have a warning."""
 
     def ends(name: str) -> tuple[float, float]:
         values = [float(getattr(t, name)) for t in rows.timings]
@@ -241,7 +240,7 @@ def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
 
 
 def _is_baseline_of(row: Timing, plain: Timing) -> bool:
-    """Whether the second is a baseline step at the batch and context of the first, which speculates."""
+    """Whether `plain` is a baseline step at the batch and context of the speculative `row`."""
     if not row.gamma or plain.gamma or row.kind != plain.kind:
         return False
     places = (row.context, plain.context), (row.batch, plain.batch)
@@ -267,7 +266,9 @@ def lines(calibrated: EngineCalibration) -> list[str]:
 
 
 def _table(calibrated: EngineCalibration) -> list[str]:
-    """Rows with their measured, present and held-out seconds, then the rows that are set aside."""
+    """The measured time, the previous prediction and the held-out prediction of each row, and then the rows
+    that are set aside.
+    """
     before = None if calibrated.previous is None else calibrated.rows.predict(calibrated.previous)
     before_head = "" if before is None else f"{'predicted':>11}{'error':>8}"
     table = [f"{'step':<28}{'measured':>11}{before_head}{'held out':>11}{'error':>8}"]
@@ -290,7 +291,9 @@ def _table(calibrated: EngineCalibration) -> list[str]:
 
 
 def _remarks(calibrated: EngineCalibration) -> list[str]:
-    """What was fitted, what was not, and from which base."""
+    """Lines about the fitted constants, the constants that the rows do not determine, and the base
+    calibration.
+    """
     values = [f"{name} {getattr(calibrated.calibration, name).value:.4g}" for name in calibrated.fitted.free]
     lines = [f"fitted: {', '.join(values) or 'nothing: the rows do not say more than the base'}"]
     if all(t.gamma for t in calibrated.rows.timings):
@@ -309,7 +312,9 @@ def _remarks(calibrated: EngineCalibration) -> list[str]:
 
 
 def _errors_lines(calibrated: EngineCalibration) -> list[str]:
-    """Errors of the calibration that answered so far, and of this one on held-out rows."""
+    """Lines about the errors of the previous calibration, and those of the new calibration on held-out
+    rows.
+    """
     lines = []
     if calibrated.previous is not None:
         errors = _errors_in_words(calibrated, calibrated.rows.predict(calibrated.previous))

@@ -37,6 +37,7 @@ LINE_BYTES = 2**16
 TOKEN_BYTES = 2**13
 """Largest size of a stream per requested token, in bytes."""
 LONGEST_NAME = 500
+"""Largest length of a model's name, in characters."""
 
 
 HIDDEN = f"[not shown while {KEY} is set]"
@@ -129,8 +130,8 @@ class StreamedAnswer:
         self.total = self.total if count is None else count
 
     def _check_asked(self, event: dict[str, Any], choices: list[dict[str, Any]]) -> None:
-        """Refuse (InputError) an answer of another model, several answers, and one that ended for another
-        reason than its length.
+        """Raises InputError for an answer of another model, for several answers, and for an answer that did
+        not end for one of `WHOLE_REASONS`.
         """
         model = event.get("model")
         if None not in (model, self.model) and model != self.model:
@@ -161,7 +162,7 @@ class StreamedAnswer:
 
 
 class ServerEngine(NamedTuple):
-    """The name of an engine, and its version; None if the server does not state it."""
+    """The name of an engine, and its version. The version is None if the server does not state it."""
 
     name: str
     version: str | None
@@ -192,7 +193,7 @@ class LiveServer:
         if holds_key(url):
             raise refuse("--url", None, allowed, HIDDEN)
         split = _split(url)
-        if split is None:  # without its path, query and user name, which may hold a key
+        if split is None:  # the message leaves out path, query and user name, which can contain a key
             host = re.findall(r"^(?:\w+://)?[^/?#:]*(?::\d+)?", url.rpartition("@")[2])
             raise refuse("--url", None, allowed, host[0])
         path = split.path.rstrip("/").removesuffix("/v1")
@@ -294,7 +295,7 @@ class LiveServer:
         )
 
     def _run(self, path: str, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a request within a time limit. Any failure becomes one line."""
+        """Runs a request within a time limit. Raises InputError of one line if the connection fails."""
 
         async def within() -> T:
             async with asyncio.timeout(limit_s):
@@ -317,10 +318,10 @@ class LiveServer:
 
 
 def _split(url: str) -> SplitResult | None:
-    """The parts of an http(s) URL with a host and without a user name or query; None for any other."""
+    """The parts of an http(s) URL with a host and without a user name or query; None for any other URL."""
     try:
         split = urlsplit(url if "//" in url else f"http://{url}")
-        host = (split.hostname or "").encode("idna")  # as a resolver will want it
+        host = (split.hostname or "").encode("idna")  # raises ValueError for a name that no resolver accepts
         _ = split.port
     except ValueError:
         return None
@@ -330,12 +331,14 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _is_of_connection(error: Exception) -> bool:
-    """Whether httpx, its transport or the resolver raised an error: they have several families of them."""
+    """Whether an error comes from httpx, its transport or the resolver, which have several families of
+    errors.
+    """
     return type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)
 
 
 async def _start(response: "httpx.Response", most: int, path: str) -> str:
-    """The text of a body of at most `most` bytes. Raises InputError for a longer one."""
+    """The text of a body of at most `most` bytes. Raises InputError for a longer body."""
     data = bytearray()
     async for piece in response.aiter_raw():
         data += piece
@@ -345,8 +348,8 @@ async def _start(response: "httpx.Response", most: int, path: str) -> str:
 
 
 async def _events(response: "httpx.Response", most: int) -> AsyncGenerator[tuple[float, Any], None]:
-    """Arrival time and JSON value of the events of a stream, up to its ``[DONE]`` or its end. Raises
-    InputError.
+    """Yields the arrival time and the JSON value of each event of a stream, up to ``[DONE]`` or the end of
+    the stream. Raises InputError.
     """
     unfinished = b""
     total = 0

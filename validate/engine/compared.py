@@ -28,8 +28,8 @@ MOST_WAIT = 2.0
 requests wait.
 """
 WORSE = 1.5
-"""If a drafting step is slower than predicted by this many times more than the baseline, the reason is sought
-in the draft. The value is a choice.
+"""If the ratio of measured to predicted time of a drafting step is at least this many times that of the
+baseline, the draft is named as the reason. The value is a choice.
 """
 
 
@@ -124,7 +124,9 @@ def reasons(steps: Sequence[ComparedStep], text: str) -> str:
 
 
 def _slowed_by_drafts(steps: Sequence[ComparedStep]) -> bool:
-    """Whether every slow step drafts, and the baseline of its batch is as predicted or much less slow."""
+    """Whether drafting steps are slow, and the baseline at each of their batches is as predicted or much less
+    slow.
+    """
     baselines = _baselines(steps)
     for step in steps:
         baseline = baselines.get(round(step.timing.batch))
@@ -137,7 +139,7 @@ def _slowed_by_drafts(steps: Sequence[ComparedStep]) -> bool:
 
 
 def _baselines(steps: Sequence[ComparedStep]) -> dict[int, ComparedStep]:
-    """The baseline of each batch."""
+    """Batch, rounded -> its baseline step."""
     return {round(step.timing.batch): step for step in steps if not step.timing.gamma}
 
 
@@ -184,7 +186,7 @@ def uncounted_draft(draft: str | None, timings: Sequence[Timing]) -> str:
 
 
 def _predicted(answer: WhatIf, drafting: bool) -> tuple[float, float, float]:
-    """Seconds of an iteration, or of the baseline's step, with their interval."""
+    """The predicted seconds of an iteration, or of a baseline step, and the two ends of their interval."""
     if drafting:
         predicted_s = answer.iteration_s
         interval = answer.iteration_interval
@@ -211,7 +213,7 @@ def compared_prompts(query: Query, prompts: list[PromptTiming], drafts: bool) ->
 def predicted_prompt_s(scenario: Scenario, prompt: PromptTiming, drafts: bool) -> float:
     """The predicted seconds of the prefill of one prompt alone.
 
-    - drafts: whether a draft also reads it.
+    - drafts: whether a draft also reads the prompt.
     """
     of_engine = engine_requests(scenario)
     whole = prompt.cached + prompt.tokens

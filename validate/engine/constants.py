@@ -1,4 +1,4 @@
-"""The constants that the rows of an engine may determine, and their search ranges.
+"""The constants that the rows of an engine can determine, and their search ranges.
 
 They are the costs outside kernels, and the efficiencies. `fit` finds which of them the rows determine.
 Constants that such rows do not show (all-reduces at one TP degree, the upkeep of a KV method) are not fitted.
@@ -33,6 +33,7 @@ The cost per layer separates a target's passes from a draft's, because the targe
 SPECULATIVE = ("iteration_fixed_s", "iteration_sequence_s", "kv_reread_per_query")
 """Constants that only an iteration with drafts determines."""
 LOWEST_FRACTION = 0.02
+"""Smallest factor, and smallest share of a peak rate, in a search."""
 WITHIN = 0.5
 """Prior width of a pass's costs outside its kernels, as a fraction of the median step."""
 OUTSIDE = 0.05
@@ -48,7 +49,9 @@ on an unknown CPU (`ideal`). vLLM 0.32 on a CPU spent 21 to 26 % of an iteration
 with EAGLE-3 on H200 spent a tenth of an iteration at K = 1 on it, and none of it per sequence.
 """
 ON_GPU = {"iteration_fixed_s": 0.1, "iteration_sequence_s": 0.0}
-"""The centres of the prior on devices other than CPUs, as fractions of the shortest iteration."""
+"""The centres of the prior on devices other than CPUs, as fractions of the shortest iteration. `FIRST_TOKEN`
+has the measurement.
+"""
 
 
 def around(name: str, expected: float, spread: float, low: float, high: float) -> Parameter:
@@ -64,10 +67,10 @@ def around(name: str, expected: float, spread: float, low: float, high: float) -
 def sought(
     base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu: bool = False
 ) -> dict[str, Parameter]:
-    """Name -> search range of each constant that may be fitted to these rows.
+    """Name -> search range of each constant that can be fitted to these rows. The costs of an iteration
+    outside its passes need rows of iterations, because rows of single passes do not contain them.
 
-    - cpu: whether the device is a CPU. Rows of single passes do not show the costs of an iteration outside
-      its passes, so these costs need rows of iterations.
+    - cpu: whether the device is a CPU.
     """
     iterations = [t for t in timings if t.kind == "iteration"]
     drafting = [t for t in iterations if t.gamma]
@@ -105,7 +108,7 @@ def rows_apart(base: Calibration) -> Calibration:
 
 
 def _search(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Parameter:
-    """The search for a constant.
+    """The search range of a constant.
 
     - layers: the number of the target's layers.
     """

@@ -28,7 +28,7 @@ because other processes disturbed it. Chunks that are read late and together do 
 WARM_TOKENS = 16
 """Largest number of tokens per answer in the warm-up round."""
 SPECIAL = 16
-"""One over the share of the vocabulary that is left out at either end, because special tokens are there."""
+"""One part in this many of the vocabulary is left out at either end, because special tokens are there."""
 LONGER = (1, 2, 4)
 """Factors on the length of answers, which are tried in turn until all answers overlap in time."""
 
@@ -97,7 +97,9 @@ def measure(
 def _stretch(
     server: LiveServer, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
 ) -> Stretch:
-    """One round, with more tokens if the first output ended before the last one began."""
+    """Runs one round. If the answers do not overlap in time, the round is repeated with longer answers
+    (`LONGER`).
+    """
     for times in LONGER:
         answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
         start, end = decoding_window(answers)
@@ -135,7 +137,7 @@ def check(server: LiveServer, model: str, vocabulary: int) -> None:
 def _answers(
     server: LiveServer, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
 ) -> list[StreamedAnswer]:
-    """A whole batch of answers that begin at once. Raises InputError if one fails."""
+    """Requests a whole batch of answers at the same time. Raises InputError if one fails."""
     low = vocabulary // SPECIAL
     high = vocabulary - low
     prompts = []
@@ -188,8 +190,8 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
 
 
 def _timed_tokens(answer: StreamedAnswer) -> list[tuple[float, float]]:
-    """Arrival and tokens of each chunk. Where the server does not say, its total is spread over the
-    chunks.
+    """The arrival time and the number of tokens of each chunk. If the server does not report the tokens of
+    each chunk, the total is spread evenly over the chunks.
     """
     count = len(answer.chunks)
     mean = (answer.total or count) / count
@@ -212,42 +214,64 @@ def timing_of(
     """
     least_gap_s = min(statistics.fmean(s.gaps) for s in stretches)
     calm = [s for s in stretches if statistics.fmean(s.gaps) <= CALM * least_gap_s]
-    disturbed = len(stretches) - len(calm)
-    stretches = calm
-    gaps = [gap for stretch in stretches for gap in stretch.gaps]
-    tokens = sum(stretch.tokens for stretch in stretches)
-    chunk_tokens = tokens / sum(s.chunks for s in stretches)
-    tpot = sum(s.seconds for s in stretches) * load.batch / tokens
-    gained = chunk_tokens if gamma else 1.0
-    seconds = statistics.median(gaps)
-    how = "median time between chunks, one an iteration"
     counted_gain = counted.tokens_per_iteration if counted and counted.drafts and gamma else None
-    if gamma and counted_gain is None and chunk_tokens > gamma + 1 + ONE_CHUNK:
-        raise InputError(
-            f"--url: {load.key}: chunks of {chunk_tokens:.2f} tokens at K = {gamma} and no counters"
-        )
-    if not gamma and chunk_tokens > 1 + ONE_CHUNK:
-        seconds = tpot
-        how = "stretch over tokens (chunks of several tokens)"
-    elif bunched(gaps):
-        seconds = chunk_tokens * tpot
-        how = "stretch over its chunks (read late, several at once)"
-    if counted_gain is not None and abs(chunk_tokens / counted_gain - 1) > 2 * ONE_CHUNK:
-        gained = counted_gain
-        seconds = counted_gain * tpot
-        how = "Omega of the counters x time of a token"
-    if disturbed:
+    step = _step_of(f"--url: {load.key}", load.batch, gamma, calm, counted_gain)
+    how = step.how
+    if disturbed := len(stretches) - len(calm):
         how += f"; {disturbed} disturbed rounds left out"
-    grown = statistics.fmean(stretch.grown for stretch in stretches)
     return Timing.checked(
         where=f"{url}: {load.key}",
-        seconds=seconds,
+        seconds=step.seconds,
         batch=float(load.batch),
-        context=load.prompt + grown,
+        context=load.prompt + statistics.fmean(stretch.grown for stretch in calm),
         gamma=gamma,
-        tokens_per_iteration=min(max(gained, 1.0), gamma + 1.0),
+        tokens_per_iteration=min(max(step.gained, 1.0), gamma + 1.0),
         prompt=float(load.prompt),
         output=float(load.tokens),
         how=how,
-        samples=thinned(gaps),
+        samples=thinned(_gaps(calm)),
     )
+
+
+class _Step(NamedTuple):
+    """The time of an iteration, and the tokens that a sequence gains in it.
+
+    - how: how the time was computed.
+    """
+
+    seconds: float
+    gained: float
+    how: str
+
+
+def _step_of(
+    where: str, batch: int, gamma: int, stretches: list[Stretch], counted_gain: float | None
+) -> _Step:
+    """The iteration of some rounds. Usually, each chunk is one iteration, which takes the median gap.
+
+    The time per token is used instead if chunks have several tokens without a draft, if the client read
+    chunks late, or if the counters contradict the chunks.
+
+    - counted_gain: the tokens per iteration by the server's counters; None without counters.
+
+    Raises InputError if a chunk has more tokens than an iteration can gain and there are no counters.
+    """
+    gaps = _gaps(stretches)
+    tokens = sum(stretch.tokens for stretch in stretches)
+    chunk_tokens = tokens / sum(s.chunks for s in stretches)
+    token_s = sum(s.seconds for s in stretches) * batch / tokens
+    if counted_gain is not None and abs(chunk_tokens / counted_gain - 1) > 2 * ONE_CHUNK:
+        return _Step(counted_gain * token_s, counted_gain, "Omega of the counters x time of a token")
+    if gamma and counted_gain is None and chunk_tokens > gamma + 1 + ONE_CHUNK:
+        raise InputError(f"{where}: chunks of {chunk_tokens:.2f} tokens at K = {gamma} and no counters")
+    if not gamma and chunk_tokens > 1 + ONE_CHUNK:
+        return _Step(token_s, 1.0, "stretch over tokens (chunks of several tokens)")
+    gained = chunk_tokens if gamma else 1.0
+    if bunched(gaps):
+        return _Step(chunk_tokens * token_s, gained, "stretch over its chunks (read late, several at once)")
+    return _Step(statistics.median(gaps), gained, "median time between chunks, one an iteration")
+
+
+def _gaps(stretches: list[Stretch]) -> list[float]:
+    """The seconds between chunks of all rounds."""
+    return [gap for stretch in stretches for gap in stretch.gaps]

@@ -1,10 +1,10 @@
 """Fits constants to the timed steps of an engine. Only constants that the rows determine are fitted. The
-others keep their values.
+other constants keep their values.
 
 The fit minimises the squared errors of log seconds (`NOISE`). Every candidate has a weak prior around the
 base calibration (`constants.around`). A constant whose error stays above `DETERMINED` times the width of its
-prior is pinned at its prior, and the others are fitted again. A row's weight follows from the spread of its
-own samples. The stated interval comes from refits without each row.
+prior is pinned at its prior, and the other constants are fitted again. A row's weight follows from the spread
+of its own samples. The stated interval comes from refits without each row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,8 +86,8 @@ class EngineFit:
       order of `free`.
     - pinned: names of the constants that the rows do not determine.
     - held_out: the seconds of each row, predicted by a fit without this row.
-    - groups: pairs of a mask of rows that were left out together (one draft length or batch, see
-      `inner_groups`), and the seconds of all rows, predicted by a fit without them.
+    - groups: for each of `inner_groups`, the mask of its rows, and the seconds of all rows, predicted by a
+      fit without the group.
     """
 
     calibration: Calibration

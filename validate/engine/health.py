@@ -19,10 +19,10 @@ from perfmodel.validate.engine.where_to_look import unseen
 MOST_OF_IT = 2 / 3
 """If prompts take at least this share of the excess over the prediction, they explain it."""
 LEAST_SHARE = 0.05
-"""Smallest share of the time from which on the output mentions prompts."""
+"""Smallest share of the time at which the output mentions prompts."""
 OFF_SHARE = 0.25
-"""Share of the time from which on prompts count as too much load. The value is a choice: a healthy vLLM on a
-CPU spent 15 % on them.
+"""Smallest share of the time at which prompts count as too much load. The value is a choice: a healthy vLLM
+on a CPU spent 15 % on them.
 """
 
 
@@ -52,7 +52,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A pace next to its prediction, in seconds of an iteration.
+    """The measured time of an iteration, and its prediction with the ends of the interval, in seconds.
 
     - prompt_share: share of the time that prompts take, 0 to 1.
     """
@@ -127,8 +127,10 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
 def _half_off(
     slow: bool, measured: _Measured, expectation: Expectation, pace: Pace, signs: Sequence[Sign]
 ) -> Half:
-    """The half that is off. A slow iteration decides before a low acceptance, unless rejected tokens cost
-    more than it does.
+    """The part that differs from the prediction. If both differ, the iteration is named before the
+    acceptance, unless the rejected tokens cost more time.
+
+    - slow: whether an iteration takes too long.
     """
     if not slow:
         return Half.ACCEPTANCE if expectation.rejected else Half.NONE
@@ -142,7 +144,7 @@ def _half_off(
 
 
 def _is_loaded(measured: _Measured, pace: Pace, signs: Sequence[Sign]) -> bool:
-    """Whether prompts explain the time that is missing, or requests wait or are preempted."""
+    """Whether prompts explain the excess over the prediction, or requests wait or are preempted."""
     return measured.explained_by_prompts or pace.waiting >= 1 or _decided(signs, Half.LOAD)
 
 
@@ -152,19 +154,19 @@ def _is_unhindered(pace: Pace, signs: Sequence[Sign]) -> bool:
 
 
 def _decided(signs: Sequence[Sign], half: Half) -> bool:
-    """Whether a sign in the log says by itself that a half is off."""
+    """Whether a single sign in the log shows that this part differs from the prediction."""
     return any(sign.half is half and sign.decides for sign in signs)
 
 
 def _verdict_line(half: Half, pace: Pace, m: _Measured) -> str:
-    """The first line: the half that is off, and the times."""
+    """The first line: the part that differs from the prediction, and the times."""
     taken = f"measured {seconds(pace.tpot_s)} per token, {seconds(m.iteration_s)} per iteration"
     interval = f"{seconds(m.low_s)} to {seconds(m.high_s)}"
     return f"health: {half.value}: {taken}; predicted {seconds(m.predicted_s)} per iteration ({interval})"
 
 
 def _rejection_lines(expectation: Expectation) -> Iterator[str]:
-    """Where to look if fewer tokens are accepted than expected."""
+    """A line about what to check if fewer tokens are accepted than expected."""
     if expectation.rejected and expectation.usual is not None:
         usual = usual_text(expectation.usual)
         yield (
@@ -174,7 +176,7 @@ def _rejection_lines(expectation: Expectation) -> Iterator[str]:
 
 
 def _time_lines(m: _Measured, slow: bool) -> Iterator[str]:
-    """An iteration outside its interval.
+    """Lines about an iteration whose time is outside the predicted interval.
 
     - slow: whether the iteration takes longer than the usual prompts explain.
     """
@@ -191,14 +193,14 @@ def _time_lines(m: _Measured, slow: bool) -> Iterator[str]:
 
 
 def _possible(expectation: Expectation) -> str:
-    """What can slow the server without a line in its log."""
+    """The causes that can slow the server without a line in its log, in words."""
     answer = expectation.predicted
     words = unseen(answer.calibration.stack, of_the_draft=False)
     return f"a draft launched by the host, {words}" if answer.query.gamma else words
 
 
 def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], possible: str) -> Iterator[str]:
-    """What the log shows of a slow step or load, and what it may not show.
+    """Lines about the causes that the log shows, and about the possible causes that it does not show.
 
     - possible: the possible causes that the log does not show, in words.
     """
@@ -219,7 +221,7 @@ def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], po
 
 
 def _load_in_words(pace: Pace, share: float) -> list[str]:
-    """What loads a server: requests that wait, and prompts.
+    """The number of waiting requests, and the load by prompts, in words.
 
     - share: the share of the time that prompts take.
     """

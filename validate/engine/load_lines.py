@@ -24,6 +24,9 @@ _SGLANG = re.compile(
     r".*?gen throughput \(token/s\): (?P<decode>[\d.]+)"
     r"(?:, #queue-req: (?P<waiting>\d+))?(?P<prompt>)(?P<used>)"
 )
+"""`_VLLM` and `_SGLANG` match the line of each engine. Both have the groups that `LoadLine.of` reads. A group
+that is always empty stands for a value that the engine does not print.
+"""
 _SGLANG_PROMPT = re.compile(r"Prefill batch.*?#new-token: (?P<tokens>\d+)")
 ALIKE = 0.1
 """Largest relative difference of the speeds in two intervals that agree."""
@@ -131,14 +134,14 @@ class LoggedLoad:
 
 
 def _agree(load: list[LoadLine]) -> bool:
-    """Whether the lines have as many running requests, as fast."""
+    """Whether all lines have the same number of running requests and about the same speed (`ALIKE`)."""
     paces = [line.tpot_s for line in load]
     same_requests = len({line.running for line in load}) == 1
     return same_requests and max(paces) <= min(paces) * (1.0 + ALIKE)
 
 
 def _loads(text: str) -> Iterator[list[LoadLine]]:
-    """The busy lines of each load: an idle line ends one."""
+    """The busy lines of each load. An idle line ends a load."""
     load: list[LoadLine] = []
     for line in _lines(text):
         if line.busy:
@@ -158,7 +161,7 @@ def _lines(text: str) -> list[LoadLine]:
 
 
 def _lines_of_sglang(text: str) -> Iterator[LoadLine]:
-    """The lines of decoding, each with the prompts that were read since the one before it."""
+    """The lines about decoding. Each line has the prompt tokens per second since the line before it."""
     end = 0
     before: datetime | None = None
     for match in _SGLANG.finditer(text):
@@ -172,7 +175,7 @@ def _lines_of_sglang(text: str) -> Iterator[LoadLine]:
 
 
 def _time(text: str | None) -> datetime | None:
-    """The time that a line begins with; None without a valid one."""
+    """The time at the beginning of a line; None if there is no valid time."""
     with suppress(ValueError):
         return datetime.fromisoformat(text or "")
     return None

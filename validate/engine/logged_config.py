@@ -68,6 +68,6 @@ class LoggedConfig:
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:
-    """The group of the first match; None without one."""
+    """The first group of the first match; None if nothing matches."""
     printed = pattern.search(text)
     return None if printed is None else printed[1]

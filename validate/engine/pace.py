@@ -43,7 +43,7 @@ class Pace:
 
 
 def _of_lines(text: str) -> Pace | None:
-    """From lines of a log that state throughput and running requests."""
+    """The speed in log lines that state the throughput and the number of running requests."""
     load = LoggedLoad.of(text)
     if load is None:
         return None
@@ -51,13 +51,15 @@ def _of_lines(text: str) -> Pace | None:
 
 
 def _of_answers(where: str, text: str) -> Pace | None:
-    """From the answers in a log of llama-server, one after another."""
+    """The median speed of the answers in a log of llama-server, which decodes them one after another."""
     tpots = [answer.tpot_s for answer in logged(where, text) if answer.tpot_s is not None]
     return Pace(median(tpots), waiting=0.0) if tpots else None
 
 
 def _of_vllm_page(where: str, text: str, gained: float) -> Pace | None:
-    """From a page of metrics of vLLM: its time per token, or the gaps between the outputs of iterations."""
+    """The speed on a metrics page of vLLM: the time per token, or else the time per iteration over
+    `gained`.
+    """
     tpot_s = _mean(where, text, _TPOT)
     for name in _GAPS:
         if tpot_s is None:
@@ -69,7 +71,7 @@ def _of_vllm_page(where: str, text: str, gained: float) -> Pace | None:
 
 
 def _of_sglang_page(where: str, text: str) -> Pace | None:
-    """From a page of metrics of SGLang: running requests share its throughput."""
+    """The speed on a metrics page of SGLang. The running requests share the throughput."""
     tokens_per_s = total(where, text, "sglang:gen_throughput")
     running = total(where, text, "sglang:num_running_reqs")
     if not tokens_per_s or not running:
@@ -78,6 +80,6 @@ def _of_sglang_page(where: str, text: str) -> Pace | None:
 
 
 def _mean(where: str, text: str, histogram: str) -> float | None:
-    """The mean of a histogram of a page; None without it."""
+    """The mean of a histogram on a page; None if the page does not have this histogram, or if it is empty."""
     count = total(where, text, f"{histogram}_count")
     return total(where, text, f"{histogram}_sum") / count if count else None

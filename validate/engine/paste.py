@@ -20,9 +20,11 @@ from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
 STANDARD_INPUT = "-"
 USUAL_CONTEXT = 1024.0
-"""Assumed context of a text that states none, in tokens: a choice."""
+"""Assumed context of a text that states none, in tokens. The value is a choice."""
 FEW_SEQUENCES = 4.0
-"""Largest batch whose context is assumed: of few sequences, the cache takes a small part of the time."""
+"""Largest batch whose context is assumed. With few sequences, reading the cache takes a small part of the
+time.
+"""
 PROBE = GivenFacts(batch=1.0, input=USUAL_CONTEXT, output=1.0, gamma=1, accepted=1.0)
 """Values for missing facts, to find out what else is missing."""
 
@@ -103,11 +105,12 @@ def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
         slower = f"; the server is slower than predicted: {'; '.join(slow)}" if slow else ""
         stated = "".join(f"; {words}" for words in to_be_stated(text, asked))
         raise InputError(f"{where}: {why}: paste its log, or ask: {asked}{stated}{slower}")
-    read_pasted(where, text, GivenFacts())  # which refuses it
+    read_pasted(where, text, GivenFacts())  # raises InputError
     raise AssertionError(where)
 
 
 def _json_format(where: str, text: str) -> BenchFormat | None:
+    """The format of the JSON objects in a text; None for any other text."""
     if not is_json(text):
         return None
     try:
@@ -169,7 +172,7 @@ def _missing(pasted: PastedText, facts: GivenFacts) -> MissingFact:
             missing = MissingFact(more.where, *missing.keys, *more.keys)
             filled = replace(filled, **{key: getattr(PROBE, key) for key in more.keys})
         except InputError:
-            if missing.keys:  # a value that was filled in does not fit: the facts before it decide
+            if missing.keys:  # a filled-in value does not fit the text
                 return missing
             raise
         else:

@@ -1,5 +1,5 @@
-"""The record of an engine's timings and of the served configuration, as JSON with raw samples. Records are
-read only by this module.
+"""The record of an engine's timings and of the served configuration, as JSON with raw samples. Only this
+module reads such records.
 """
 
 import datetime

@@ -69,9 +69,7 @@ class PartialRun(Exception):
 
 
 def _latest(journal: Journal) -> dict[str, tuple[dict[str, str], str]]:
-    """Key of a point -> its last row, and the text of that row. A failed point may have been measured
-    again.
-    """
+    """Key of a point -> its last row, and the text of that row. A point that failed can have several rows."""
     latest = {}
     for text in journal.row_texts:
         row = json.loads(text)
@@ -89,7 +87,7 @@ def _point(
     engine: ServerEngine,
     counting: bool,
 ) -> EnginePoint:
-    """One row.
+    """Measures one point and returns its row. If the measurement fails, the row has the error.
 
     - engine, counting: the server's engine and version, and whether it had counters, at the start of the run.
       Both must be the same after the point.
@@ -118,6 +116,9 @@ def _point(
 
 
 def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
+    """The latest unfinished journal of this draft length. Raises InputError if there is none, or if it is
+    about another configuration.
+    """
     paths = sorted(folder.glob(f"engine-*-K{gamma}.journal"))
     if not paths:
         raise InputError(f"--resume: no unfinished run at K = {gamma} in {folder}; run without --resume")
@@ -130,11 +131,14 @@ def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
 
 
 def _finish(journal: Journal) -> Path:
+    """Writes the record of a journal and returns its path. Raises PartialRun if some points failed, and
+    InputError if all points failed.
+    """
     rows, texts = zip(*_latest(journal).values(), strict=True)
     failed = [row for row in rows if row.get("status") == "failed"]
     if len(failed) == len(rows):
         journal.close()
-        journal.path.unlink()  # a run of nothing but failures has nothing to resume
+        journal.path.unlink()  # no point to keep for `resume`
         raise InputError(failed[0]["error"])
     path = journal.finish(texts, partial=bool(failed))
     if failed:

@@ -49,7 +49,7 @@ class BenchFile:
 
 
 def _given_facts(name: str, pairs: Sequence[str]) -> GivenFacts:
-    """The facts behind the name of a file, such as ``batch=4``. Raises InputError."""
+    """The facts after the name of a file, such as ``batch=4``. Raises InputError."""
     known = tuple(GivenFacts.__dataclass_fields__)
     values: dict[str, float] = {}
     for pair in pairs:
@@ -128,7 +128,7 @@ def bases_of(query: Query) -> list[Calibration]:
     """
     if query.calibration is not None:
         return [resolve_costs(query).machine.calibration]
-    # whatever else is wrong with the question comes first
+    # any other fault of the question is reported first
     resolve_costs(replace(query, calibration="ideal"))
     device = load_gpu(query.hardware)
     bundled = [name for name in files.bundled_names("calibrations") if name.startswith(f"{device.name}.")]
@@ -136,7 +136,7 @@ def bases_of(query: Query) -> list[Calibration]:
     for name in (device.calibration, *bundled, "ideal"):
         try:
             base = load_calibration(name)
-        except InputError:  # a device file of one's own may name what was made elsewhere
+        except InputError:  # a user's device file can name a calibration that is not on this machine
             continue
         bases.setdefault(base.name, base)
     return list(bases.values())
@@ -149,7 +149,7 @@ def _previous(query: Query, subject: EngineSubject) -> Calibration | None:
     engine = None if query.calibration else subject.engine
     try:
         known = calibration_of(load_gpu(query.hardware), engine, query.calibration)
-    except InputError:  # an engine, or a device, of which there is nothing
+    except InputError:  # no calibration of this engine or device
         return None
     return None if known.kind == "ideal" else known
 

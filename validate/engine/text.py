@@ -20,12 +20,10 @@ _WITH_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d,
 """A number such as 1.201,33."""
 _WITH_POINT = re.compile(r"\d\.\d")
 _LIST = re.compile(r"\{|[\[(]\s*\d+\s*,\s*\d+\s*[,\])]")
-
-
 _FIGURE = re.compile(r"(?:[-–—]|[~≈]?\d[\d,.]*\s*(?:%|x|×|tok/s|t/s|tokens/s)?|)", re.I)
 """A cell of a table with a figure, or an empty one."""
 _HEAD = re.compile(r"(?=.*[A-Za-z])\D.*[^:]|[A-Za-z]")
-"""A cell that can stand in the heading of a table."""
+"""A cell that can be part of the heading of a table."""
 _BETWEEN_CELLS = (re.compile(r"\t"), re.compile(r","), re.compile(r";"), re.compile(r"\s{2,}"))
 """Separators of the cells in tables without bars."""
 _FENCE = re.compile(r"^[ \t>]*```.*\n?", re.M)
@@ -64,7 +62,9 @@ def plain(text: str) -> str:
 
 
 def _out_of_containers(text: str) -> str:
-    """The lines of a program in a file of Docker's, which has a JSON object with the key ``log`` for each."""
+    """The output of a program in a log file of Docker, which has one JSON object with the key ``log`` per
+    line. Any other text is returned unchanged.
+    """
     if not text.startswith('{"log":'):
         return text
     logged = []
@@ -80,7 +80,9 @@ def _out_of_containers(text: str) -> str:
 
 
 def _unprefixed(lines: list[str], prefix: re.Pattern[str]) -> list[str]:
-    """The lines without a prefix that all of them have, in one name if it has a name."""
+    """The lines without their prefix, if all of them have it. If the prefix has the name of a container, all
+    lines must have the same name.
+    """
     names = set[str]()
     for line in filter(None, lines):
         before = prefix.match(line)
@@ -93,7 +95,9 @@ def _unprefixed(lines: list[str], prefix: re.Pattern[str]) -> list[str]:
 
 
 def _unwrapped(lines: list[str]) -> list[str]:
-    """The whole lines of a log that a terminal broke at its last column, or an editor between two words."""
+    """Joins the parts of log lines that a terminal broke at its last column, or that an editor broke between
+    two words.
+    """
     width = max(map(len, lines))
     if not NARROWEST <= width <= WIDEST:
         return lines
@@ -111,8 +115,8 @@ def _unwrapped(lines: list[str]) -> list[str]:
 
 
 def _barred(lines: list[str]) -> list[str]:
-    """The lines, with bars between the cells of tables that have commas, tabs or spaces there. A table has a
-    head of words, and a figure in every cell below it, except in the first column.
+    """The lines, with bars between the cells of tables instead of tabs, commas, semicolons or spaces. A table
+    has a heading of words. All cells below it are figures or empty, except in the first column.
     """
     barred = list(lines)
     for n, head in enumerate(lines):
@@ -128,12 +132,14 @@ def _barred(lines: list[str]) -> list[str]:
 
 
 def _is_word(cell: str) -> bool:
-    """Whether a cell can stand in a head: no figure, and no name of the figure behind it."""
+    """Whether a cell can be part of a heading: it has a letter, does not begin with a digit, and does not end
+    with a colon.
+    """
     return _HEAD.fullmatch(cell.strip()) is not None
 
 
 def _rows_of(lines: list[str], first: int, between: re.Pattern[str], columns: int) -> list[list[str]]:
-    """The cells of the lines that go on with a table, from a first one on."""
+    """The cells of the rows of a table, from the line with the index `first` to the end of the table."""
     rows = []
     for n in range(first, len(lines)):
         cells = between.split(lines[n].strip())
@@ -144,13 +150,18 @@ def _rows_of(lines: list[str], first: int, between: re.Pattern[str], columns: in
 
 
 def _is_full(line: str, after: str, width: int) -> bool:
-    """Whether the first word of the line after this one had no room in it."""
+    """Whether a line has no room for the first word of the line after it.
+
+    - width: the number of columns of a full line.
+    """
     word = after.split(" ", maxsplit=1)[0]
     return bool(word) and len(line.rstrip()) + 1 + len(word) > width
 
 
 def _with_points(line: str) -> str:
-    """Decimal commas as points, in the cells of a line that have no point and no list."""
+    """A line with decimal points instead of decimal commas. Lines with a list and cells with a decimal point
+    stay as they are.
+    """
     if _LIST.search(line):
         return line
     return "|".join(map(_cell_with_points, line.split("|")))

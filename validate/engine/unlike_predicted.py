@@ -18,7 +18,7 @@ _CAPTURED_TOKENS = re.compile(
 _CAPTURED_REQUESTS = re.compile(r"cuda[-_]graph[-_]max[-_]bs\W+\d+")
 """The largest CUDA graph in a log of SGLang, in requests."""
 _SEATS = re.compile(r"max[_-]num[_-]seqs['\"]?[=: ]\s*(\d+)")
-"""The requests that a server of vLLM runs at once."""
+"""The largest number of requests that a server of vLLM runs at once."""
 _BACKEND = re.compile(
     r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend"
     r"|Use (\w+) (?:attention )?backend by default|\battention_backend=['\"](\w+)['\"]"
@@ -92,8 +92,8 @@ def _other_flash_version(text: str, predicted: WhatIf) -> Iterator[Sign]:
 
 
 def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
-    """A sign if attention runs on another backend than the predicted one. Words that are no backend of the
-    engine say nothing of attention.
+    """A sign if attention runs on another backend than the predicted one. Words that do not name a backend of
+    the engine are ignored.
     """
     expected = predicted.query.attention_backend
     printed = _BACKEND.search(text)

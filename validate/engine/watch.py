@@ -43,11 +43,11 @@ from perfmodel.validate.engine.text import NamedText, plain
 from perfmodel.validate.engine.timing import Timing
 
 TOLERANCE = 0.05
-"""Gain of another draft length from which on it is worth restarting the server."""
+"""Smallest gain of another draft length that is worth a restart of the server. The value is a choice."""
 CONTEXTS_TRIED = 49
 """Number of contexts at which draft lengths are compared. They are evenly spaced on a logarithmic scale."""
 SHORTEST_CONTEXT = 128
-"""The shortest of these contexts."""
+"""The shortest of these contexts, in tokens."""
 MOST_BATCH = 256
 """Largest batch in the comparison."""
 MOST_GAMMA = 16
@@ -76,7 +76,7 @@ class ServedCounts:
 
     @classmethod
     def of(cls, row: AcceptanceEntry, gamma: int | None, running: float | None) -> "ServedCounts":
-        """The counts in a row of imported figures. Raises InputError if it is not known.
+        """The counts in a row of imported figures. Raises InputError if the draft length is not known.
 
         - gamma: the draft length; None if the figures state it.
         """
@@ -96,7 +96,7 @@ class Drift:
     """The verdict about the served draft length in one range of contexts.
 
     - lines: the verdict in words.
-    - holds: whether no other length is faster by more than `TOLERANCE`.
+    - holds: whether no other draft length is faster by more than `TOLERANCE`.
     - best: the fastest draft length.
     """
 
@@ -168,8 +168,8 @@ def usual_gain(
 
 
 def running(where: str, text: str) -> float | None:
-    """Number of running requests: the mean over all iterations that a page counts, or else the page's gauge,
-    or else the median of the lines under load in a log. None if it is missing or 0.
+    """The number of running requests; None if it is missing or 0. It is the mean over all iterations of a
+    page, or else the gauge of the page. For a log, it is the median of the lines under load.
     """
     of_requests = total(where, text, REQUEST_ITERATIONS)
     iterations = total(where, text, ITERATIONS)
@@ -227,7 +227,7 @@ def drift(query: Query, served: ServedCounts, expected: Acceptance | None = None
 
 
 def _counted(served: ServedCounts, speedup: float, expected: Acceptance | None) -> list[str]:
-    """The counted acceptance in words, and the one from which speculation pays."""
+    """The counted acceptance, and the acceptance above which speculation pays, in words."""
     gained = float(served.acceptance.tokens_per_iteration(served.gamma))
     words = [f"{gained:.2f} tokens per iteration"]
     if expected is not None:
@@ -297,7 +297,9 @@ def rates_of(acceptance: Acceptance, gamma: int) -> str:
 
 
 def _compared(expected: Acceptance, gamma: int, gained: float) -> str:
-    """The expected acceptance at this length, and whether the count is within its spread."""
+    """The expected acceptance at a draft length, and whether the counted acceptance is within its spread, in
+    words.
+    """
     longest = expected.max_gamma
     if longest is not None and gamma > longest:
         return f"expected: not known at K = {gamma}"
@@ -311,14 +313,18 @@ def _compared(expected: Acceptance, gamma: int, gained: float) -> str:
 
 
 def _is_good(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArray[np.int64], k: int) -> Array:
-    """Whether each K is within `TOLERANCE` of the best length."""
+    """Whether the draft length `k` is within `TOLERANCE` of the best length, at each batch and context."""
     by_length = speedups(scenario, batch, context, lengths)
     return np.asarray(by_length[..., k] * (1 + TOLERANCE) >= by_length.max(-1))
 
 
 def _range_in_words(holds: Array, values: Array, here: float) -> str:
-    """The range of values around the present one in which a length is good, else the widest one, in words;
-    empty if there is none. Single values at which CUDA graphs pad a batch make further ranges.
+    """The range of values in which a draft length is good, in words; empty if there is none. Several ranges
+    are possible, because CUDA graphs pad some batches. The range with the present value is used, or else the
+    widest one.
+
+    - holds: whether the length is good at each value.
+    - here: the present value.
     """
     ranges = [
         (values[first - 1], values[last - 1]) for first, last, good in runs(holds.astype(np.int64)) if good

@@ -1,5 +1,5 @@
-"""For each engine, reasons why a server can be slow that the given text may not show, and the log lines that
-would show these reasons.
+"""The possible reasons for a slow server that a text does not show, and the log lines of each engine that
+would show them.
 """
 
 from perfmodel.specs import serving_engines

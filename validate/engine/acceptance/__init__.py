@@ -80,8 +80,9 @@ def draft_length(text: str) -> int | None:
 
 
 def served_gamma(where: str, text: str, given: int | None) -> int | None:
-    """The draft length that the user gave, or else that follows from a text. None if neither is known but the
-    text counts by position. Raises InputError in all other cases.
+    """The draft length that the user gave, or else the draft length that follows from a text. None if neither
+    is known but the text counts by position, which shows the length later. Raises InputError in all other
+    cases.
     """
     gamma = given or draft_length(text)
     if gamma is None and not states_positions(text):
@@ -90,7 +91,7 @@ def served_gamma(where: str, text: str, given: int | None) -> int | None:
 
 
 def _lengths_in_words(text: str) -> str:
-    """What a text that leaves the draft length open says of it."""
+    """The reason why a text does not determine the draft length, in words."""
     lengths = possible_lengths(text)
     if len(lengths) < 2:
         return "does not state the draft length"
@@ -106,6 +107,9 @@ def possible_lengths(text: str) -> list[int]:
 def _row(
     where: str, subject: AcceptanceSubject, rates: dict[str, Any], contexts: Contexts | None
 ) -> dict[str, Any]:
+    """A row of an acceptance file. Raises InputError if the number of positions is not the draft length that
+    the user gave, or if the contexts are unknown.
+    """
     histogram = rates.get("histogram")
     if histogram and subject.gamma_given and not subject.lengths:
         positions = len(histogram) - 1
@@ -131,8 +135,8 @@ def _row(
 
 
 def _name(model: str) -> str:
-    """The name of a model. A question's path stays a path, so that the same path finds its acceptance
-    again.
+    """The name of a model. A path becomes the name of the model that it leads to. A path without a readable
+    model stays a path, so a question with the same path finds the acceptance again.
     """
     if not files.looks_like_path(model):
         return model

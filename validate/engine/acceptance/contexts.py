@@ -81,7 +81,7 @@ def octaves(
                 last.append(i)
                 continue
         groups.append([i])
-    if sum(drafts[i] for i in groups[-1]) < enough:  # which a single group never is
+    if sum(drafts[i] for i in groups[-1]) < enough:  # there are several groups: one has all drafts
         last = groups.pop()
         groups[-1] += last
     merged = []
@@ -92,6 +92,7 @@ def octaves(
 
 
 def _merged(contexts: list[float], drafts: list[float]) -> Contexts:
+    """The range of the contexts, and their mean, weighted by drafts."""
     mean = fmean(contexts, drafts if sum(drafts) else None)
     return Contexts(mean, min(contexts), max(contexts))
 

@@ -186,7 +186,10 @@ class Counters:
         return longest <= len(self.accepted) and shortest <= self.draft_length <= longest
 
     def _by_length(self, lengths: list[int]) -> list[float]:
-        """Conditional acceptance by position."""
+        """The conditional acceptance by position of drafts of several lengths.
+
+        - lengths: the draft lengths, from short to long.
+        """
         short = lengths[0]
         long = lengths[-1]
         survival = [a / self.drafts for a in self.accepted[:short]]

@@ -75,7 +75,7 @@ def _counts(where: str, timings: object) -> AnswerCounts:
 
 
 def _prompt_tokens(timings: object) -> Any:
-    """Tokens of the prompt, with those that were in the cache; None if not stated."""
+    """The tokens of the prompt, including cached tokens; None if they are not stated."""
     read_tokens = value_at(timings, "prompt_n")
     cached = value_at(timings, "cache_n")
     return read_tokens + cached if is_count(read_tokens) and is_count(cached) else read_tokens
@@ -93,7 +93,7 @@ def draft_length(text: str) -> int | None:
 
 
 def _of_log(where: str, answers: Sequence[LoggedAnswer], subject: AcceptanceSubject) -> CountedText:
-    """By position if the log has them, else one rate."""
+    """The rates by position if the log prints them, and otherwise one constant rate. Raises InputError."""
     drafting = [answer for answer in answers if answer.drafts and answer.drafts.drafted]
     if not drafting:
         raise InputError(f"{where}: counts no draft: nothing was drafted")
@@ -108,14 +108,14 @@ def _of_log(where: str, answers: Sequence[LoggedAnswer], subject: AcceptanceSubj
 
 
 def _logged_counts(where: str, answer: LoggedAnswer) -> AnswerCounts:
-    """The counts of a request that drafted. Raises InputError without its decoding."""
+    """The counts of a request that drafted. Raises InputError if the log lacks its decoding time."""
     if answer.decoding is None or answer.drafts is None:
         raise InputError(f"{where}: eval time: must stand beside the acceptance: add the lines before it")
     return AnswerCounts(answer.decoding.decoded, answer.drafts.drafted, answer.drafts.accepted)
 
 
 def _by_position(where: str, answers: Sequence[LoggedAnswer]) -> dict[str, Any]:
-    """Accepted tokens of each position, over the drafts of all answers."""
+    """The rates from the accepted tokens by position, over the drafts of all answers."""
     drafts = 0.0
     reached = []
     for answer in answers:
@@ -128,7 +128,7 @@ def _by_position(where: str, answers: Sequence[LoggedAnswer]) -> dict[str, Any]:
 
 def _alpha(where: str, gamma: int, answers: Sequence[AnswerCounts]) -> dict[str, Any]:
     """The constant rate that gives the counted tokens per iteration. Raises InputError for impossible counts,
-    and if drafts are of another length than `gamma`.
+    and if the mean draft differs from `gamma` by more than `EARLY`.
     """
     counts = AnswerCounts.total(answers)
     iterations = counts.iterations

@@ -24,7 +24,7 @@ LEAST_RATE = 0.1
 ROUNDED_SHARE = 0.02
 """Rounding error of a line, as a share of the drafted tokens."""
 ROUNDED_TOKENS = 0.1
-"""Rounding error of a line, in tokens over the rate."""
+"""Rounding error of a line, in tokens divided by the accept rate."""
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 COUNTED = "SGLang counters: tokens behind the first of each request over verification passes"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
@@ -33,7 +33,6 @@ _LOG = re.compile(
     r"(?:, accept rate: ([\d.]+))?"
 )
 WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
-
 LONGEST_DRAFT = 64
 """Longest draft length that a log's rates may have."""
 
@@ -51,7 +50,13 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
         return CountedText(
             [Counted(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION
         )
-    requests = parse_objects(where, text)
+    return _read_objects(where, parse_objects(where, text), gamma)
+
+
+def _read_objects(where: str, requests: list[dict[str, Any]], gamma: int) -> CountedText:
+    """The rates in the JSON objects of requests, of runs of ``bench_serving``, or of ``/get_server_info``.
+    Raises InputError.
+    """
     infos = [request.get("meta_info", request) for request in requests]
     infos = [info for info in infos if isinstance(info, dict)]
     prompts = [info.get("prompt_tokens") for info in infos]
@@ -86,20 +91,25 @@ def _of_runs(runs: list[dict[str, Any]]) -> Contexts | None:
 
 
 def _mean_of_run(run: dict[str, Any], key: str) -> float | None:
-    """A total over the completed requests of a run; None if one of them is missing."""
+    """A total of a run, divided by the number of its completed requests; None if either is missing."""
     tokens = run.get(key)
     completed = run.get("completed")
     return tokens / completed if is_count(tokens) and is_count(completed) and completed else None
 
 
 def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
+    """The constant acceptance rate that gives `omega` tokens per iteration. Raises InputError for a value
+    that is impossible with this draft length.
+    """
     if not is_count(omega) or not 1 <= omega <= gamma + 1:
         raise refuse(where, "accept length", f"from 1 to gamma + 1 = {gamma + 1} (set --gamma)", omega)
     return {"alpha": float(alpha_from_tokens_per_iteration(float(omega), float(gamma)))}
 
 
 def _page_length(where: str, text: str) -> float | None:
-    """Tokens per iteration of all finished requests of a page; None if a counter of it is missing."""
+    """The tokens per iteration of all finished requests, from the counters of a page; None if a counter is
+    missing.
+    """
     passes = total(where, text, "sglang:spec_verify_calls")
     tokens = total(where, text, "sglang:generation_tokens")
     requests = total(where, text, "sglang:num_requests")
@@ -107,6 +117,7 @@ def _page_length(where: str, text: str) -> float | None:
 
 
 def _gauge(where: str, text: str) -> float:
+    """The accept length that a page states as a gauge. Raises InputError if nothing was decoded."""
     values = [value for _, value in samples(where, text, "sglang:spec_accept_length") if value]
     if not values:
         raise refuse(where, "sglang:spec_accept_length", "above 0: nothing was decoded when this was read", 0)
@@ -114,9 +125,10 @@ def _gauge(where: str, text: str) -> float:
 
 
 def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float, Contexts | None]]:
-    """The mean over the lines of each octave of contexts, weighted by requests; over all lines with `whole`.
-
+    """The mean accept length of the log lines in each octave of contexts, weighted by running requests.
     Raises InputError for lines of another draft length.
+
+    - whole: whether all lines form one group.
     """
     lines = _log_lines(text)
     if not all(map(_is_finite, lines)):
@@ -137,7 +149,13 @@ def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float,
 
 
 class _LogLine(NamedTuple):
-    """Running requests, their cached tokens, tokens per iteration, and the rate of accepted tokens."""
+    """The figures of a log line.
+
+    - running: the number of running requests.
+    - cached: the cached tokens of all running requests.
+    - length: the tokens per iteration.
+    - rate: the accept rate.
+    """
 
     running: float
     cached: float
@@ -150,7 +168,7 @@ def _log_lines(text: str) -> list[_LogLine]:
 
 
 def _page_line(text: str) -> list[_LogLine]:
-    """The gauges of a page as a line of a log; none if one is missing."""
+    """The gauges of a page as a line of a log; empty if a gauge is missing."""
     names = ("sglang:spec_accept_length", "sglang:spec_accept_rate")
     gauges = [[value for _, value in samples("", text, name)] for name in names]
     if not all(gauges):
@@ -189,7 +207,7 @@ def _proposed(text: str) -> int | None:
         return None
     try:
         requests = parse_objects("", text)
-    except (InputError, ValueError):  # no JSON: what reads the text refuses it
+    except (InputError, ValueError):  # no JSON: `read` raises the error
         return None
     lengths = set()
     for request in requests:
@@ -207,13 +225,15 @@ def possible_lengths(text: str) -> list[int]:
 
 
 def _possible(text: str) -> list[tuple[list[_LogLine], int]]:
-    """The lines of a log or page that tell the draft length, with each length that agrees with them."""
+    """Each draft length that agrees with a log or page, after the lines that determine the draft length."""
     lines = [line for line in (*_log_lines(text), *_page_line(text)) if line.rate >= LEAST_RATE]
     return [(lines, k) for k in range(1, LONGEST_DRAFT + 1) if lines and _agree(lines, k)]
 
 
 def _misfit(lines: list[_LogLine], gamma: int) -> float:
-    """Mean relative distance of the lines from a draft length, by the better reading of the rate."""
+    """The mean relative distance of the lines from a draft length, with the accept rate whose definition fits
+    better (see `_agree`).
+    """
     drafted = [(line.length - 1) / line.rate for line in lines]
     with_bonus = [line.length / line.rate for line in lines]
     return min(_relative_distance(drafted, gamma), _relative_distance(with_bonus, gamma + 1))
@@ -226,8 +246,8 @@ def _relative_distance(values: list[float], wanted: int) -> float:
 def _agree(lines: list[_LogLine], gamma: int) -> bool:
     """Whether all accepted lengths and rates belong to this draft length.
 
-    SGLang before April 2026 counts the bonus token in the rate (sglang#23530): length / (gamma + 1); later
-    ones do not: (length - 1) / gamma. A log has one of both.
+    Before April 2026, SGLang counts the bonus token in the accept rate: length / (gamma + 1). Later versions
+    do not count it: (length - 1) / gamma (sglang#23530). All lines of a log have the same definition.
     """
     decisive = [line for line in lines if line.rate >= LEAST_RATE]
 
@@ -240,6 +260,9 @@ def _agree(lines: list[_LogLine], gamma: int) -> bool:
 
 
 def _server(where: str, info: dict[str, Any]) -> object:
+    """The accept length in the answer of ``/get_server_info``; None if it has none. Raises InputError if the
+    draft length adapts to the load.
+    """
     if info.get("speculative_adaptive"):
         raise InputError(
             f"{where}: speculative_adaptive is on: the mean over changing draft lengths describes "
@@ -251,6 +274,7 @@ def _server(where: str, info: dict[str, Any]) -> object:
 
 
 def _histogram(where: str, counted: list[Any]) -> list[float]:
+    """The sum of the histograms of all requests. Raises InputError."""
     for entry in counted:
         if not isinstance(entry, list) or not all(map(is_count, entry)):
             raise refuse(where, "spec_correct_drafts_histogram", "a list of counts", entry)
@@ -258,6 +282,7 @@ def _histogram(where: str, counted: list[Any]) -> list[float]:
 
 
 def _of_requests(where: str, requests: list[dict[str, Any]], key: str) -> Iterator[float]:
+    """The count at a key of each request. Raises InputError if it is missing."""
     for request in requests:
         info = request.get("meta_info", request)
         value = info.get(key) if isinstance(info, dict) else None

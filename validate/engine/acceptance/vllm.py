@@ -47,12 +47,12 @@ _FIRST_ENGINE = re.compile(
     r"Speculative metrics: .*?Number of speculative tokens: (?P<length>\d+), Number of accepted tokens: "
     r"\d+, Number of draft tokens: (?P<drafted>\d+), Number of emitted tokens: (?P<emitted>\d+)"
 )
-"""A line of the engine before 0.9 (V0), whose totals are since the start."""
+"""A line of the engine before 0.9 (V0). Its totals count from the start of the server."""
 _BOUND = re.compile(r'(?:^|,)\s*le="(\+Inf|[\d.e+]+)"')
 LOW_END = 0.05
 """Quantile of lengths at which the range of contexts begins."""
 HIGH_END = 0.95
-"""Quantile of lengths at which it ends."""
+"""Quantile of lengths at which the range of contexts ends."""
 LEAST_USED = 0.01
 """Smallest share of the cache in use from which a context is computed. A line rounds the share to 0.1 %."""
 WORDS = (
@@ -68,6 +68,7 @@ OF_ANSWER = "metrics.speculative_decoding"
 TOTALS = "vLLM before 0.9: emitted tokens over drafts, bonus token included"
 MEANS = "vLLM: accepted tokens over drafts, without rates of positions"
 BENCH = "spec_decode_per_position_acceptance_rates"
+"""The key of the rates by position in a result of ``vllm bench serve``."""
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
@@ -109,7 +110,9 @@ def draft_length(text: str) -> int | None:
 
 
 def _length_of(line: re.Match[str]) -> int | None:
-    """The draft length behind a line's mean length; None if the line leaves it open."""
+    """The draft length that follows from the mean length in a line; None if the line does not determine
+    it.
+    """
     gained = float(line["mean"] or 1.0) - 1.0
     accepted = float(line["accepted"])
     if gained <= 0.0 or not accepted:
@@ -118,7 +121,7 @@ def _length_of(line: re.Match[str]) -> int | None:
 
 
 def _of_totals(where: str, line: re.Match[str]) -> dict[str, Any]:
-    """The constant rate that gives the emitted tokens per draft."""
+    """The constant acceptance rate that gives the emitted tokens per draft. Raises InputError."""
     length = float(line["length"])
     drafted = float(line["drafted"])
     if not length or not drafted:
@@ -127,7 +130,7 @@ def _of_totals(where: str, line: re.Match[str]) -> dict[str, Any]:
 
 
 def _constant(where: str, name: str, gained: float, length: float) -> dict[str, Any]:
-    """The constant rate that gives these tokens per draft of a length. Raises InputError."""
+    """The constant acceptance rate that gives `gained` tokens per draft of this length. Raises InputError."""
     if not 1.0 <= gained <= length + 1.0:
         allowed = f"from 1 to {length + 1:g} for each draft of {length:g} tokens"
         raise refuse(where, name, allowed, gained)
@@ -280,7 +283,9 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
 
 
 def _of_answers(where: str, answers: list[dict[str, Any]]) -> Counters:
-    """The histograms of answers (``--per-request-spec-decode-metrics``): verifications by accepted tokens."""
+    """The counters in the histograms of answers (``--per-request-spec-decode-metrics``). A histogram counts
+    verifications by their number of accepted tokens. Raises InputError.
+    """
     key = f"{OF_ANSWER}.acceptance_histogram"
     histograms = [value_at(answer, key) for answer in answers]
     for histogram in histograms:
@@ -292,7 +297,7 @@ def _of_answers(where: str, answers: list[dict[str, Any]]) -> Counters:
 
 
 def _stated(where: str, data: dict[str, Any]) -> Counters:
-    """Totals under the counters' own names."""
+    """The counters in a JSON object that has vLLM's names for them. Raises InputError."""
     drafts = data.get("num_drafts")
     accepted = data.get("num_accepted_tokens_per_pos")
     tokens = data.get("num_draft_tokens")
@@ -309,7 +314,9 @@ def _lacking(where: str) -> InputError:
 
 
 def _page(where: str, text: str) -> tuple[float | None, list[float], float | None]:
-    """Drafts, those accepted by position, and drafted tokens. The counters of several engines are added."""
+    """The number of drafts, the accepted tokens by position, and the number of drafted tokens on a page of
+    metrics. The counters of all engines of the page are added.
+    """
     prefix = "vllm:spec_decode_num_"
     positions = dict[int, float]()
     totals = [[v for _, v in samples(where, text, prefix + name)] for name in ("drafts", "draft_tokens")]
@@ -350,7 +357,9 @@ def _lines(where: str, text: str) -> list[tuple[Counters, float | None]]:
 
 
 def _line(where: str, line: re.Match[str]) -> Counters:
-    """One line. The rates of positions are relative to its drafts, whose number follows from them."""
+    """The counters in one line. The number of drafts follows from the accepted tokens and the rates by
+    position.
+    """
     words = filter(None, line["rates"].replace(" ", "").split(","))
     accepted, drafted, *rates = floats([line["accepted"], line["drafted"], *words])
     if not all(map(is_count, [accepted, drafted, *rates])) or max(rates) > 1:
@@ -360,7 +369,7 @@ def _line(where: str, line: re.Match[str]) -> Counters:
 
 
 def _added(lines: list[Counters]) -> Counters:
-    """The sum of all lines, each weighted by its drafts."""
+    """The counters of all lines together."""
     columns = itertools.zip_longest(*(line.accepted for line in lines), fillvalue=0.0)
     return Counters(
         drafts=sum(line.drafts for line in lines),

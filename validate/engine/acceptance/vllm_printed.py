@@ -21,7 +21,7 @@ OF_BENCH = "Per-position acceptance (%)"
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Names of the lines.
+    """The names of the lines in one of the two outputs.
 
     - most: the rate at which every draft is accepted.
     """
@@ -60,6 +60,11 @@ def printed_contexts(where: str, text: str) -> Contexts | None:
 
 
 def _counters(where: str, form: _Form, rates: list[tuple[str, str]], printed: dict[str, str]) -> Counters:
+    """The counters in the printed lines. Raises InputError.
+
+    - rates: names and values of the lines with rates.
+    - printed: name -> value of every line.
+    """
     names = [name for name, _ in rates]
     if names != [f"{form.position}{position}" for position in range(len(rates))]:
         raise refuse(where, f"{form.position}N", "N = 0, 1, 2, ...", names)

@@ -37,7 +37,7 @@ class BenchFormat(NamedTuple):
 
 
 def _record(where: str, data: dict[str, Any], facts: GivenFacts) -> list[Timing]:
-    """The timed points of a live server's record or an earlier calibration's, without the failed ones."""
+    """The timed points of a record of a live server or of a calibration, without the failed points."""
     record = files.parse(EngineRecord, data, where)
     return [point.timing(where) for point in record.points if point.status == "ok"]
 

@@ -30,6 +30,7 @@ from perfmodel.validate.engine.timing import (
 )
 
 SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
+"""Unit of a latency -> its length in seconds."""
 
 
 def _seconds(where: str, place: Any, name: str, unit: str) -> float:
@@ -135,7 +136,7 @@ def aiperf(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
 def _concurrency(config: Any) -> float | None:
     """The outermost `concurrency` of the configuration, because versions keep it in different places."""
     sections = [config]
-    for section in sections:  # which grows on the way
+    for section in sections:  # the loop appends the sections inside
         if isinstance(section, dict):
             value = section.get("concurrency")
             if is_count(value) and value:

@@ -50,7 +50,7 @@ def optional(where: str, data: dict[str, Any], key: str) -> float | None:
 
 
 def numbers(where: str, data: Any, key: str) -> list[float]:
-    """A list of numbers, each 0 or more; empty if missing. Raises InputError."""
+    """The list at a key, of numbers that are 0 or more; empty if the key is missing. Raises InputError."""
     value = objects(where, data, key)
     if not all(map(is_count, value)):
         raise refuse(where, key, "a list of numbers, 0 or more", value)
@@ -152,9 +152,9 @@ def interference(
 ) -> float:
     """Estimated share of the time between tokens that the prefill of other requests takes.
 
-    If there are more prompts than places in the batch, each of the other batch - 1 requests is replaced once
-    in the time that a request takes. Each replacement delays all other requests by the time of its prompt,
-    which is at most the time to the first token.
+    If there are more prompts than places in the batch, a new request replaces each finished one. During one
+    request, each of the other batch - 1 requests is replaced once. A replacement delays all other requests by
+    the time of its prompt, which is at most the time to the first token.
     """
     whole = ttft_s + step_s / gained * output
     if whole and prompts > batch:
@@ -171,11 +171,11 @@ def of_client(
     ttft_s: float | None,
     prompts: float,
 ) -> Timing:
-    """The timing of a step from the figures of a client. The other arguments are those of `step`.
+    """The timing of a step from the figures of a client. An iteration takes `tpot_s` times the tokens per
+    iteration. The other arguments are those of `step`.
 
     - tpot_s: the median time per token.
-    - ttft_s: the median time to the first token; None if it is not reported. An iteration takes tpot_s times
-      the tokens per iteration.
+    - ttft_s: the median time to the first token; None if it is not reported.
     - prompts: the number of requests of the whole run.
     """
     gained = drafted.tokens_per_iteration

@@ -18,7 +18,14 @@ from perfmodel.validate.engine.formats.fields import (
     unfailed,
     value_at,
 )
-from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
+from perfmodel.validate.engine.timing import (
+    GivenFacts,
+    RequestLengths,
+    SpeculatedTokens,
+    Timing,
+    needed,
+    speculation,
+)
 
 ONE_CHUNK = 0.05
 """Largest relative difference between the tokens per chunk and the tokens per iteration with which each chunk
@@ -35,12 +42,7 @@ def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     If a chunk has as many tokens as an iteration gains, each chunk is one iteration. The median time between
     chunks is then used, because the prefill of other requests does not change it.
     """
-    counters = acceptance.of_bench(where, run) if acceptance.BENCH in run else None
-    if counters:
-        counters.check(where)
-        drafted = speculation(where, facts, counters.tokens_per_iteration, len(counters.accepted))
-    else:
-        drafted = speculation(where, facts, None, None)
+    drafted = _speculated(where, run, facts)
     unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
     prompt = _mean_length(where, run, "input_lens", "total_input_tokens")
@@ -48,37 +50,63 @@ def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     tpot_s = positive(where, run, "median_tpot_ms") / 1e3
     ttft_ms = optional(where, run, "median_ttft_ms")
     ttft_s = None if ttft_ms is None else ttft_ms / 1e3
-    concurrency = optional(where, run, "max_concurrency") or facts.batch
-    if concurrency:
-        batch = min(concurrency, completed)
-        check_in_flight(where, run, batch, completed, output)
-    else:
-        batch = needed(where, "batch", _in_flight(where, run) or _decoding(where, run))
+    batch = _batch(where, run, facts, completed, output)
     step = of_client(where, tpot_s, drafted, batch, RequestLengths(prompt, output), ttft_s, completed)
+    return [Timing.checked(**step.as_mapping() | _by_chunk(where, run, drafted, completed))]
+
+
+def _speculated(where: str, run: dict[str, Any], facts: GivenFacts) -> SpeculatedTokens:
+    """The draft length and the tokens per iteration, from the counters of a run if it has them."""
+    if acceptance.BENCH not in run:
+        return speculation(where, facts, None, None)
+    counters = acceptance.of_bench(where, run)
+    counters.check(where)
+    return speculation(where, facts, counters.tokens_per_iteration, len(counters.accepted))
+
+
+def _batch(where: str, run: dict[str, Any], facts: GivenFacts, completed: float, output: float) -> float:
+    """The number of concurrent requests: the stated number, or else the mean that follows from the times.
+
+    - completed: the number of requests of the run.
+    - output: the mean number of tokens of an answer.
+    """
+    concurrency = optional(where, run, "max_concurrency") or facts.batch
+    if not concurrency:
+        return needed(where, "batch", _in_flight(where, run) or _decoding(where, run))
+    batch = min(concurrency, completed)
+    check_in_flight(where, run, batch, completed, output)
+    return batch
+
+
+def _by_chunk(where: str, run: dict[str, Any], drafted: SpeculatedTokens, completed: float) -> dict[str, Any]:
+    """The fields of a timing that follow from the times between chunks. They are empty if the file does not
+    have these times, or if a chunk is not one iteration.
+    """
     gaps_s = _gaps_between_chunks(where, run)
     if not gaps_s:
-        return [step]
+        return {}
     chunk_tokens = (sum(numbers(where, run, "output_lens")) - completed) / len(gaps_s)
     if abs(chunk_tokens / drafted.tokens_per_iteration - 1) > ONE_CHUNK or bunched(gaps_s):
-        return [step]
-    by_chunk = {
+        return {}
+    return {
         "seconds": statistics.median(gaps_s),
         "tokens_per_iteration": min(max(chunk_tokens, 1.0), drafted.gamma + 1.0),
         "how": "median time between chunks, one an iteration",
         "prefill_share": 0.0,
         "samples": thinned(gaps_s),
     }
-    return [Timing.checked(**step.as_mapping() | by_chunk)]
 
 
 def _in_flight(where: str, run: dict[str, Any]) -> float | None:
-    """Requests in flight on average, by their latencies; None if they are not stated."""
+    """The mean number of requests in flight, which follows from their latencies; None if these are not
+    stated.
+    """
     return sum(numbers(where, run, "latencies")) / positive(where, run, "duration") or None
 
 
 def _decoding(where: str, run: dict[str, Any]) -> float | None:
-    """Requests that decode at once on average: tokens behind the first of each answer, times the mean TPOT,
-    over the duration (Little's law); None if a figure is missing.
+    """The mean number of requests that decode at once; None if a figure is missing. By Little's law, it is
+    the number of tokens after the first of each answer, times the mean TPOT, over the duration.
     """
     mean_tpot_ms = optional(where, run, "mean_tpot_ms")
     tokens = optional(where, run, "total_output_tokens")
@@ -90,7 +118,9 @@ def _decoding(where: str, run: dict[str, Any]) -> float | None:
 
 
 def _mean_length(where: str, run: dict[str, Any], lengths: str, total: str) -> float:
-    """The mean tokens of the prompts or answers of a run: by its lengths, else by its total."""
+    """The mean number of tokens of a run's prompts or answers, from their lengths or else from their
+    total.
+    """
     tokens = numbers(where, run, lengths)
     if tokens:
         return statistics.fmean(tokens)

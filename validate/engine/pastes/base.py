@@ -17,6 +17,8 @@ RATE_HEADING = re.compile(
 """Part of the heading of a column of tokens per second."""
 PROMPT_HEADING = re.compile(r"(?<![a-z])(?:prompt|prefill|pp|input|in)(?![a-z])", re.IGNORECASE)
 """Part of the heading of a column about prompts."""
+ACCEPTED_HEADING = re.compile(r"\bacc(?:ept\w*)?\b", re.IGNORECASE)
+"""Part of the heading of a column or row about accepted tokens."""
 PROMPT_WORD = re.compile(r"\b(?:prompt|prefill|pp)\b", re.IGNORECASE)
 """A word for prompts in a sentence."""
 
@@ -66,16 +68,25 @@ class TextForm(ABC):
 
 
 def number(where: str, name: str, word: str) -> float:
-    """A finite number of 0 or more. Raises InputError."""
+    """The finite number, 0 or more, that a word states. Raises InputError.
+
+    - name: the name of the figure for the message.
+    """
     (value,) = floats([word])
     if not is_count(value):
         raise refuse(where, name, "a number, 0 or more", word)
     return value
 
 
+def bare_number(cell: str) -> str:
+    """The number of a cell such as ``1,210 tok/s``, without commas; empty for an empty cell."""
+    words = cell.replace(",", "").split()
+    return words[0] if words else ""
+
+
 def rows(text: str, columns: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """The rows of Markdown tables whose head has all of these columns, each as a mapping from column to cell.
-    Text outside of the tables is ignored.
+    """The rows of Markdown tables whose heading has all of these columns, each as a mapping from column to
+    cell. Text outside of the tables is ignored.
     """
     head: list[str] | None = None
     for line in text.splitlines():

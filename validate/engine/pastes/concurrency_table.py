@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.drafting_words import drafted_tokens, is_drafting
 from perfmodel.validate.engine.formats.fields import step
-from perfmodel.validate.engine.pastes.base import PROMPT_HEADING, RATE_HEADING, TextForm, number, rows
+from perfmodel.validate.engine.pastes.base import (
+    PROMPT_HEADING,
+    RATE_HEADING,
+    TextForm,
+    bare_number,
+    number,
+    rows,
+)
 from perfmodel.validate.engine.timing import NOT_SPECULATED, GivenFacts, Timing, speculation, stated_lengths
 
 _AT_ONCE = re.compile(
@@ -17,18 +24,21 @@ _AT_ONCE = re.compile(
     r"|batch(?: ?size)?|bs|parallel(?: requests)?",
     re.I,
 )
+"""The heading of the column of concurrent requests."""
 _OF_ENGINE = re.compile(r"input len|input_len", re.I)
-"""A column of the tables of SGLang's benchmark, which have a form of their own."""
+"""A column of the tables of SGLang's benchmark, which `sglang_one_batch_server` reads."""
 _OF_EACH = re.compile(r"\bper[- ](?:user|request|stream|client)\b|/(?:user|req\w*|stream)\b|\beach\b", re.I)
+"""Part of the heading of a column of rates per request."""
 _OF_ALL = re.compile(r"\b(?:total|aggregate[d]?|overall|throughput|system|combined|all)\b", re.I)
+"""Part of the heading of a column of total rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
     """A column of rates.
 
-    - of_each: whether a rate is that of one request, not of all together.
-    - drafts: whether the rate was measured with a draft; None if the head does not say.
+    - of_each: whether a rate is per request instead of the total; None if the heading says neither.
+    - drafts: whether the rate was measured with a draft; None if the heading says neither.
     """
 
     name: str
@@ -46,9 +56,11 @@ class _Head:
 
 class ConcurrencyTable(TextForm):
     """A row is a step of N concurrent requests. If two columns have rates with and without a draft, it is two
-    steps. If the head does not say whether a rate is the total or per request, a rate that rises with N is
-    the total, because one request does not get faster with more requests. If the rate does not rise,
-    InputError asks for the missing word.
+    steps.
+
+    The heading may not say whether a rate is the total or per request. A rate that rises with N is then the
+    total, because one request does not get faster with more requests. If the rate does not rise, InputError
+    asks for the missing word.
     """
 
     title = "table of concurrency and tokens per second"
@@ -79,52 +91,54 @@ class ConcurrencyTable(TextForm):
 
 
 def _head(text: str) -> _Head | None:
+    """The first heading of a table of concurrent requests and rates; None if there is none."""
     for line in text.splitlines():
         cells = [cell.strip("*` ") for cell in line.strip().strip("|").split("|")]
         at_once = [cell for cell in cells if _AT_ONCE.fullmatch(cell)]
         named = [cell for cell in cells if RATE_HEADING.search(cell) and not PROMPT_HEADING.search(cell)]
         if at_once and named and not any(map(_OF_ENGINE.search, cells)):
-            return _Head(at_once[0], _in_use([_Rate(cell, _says(cell), is_drafting(cell)) for cell in named]))
+            rates = [_Rate(cell, _stated_of_each(cell), is_drafting(cell)) for cell in named]
+            return _Head(at_once[0], _in_use(rates))
     return None
 
 
 def _in_use(rates: list[_Rate]) -> tuple[_Rate, ...]:
-    """One column with a draft and one without if there are both, otherwise one; of several, the first that
-    says whose rate it has.
+    """The columns of rates to read: one without a draft and one with a draft if the table has both, and
+    otherwise one. Among several, the first column that says per request or total is read.
     """
     kinds = [[rate for rate in rates if rate.drafts is drafts] for drafts in (False, True)]
     chosen = [rates] if not all(kinds) else kinds
     return tuple(next((rate for rate in of if rate.of_each is not None), of[0]) for of in chosen)
 
 
-def _says(rate: str) -> bool | None:
+def _stated_of_each(rate: str) -> bool | None:
+    """Whether a heading says that its rates are per request (True) or the total (False); None if it says
+    neither.
+    """
     if _OF_EACH.search(rate):
         return True
     return False if _OF_ALL.search(rate) else None
 
 
 def _points(where: str, text: str, head: _Head, column: _Rate) -> Iterator[tuple[float, float]]:
+    """The number of concurrent requests and the rate in each row. Raises InputError."""
     for row in rows(text, (head.at_once, column.name)):
-        at_once, rate = (number(where, name, _bare(row[name])) for name in (head.at_once, column.name))
+        at_once, rate = (number(where, name, bare_number(row[name])) for name in (head.at_once, column.name))
         for name, value in ((head.at_once, at_once), (column.name, rate)):
             if not value:
                 raise refuse(where, name, "above 0", row[name])
         yield at_once, rate
 
 
-def _bare(cell: str) -> str:
-    """The number of a cell such as ``1,210 tok/s``."""
-    return cell.replace(",", "").split(" ")[0]
-
-
 def _is_of_each(where: str, column: _Rate, points: list[tuple[float, float]]) -> bool:
-    """Whether a rate is that of one request. Raises InputError if nothing tells."""
+    """Whether the rates are per request. Raises InputError if neither the heading nor the rates show it."""
     if column.of_each is not None:
         return column.of_each
     if all(at_once == 1 for at_once, _ in points):
         return True
-    (_, first), *_, (_, last) = sorted(points)[:1] + sorted(points)
-    if last > first:
+    _, rate_of_fewest = min(points)
+    _, rate_of_most = max(points)
+    if rate_of_most > rate_of_fewest:
         return False
     asked = f"'total {column.name}' or '{column.name} per user'"
     raise InputError(

@@ -70,13 +70,13 @@ class DraftLengthLines(TextForm):
 
 
 def _drafted(where: str, facts: GivenFacts, line: _Line) -> SpeculatedTokens:
-    """What a line speculated."""
+    """The draft length and the tokens per iteration of a line. Raises InputError."""
     accepted = stated(f"n={line.length} {line.words}").accepted
     return speculation(where, facts, accepted, line.length)
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """The lines with one speed and the draft length before it, or with words that no draft ran."""
+    """The lines with one speed, and before it the draft length or words that say that no draft ran."""
     for line in text.splitlines():
         if "|" in line or PROMPT_WORD.search(line) or len(_SPEED.findall(line)) != 1:
             continue

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import accepted_tokens
 from perfmodel.validate.engine.formats.fields import step
-from perfmodel.validate.engine.pastes.base import PROMPT_HEADING, RATE_HEADING, TextForm, number, rows
+from perfmodel.validate.engine.pastes.base import (
+    ACCEPTED_HEADING,
+    PROMPT_HEADING,
+    RATE_HEADING,
+    TextForm,
+    bare_number,
+    number,
+    rows,
+)
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
@@ -32,16 +40,18 @@ _NAMED = re.compile(
     re.I,
 )
 """A cell of such a column. A number alone may count the runs."""
-_ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
+
 _WITHOUT = re.compile(r"off|none|no\b.*|without\b.*|baseline|base|plain|vanilla|[-–—]|0", re.I)
+"""The cell of a row without a draft."""
 _WITH = re.compile(r"\D*?(?P<length>\d{1,2})")
+"""The cell of a row with a draft, in a column of draft lengths."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The columns in use.
+    """The headings of the columns in use.
 
-    - accepted: None if the table has none.
+    - accepted: the heading of the accepted tokens; None if the table does not have them.
     """
 
     length: str
@@ -70,7 +80,7 @@ class DraftLengthTable(TextForm):
         batch = facts.batch or 1.0
         steps = []
         for row, length in _rows(text, head):
-            rate = number(where, head.rate, _bare(row[head.rate]))
+            rate = number(where, head.rate, bare_number(row[head.rate]))
             if not rate:
                 raise refuse(where, head.rate, "above 0", row[head.rate])
             drafted = _drafted(where, facts, head, row, length) if length else NOT_SPECULATED
@@ -83,13 +93,14 @@ class DraftLengthTable(TextForm):
 def _drafted(
     where: str, facts: GivenFacts, head: _Head, row: dict[str, str], length: int
 ) -> SpeculatedTokens:
-    """What a row speculated."""
+    """The draft length and the tokens per iteration of a row. Raises InputError."""
     name = head.accepted
     accepted = None if name is None else accepted_tokens(name, row[name], length)
     return speculation(where, facts, accepted, length)
 
 
 def _head(text: str) -> _Head | None:
+    """The first heading of a table of draft lengths and rates; None if there is none."""
     for line in text.splitlines():
         if "|" not in line:
             continue
@@ -98,14 +109,14 @@ def _head(text: str) -> _Head | None:
         lengths = lengths or [cell for cell in cells if _CONFIGURATIONS.fullmatch(cell)]
         rates = [cell for cell in cells if RATE_HEADING.search(cell) and not PROMPT_HEADING.search(cell)]
         if lengths and rates:
-            accepted = [cell for cell in cells if _ACCEPTED.search(cell) and cell not in rates]
+            accepted = [cell for cell in cells if ACCEPTED_HEADING.search(cell) and cell not in rates]
             return _Head(lengths[0], rates[0], accepted[0] if accepted else None)
     return None
 
 
 def _rows(text: str, head: _Head) -> Iterator[tuple[dict[str, str], int]]:
-    """The rows with a draft length; 0 without a draft. None of a table of configurations that are no draft
-    lengths.
+    """Each row with its draft length, which is 0 without a draft. There are no rows if the configurations of
+    a table are other things than draft lengths.
     """
     form = _NAMED if _CONFIGURATIONS.fullmatch(head.length) else _WITH
     if form is _NAMED and not _lists_lengths(text, head):
@@ -125,8 +136,3 @@ def _lists_lengths(text: str, head: _Head) -> bool:
     baselines = [cell for cell in cells if _WITHOUT.fullmatch(cell)]
     others = [cell for cell in cells if cell not in baselines]
     return bool(baselines) and bool(others) and all(_NAMED.fullmatch(cell) for cell in others)
-
-
-def _bare(cell: str) -> str:
-    """The number of a cell such as ``1,210 tok/s``."""
-    return cell.replace(",", "").split()[0] if cell.split() else cell

@@ -47,8 +47,8 @@ class GenAIPerf(TextForm):
 
 
 def _metrics(text: str) -> Metrics:
-    """Metric in small letters without its unit -> column -> cell. In a narrow terminal a name goes on in the
-    next row, whose other cells are empty.
+    """Metric in small letters without its unit -> column -> cell. In a narrow terminal, a long name continues
+    in the next row, whose other cells are empty.
     """
     columns: list[str] = []
     names: list[str] = []
@@ -79,7 +79,7 @@ def _value(where: str, metrics: Metrics, name: str, columns: tuple[str, ...] = M
 
 
 def _in_flight(where: str, metrics: Metrics) -> float | None:
-    """Mean number of requests at once, by Little's law; None without both figures."""
+    """The mean number of concurrent requests, by Little's law; None if a figure for it is missing."""
     rate = _value(where, metrics, "request throughput", ("avg",))
     latency_ms = _value(where, metrics, "request latency", ("avg",))
     return None if rate is None or latency_ms is None else round(rate * latency_ms / 1e3, 1)

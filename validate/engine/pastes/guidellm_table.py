@@ -50,7 +50,7 @@ class GuideLLMTable(TextForm):
 def _step(where: str, name: str, row: Mapping[str, str], facts: GivenFacts) -> Timing:
     """The step of one benchmark.
 
-    - row: the cells of the benchmark in all tables, by column head.
+    - row: heading of a column -> cell, over all tables.
     """
 
     def figure(name: str) -> float | None:
@@ -80,9 +80,9 @@ def _step(where: str, name: str, row: Mapping[str, str], facts: GivenFacts) -> T
 
 
 def _rows(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The first cell of each row of all tables, and its other cells by their heads.
+    """The first cell of each row of all tables, and its other cells by heading.
 
-    A table is two rules around several lines of heads, then rows up to a third rule.
+    A table begins with several heading lines between two rules. Its rows end at a third rule.
     """
     head_lines: list[Cells] = []
     heads: Cells = []
@@ -102,13 +102,16 @@ def _rows(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _cells(line: str) -> Cells:
+    """The cells of a line, with or without bars at its ends."""
     bare = line.strip()
     framed = bare.startswith("|")
     return bare.removeprefix("|").removesuffix("|").split("|") if framed else bare.split("|")
 
 
 def _joined(lines: list[Cells]) -> Cells:
-    """One head per column. A cell of no width continues the one before it."""
+    """The heading of each column. A cell without any width continues the cell before it. There are no
+    headings if the lines have different numbers of cells.
+    """
     if not lines or len({len(cells) for cells in lines}) > 1:
         return []
     filled = []

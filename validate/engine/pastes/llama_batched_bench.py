@@ -38,5 +38,6 @@ class LlamaBatchedBench(TextForm):
 
 
 def _numbers(where: str, text: str) -> list[list[float]]:
+    """PP, TG, B, T_PP and T_TG of each row. Raises InputError."""
     names = ("PP", "TG", "B", "T_PP s", "T_TG s")
     return [[number(where, name, row[name]) for name in names] for row in rows(text, COLUMNS)]

@@ -35,7 +35,7 @@ class LlamaBenchCsv(TextForm):
 
 
 def _rows(where: str, text: str) -> Iterator[dict[str, float]]:
-    """The figures of each row behind the head. A row that was cut off before its time is passed over."""
+    """The figures of each row after the heading. A row that was cut off before its time is skipped."""
     lines = text.splitlines()
     head = next(n for n, line in enumerate(lines) if all(column in line.split(",") for column in COLUMNS))
     for row in csv.DictReader(lines[head:]):

@@ -1,9 +1,9 @@
 """The table that ``llama-benchy`` prints about any server: the speeds of prompts and of answers, with D
 tokens before them.
 
-A test is ``pp2048 @ d4096 (c2)`` and then ``tg32 @ d4096 (c2)``, for prompts of 2048 tokens and answers of 32
-tokens after 4096 tokens with 2 clients. ``ctx_pp`` and ``ctx_tg`` time the D tokens themselves. The column
-``t/s`` has the rate of one request; with several clients, the column ``t/s (req)`` has it.
+A test is ``pp2048 @ d4096 (c2)`` and then ``tg32 @ d4096 (c2)``. Two clients then send prompts of 2048 tokens
+after 4096 tokens and get answers of 32 tokens. ``ctx_pp`` and ``ctx_tg`` time the D tokens themselves. The
+column ``t/s`` has the rate of one request; with several clients, the column ``t/s (req)`` has it.
 """
 
 import re
@@ -26,7 +26,7 @@ _TEST = re.compile(
 class _Test:
     """One row.
 
-    - tokens: the tokens of the prompt or the answer; 1 if the row does not say.
+    - tokens: the tokens of the prompt or the answer; 1 if the row does not state them.
     - depth: the cached tokens before the prompt.
     - rate: tokens per second of one request.
     """

@@ -42,7 +42,9 @@ class LlamaMetrics(TextForm):
 
 
 def _accepted(where: str, text: str, tokens: float, slots: float | None) -> float | None:
-    """Tokens of a slot per pass, if they are so many more than passes that a draft ran; else None."""
+    """The tokens per pass and slot. None if they are at most `DRAFTING`, because no draft ran then, or if the
+    page lacks a count.
+    """
     passes = total(where, text, "llamacpp:n_decode")
     if not passes or not slots:
         return None

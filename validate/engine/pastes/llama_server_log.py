@@ -34,6 +34,10 @@ _LINE = re.compile(
 )
 
 
+_SLOT = re.compile(r"\bslot\b.*?\bid +(\d+) \|")
+"""The number of the slot that answered, in other lines of the log."""
+
+
 class TimedTokens(NamedTuple):
     """The tokens of a prompt or of an answer, and their total time."""
 
@@ -129,11 +133,12 @@ def logged(where: str, text: str) -> list[LoggedAnswer]:
 
 
 def _line(where: str, line: re.Match[str]) -> LoggedAnswer:
-    """What one line says of its request."""
+    """The figures of a request in one line. Raises InputError."""
     if line["accepted"]:
         return LoggedAnswer(drafts=_drafts(where, line), rates=_rates(where, line))
-    behind_first = float(line["unit"] == "runs")
-    tokens = number(where, "tokens", line["tokens"]) + behind_first
+    tokens = number(where, "tokens", line["tokens"])
+    if line["unit"] == "runs":  # of llama-cli, which does not count the first token
+        tokens += 1
     timed = TimedTokens(number(where, "eval time", line["ms"]), tokens)
     return LoggedAnswer(prompt=timed) if line["prompt"] else LoggedAnswer(decoding=timed)
 
@@ -156,9 +161,6 @@ def _rates(where: str, line: re.Match[str]) -> tuple[float, ...]:
         allowed = "rates from 0 to 1 that do not rise"
         raise refuse(where, "acceptance rate per position", allowed, line["rates"])
     return tuple(rates)
-
-
-_SLOT = re.compile(r"\bslot\b.*?\bid +(\d+) \|")
 
 
 class LlamaServerLog(TextForm):

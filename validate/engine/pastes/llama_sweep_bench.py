@@ -48,5 +48,5 @@ class LlamaSweepBench(TextForm):
 
 
 def _rows(text: str) -> Iterator[Mapping[str, str]]:
-    """The rows of tables without a column of sequences, which llama-batched-bench's have."""
+    """The rows of tables without the column ``B``, which only llama-batched-bench prints."""
     return (row for row in rows(text, COLUMNS) if "B" not in row)

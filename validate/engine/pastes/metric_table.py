@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import accepted_tokens, drafted_tokens, is_drafting, stated
 from perfmodel.validate.engine.formats.fields import step
-from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.pastes.base import ACCEPTED_HEADING, TextForm, number
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
@@ -20,7 +20,7 @@ from perfmodel.validate.engine.timing import (
 _TPOT = re.compile(r"\b(?:tpot|time per output token)\b", re.I)
 _MEDIAN = re.compile(r"\b(?:median|p50)\b", re.I)
 _TAIL = re.compile(r"\bp(?:9\d|75)|\bmax\b|\bmin\b|\bstd\b", re.I)
-_ACCEPTED = re.compile(r"\bacc(?:ept\w*)?\b", re.I)
+"""Words of a metric whose value is not a typical TPOT."""
 _AT_ONCE = re.compile(r"\b(?:concurren\w+|batch size|clients)\b", re.I)
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -58,7 +58,7 @@ class MetricTable(TextForm):
 
 
 def _columns(text: str) -> Columns:
-    """The columns whose heads say whether a draft ran."""
+    """The columns whose headings say whether a draft ran."""
     heads: list[str] = []
     columns: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
@@ -76,27 +76,28 @@ def _columns(text: str) -> Columns:
 
 
 def _tpot_metric(metrics: Mapping[str, str]) -> str:
-    """The metric that has the TPOT; empty without one."""
+    """The name of the metric for the TPOT, a median if there is one; empty if no metric is the TPOT."""
     named = [name for name in metrics if _TPOT.search(name) and not _TAIL.search(name)]
     medians = [name for name in named if _MEDIAN.search(name)]
     return next(iter(medians + named), "")
 
 
 def _drafted(where: str, head: str, metrics: Mapping[str, str], facts: GivenFacts) -> SpeculatedTokens:
-    """What a column speculated."""
+    """The draft length and the tokens per iteration of a column. Raises InputError."""
     length = drafted_tokens(where, head, facts)
-    figures = [accepted_tokens(name, cell, length) for name, cell in _of(metrics, _ACCEPTED)]
+    figures = [accepted_tokens(name, cell, length) for name, cell in _of(metrics, ACCEPTED_HEADING)]
     counted = next((figure for figure in figures if figure is not None), None)
     return speculation(where, facts, counted or stated(head).accepted, length)
 
 
 def _at_once(where: str, metrics: Mapping[str, str]) -> float | None:
-    """Requests at once; None without a row of them."""
+    """The number of concurrent requests; None if no row states it."""
     figures = [number(where, name, _figure(cell)) for name, cell in _of(metrics, _AT_ONCE)]
     return next(iter(figures), None)
 
 
 def _of(metrics: Mapping[str, str], pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """The metrics whose names match a pattern, with their cells."""
     return ((name, cell) for name, cell in metrics.items() if pattern.search(name))
 
 

@@ -17,11 +17,12 @@ _PART = re.compile(r"([\d.]+)(h|ms|m|us|µs|ns|s)")
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 """Units of Go's durations, such as ``1m12.3s``."""
 Answer = dict[str, float]
+"""Name of a figure, such as ``prompt count`` -> its value."""
 
 
 class Ollama(TextForm):
-    """Each `eval duration` is one answer; if there is none, each `eval rate` is. Accepted tokens are not
-    printed, so the user gives ``gamma=N,accepted=X``.
+    """Each `eval duration` is one answer. If there are no durations, each `eval rate` is one answer. Accepted
+    tokens are not printed, so the user gives ``gamma=N,accepted=X``.
     """
 
     title = "timings of ollama run --verbose"
@@ -42,7 +43,9 @@ class Ollama(TextForm):
 
 
 def _answers(where: str, text: str) -> Iterator[Answer]:
-    """Counts, and seconds or tokens per second, of each answer, which ends with its ``eval duration``."""
+    """The counts, seconds and tokens per second of each answer. An answer ends with its ``eval duration``, or
+    with its ``eval rate`` if no durations are printed.
+    """
     answer: Answer = {}
     lines = list(_LINE.finditer(text))
     timed = any(line["what"].lower() == "duration" and not line["prompt"] for line in lines)
@@ -57,7 +60,7 @@ def _answers(where: str, text: str) -> Iterator[Answer]:
 
 
 def _seconds(where: str, name: str, text: str) -> float:
-    """Seconds of one of Go's durations. Raises InputError."""
+    """The seconds of a duration that Go printed. Raises InputError."""
     parts = _PART.findall(text)
     if "".join(value + unit for value, unit in parts) != text:
         raise refuse(where, name, "a time such as 4.368s or 1m7.9s", text)
@@ -76,7 +79,7 @@ def _step(where: str, answer: Answer, facts: GivenFacts) -> Timing:
 
 
 def _token_s(where: str, answer: Answer) -> float:
-    """Seconds of a token, by the duration of an answer or else its rate. Raises InputError."""
+    """The seconds per token, from the duration of an answer or else from its rate. Raises InputError."""
     if "duration" not in answer:
         if not answer["rate"]:
             raise refuse(where, "eval rate", "above 0", answer["rate"])

@@ -39,6 +39,7 @@ KEYS = {
 LONGEST_HEADING = 120
 """Largest number of characters in a line that names a block."""
 AT_ONCE = ("maximum request concurrency", "max request concurrency")
+"""Printed words for the number of concurrent requests."""
 _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
 ACCEPTED = re.compile(r"^[^\n:]*?(?:accept length|acceptance length|acceptance rate \(%\)):", re.M | re.I)
 """A line that shows that a block counts drafts."""
@@ -76,7 +77,9 @@ class ServingBlock(TextForm):
 
 
 def _heading(before: str) -> str:
-    """The last short line before a block, behind the block before, that says whether a draft ran."""
+    """The last short line between a block and the block before it that says whether a draft ran; empty if
+    there is none.
+    """
     behind_block = before.rstrip(" =\n").rpartition("=====")[2]
     for line in reversed(behind_block.splitlines()):
         if len(line) <= LONGEST_HEADING and is_drafting(line) is not None:
@@ -85,14 +88,14 @@ def _heading(before: str) -> str:
 
 
 def _of_heading(where: str, heading: str, facts: GivenFacts) -> GivenFacts:
-    """What the line before a block says of its draft."""
+    """The facts about the draft in the line before a block, and those that the user gives."""
     if not is_drafting(heading):
         return replace(facts, gamma=0, accepted=None)
     return facts.over(stated(heading)).over(GivenFacts(gamma=drafted_tokens(where, heading, facts)))
 
 
 def _started(where: str, text: str) -> GivenFacts:
-    """What the client prints before it starts: the requests at once."""
+    """The number of concurrent requests, which the client prints before it starts."""
     printed = {}
     for label, value in _LINE.findall(text.rstrip(" =").rpartition("=====")[2]):
         printed[label.strip().lower()] = value
@@ -118,6 +121,7 @@ def rates_by_position(where: str, text: str) -> list[float]:
 
 
 def _block(where: str, text: str, facts: GivenFacts) -> list[Timing]:
+    """The step of one block. Raises InputError."""
     run: dict[str, Any] = {**figures(where, text)}
     rates = rates_by_position(where, text)
     if rates:

@@ -26,8 +26,8 @@ _LENGTH = re.compile(r"Output lens: \(?\[?(\d+)")
 
 
 class SglangOneBatchServer(TextForm):
-    """A row of the table is one step; without a table, each run is. The draft length is not printed, so the
-    user gives ``gamma=N``.
+    """A row of the table is one step. Without a table, each printed run is one step. The draft length is not
+    printed, so the user gives ``gamma=N``.
     """
 
     title = "output of SGLang's bench_one_batch_server"
@@ -66,7 +66,9 @@ class SglangOneBatchServer(TextForm):
 
 
 def _runs(text: str) -> Iterator[Mapping[str, str]]:
-    """The rows of the table, which has no warm-up, or else the printed runs. Unknown figures are empty."""
+    """The printed figures of each run: from the rows of the table, which has no warm-up runs, or else from
+    the lines. A figure that is not printed is empty.
+    """
     table = list(rows(text, COLUMNS))
     length = _LENGTH.search(text)
     for row in table:

@@ -19,7 +19,7 @@ FIGURES = {
     "ttft_ms": r"Average time-to-first-token \[TTFT\] \(ms\)",
     "gained": r"\[AR\] AVERAGE",
 }
-"""Figure -> the words before it. What the report calls AR is the number of tokens per iteration."""
+"""Figure -> the words before it. The report calls the tokens per iteration AR."""
 
 
 class TrtllmBench(TextForm):

@@ -20,7 +20,7 @@ _LINE = re.compile(
 
 
 class TrtllmLog(TextForm):
-    """A step is the median of all iterations with the same number of requests and tokens; iterations that
+    """A step is the median of all iterations with the same number of requests and tokens. Iterations that
     read prompts are left out. Contexts and accepted tokens are not printed, so the user gives ``input=N`` and
     ``accepted=X``.
     """
@@ -42,14 +42,14 @@ class TrtllmLog(TextForm):
 
 
 def _decodes_alone(line: re.Match[str]) -> bool:
-    """Whether an iteration reads no prompt, and verifies as many tokens of each request."""
+    """Whether an iteration reads no prompt and verifies the same number of tokens for every request."""
     requests = int(line["requests"])
     tokens = int(line["tokens"])
     return line["prompts"] == "0" and 0 < requests <= tokens and tokens % requests == 0
 
 
 def _step(where: str, lines: list[re.Match[str]], requests: int, tokens: int, facts: GivenFacts) -> Timing:
-    """An iteration of this many requests and verified tokens."""
+    """The median iteration of the lines with this number of requests and verified tokens."""
     length = tokens // requests - 1
     drafted = speculation(where, facts, None, length or None)
     seconds = median(float(line["ms"]) for line in lines) / 1e3

@@ -1,5 +1,6 @@
-"""Speeds with and without a draft, as people write them: ``with MTP (n=3): 52 tok/s, without: 33 tok/s``,
-``128 tok/s with MTP and 342 tok/s without``, or as times per token: ``TPOT 9 ms without MTP, 14 ms with it``.
+"""Speeds with and without a draft, as people write them: ``with MTP (n=3): 52 tok/s, without: 33 tok/s``, or
+``128 tok/s with MTP and 342 tok/s without``. They can also be times per token: ``TPOT 9 ms without MTP, 14 ms
+with it``.
 """
 
 import re
@@ -21,7 +22,7 @@ from perfmodel.validate.engine.timing import (
 )
 
 LONGEST = 1000
-"""Largest number of characters in such a text."""
+"""Largest number of characters in a text that is searched for speeds."""
 _SPEED = re.compile(
     r"(?P<words>.*?)(?<![\w.])(?P<value>\d+(?:\.\d+)?)\s*"
     r"(?:(?:tokens?|toks?|t)/s(?:ec)?\b|(?P<ms>ms\b)(?P<token>\s*(?:/\s*|per )tok(?:en)?\b)?)",
@@ -84,13 +85,13 @@ class TwoSpeeds(TextForm):
 
 
 def _drafted(where: str, facts: GivenFacts) -> SpeculatedTokens:
-    """What was speculated behind a speed that a draft made."""
+    """The draft length and the tokens per iteration of a speed with a draft. Raises InputError."""
     needed(where, "gamma", facts.gamma)
     return speculation(where, facts, None, None)
 
 
 def _speeds(where: str, text: str) -> Iterator[_Speed]:
-    """The speeds of a short text; of times, those per output token."""
+    """The speeds in a short text. Times count only if they are times per output token."""
     if len(text) > LONGEST:
         return
     of_tokens = _TPOT.search(text) is not None
@@ -103,27 +104,43 @@ def _speeds(where: str, text: str) -> Iterator[_Speed]:
 
 
 def _kinds(text: str, speeds: list[re.Match[str]]) -> list[bool | None]:
-    """Whether a draft made each speed.
+    """Whether each speed was measured with a draft; None if the text says neither.
 
-    The words stand before the speeds, or behind them if those behind say it of each, or if those before the
-    first speed say neither. Of two speeds that are compared, each may have words of its own, and the one
-    that has none is without a draft.
+    The words about a speed are before it. They are after it if the words before the first speed say neither,
+    or if every speed is followed by words that say so.
     """
-    ends = [speed.end() for speed in speeds]
-    starts = [speed.start("value") for speed in speeds[1:]] + [len(text)]
-    before = [speed["words"] for speed in speeds]
-    behind = [_SENTENCE.split(text[end:start])[0] for end, start in zip(ends, starts, strict=True)]
-    kinds = [is_drafting(_CLAUSE.split(words)[-1]) for words in before]
-    after_each = [is_drafting(words) for words in behind]
-    apart = all(_ENDED.search(text[end:start]) for end, start in zip(ends, starts[:-1], strict=False))
-    if kinds[0] is None or (apart and set(after_each) == {True, False}):
-        kinds = after_each
-    if len(speeds) != 2 or set(kinds) == {True, False}:
-        return kinds
-    for n, (ahead, after) in enumerate(zip(before, behind, strict=True)):
-        if kinds[n] is None:
-            of_sentence = is_drafting(_SENTENCE.split(ahead)[-1])
-            kinds[n] = is_drafting(after) if of_sentence is None else of_sentence
-    if set(kinds) == {True, None} and _CONTRAST.search(text) and not PROMPT_WORD.search(text):
-        return [bool(kind) for kind in kinds]
+    words_before = [speed["words"] for speed in speeds]
+    gaps = _texts_after(text, speeds)
+    words_after = [_SENTENCE.split(gap)[0] for gap in gaps]
+    kinds = [is_drafting(_CLAUSE.split(words)[-1]) for words in words_before]
+    kinds_after = [is_drafting(words) for words in words_after]
+    are_after = all(map(_ENDED.search, gaps[:-1])) and set(kinds_after) == {True, False}
+    if kinds[0] is None or are_after:
+        kinds = kinds_after
+    if len(speeds) == 2 and set(kinds) != {True, False}:
+        return _kinds_of_two(text, kinds, words_before, words_after)
     return kinds
+
+
+def _texts_after(text: str, speeds: list[re.Match[str]]) -> list[str]:
+    """The text between each speed and the next one, or the end of the text."""
+    ends = [speed.end() for speed in speeds]
+    next_starts = [speed.start("value") for speed in speeds[1:]] + [len(text)]
+    return [text[end:start] for end, start in zip(ends, next_starts, strict=True)]
+
+
+def _kinds_of_two(
+    text: str, kinds: list[bool | None], words_before: list[str], words_after: list[str]
+) -> list[bool | None]:
+    """The kinds of two speeds, one of which is still unknown. Its words can be in the sentence before it or
+    after it. If there are none and the text contrasts the two speeds, it was measured without a draft.
+    """
+    found = []
+    for kind, before, after in zip(kinds, words_before, words_after, strict=True):
+        if kind is None:
+            kind = is_drafting(_SENTENCE.split(before)[-1])
+        found.append(is_drafting(after) if kind is None else kind)
+    is_contrast = _CONTRAST.search(text) is not None and not PROMPT_WORD.search(text)
+    if set(found) == {True, None} and is_contrast:
+        return [kind is True for kind in found]
+    return found

@@ -9,7 +9,7 @@ from perfmodel.validate.engine.servers.base import OWN, BenchRequest, BenchServe
 
 __all__ = ["OWN", "BenchRequest", "BenchServer", "bench_servers"]
 FIRST = ("vllm", "sglang", "trtllm")
-"""Those that are listed first."""
+"""The engines that are listed first."""
 
 
 @cache

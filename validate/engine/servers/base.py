@@ -53,7 +53,7 @@ class BenchServer(ABC):
     - word: the value of ``--engine`` for it, if this differs from the module's name.
     - client_rounds: prompts per place in the batch that the engine's own client sends; 0 if perfmodel's
       client sends them.
-    - files: patterns of the files with the results; RECORDS stands for those of perfmodel's client.
+    - files: patterns of the files with the results. ``RECORDS`` means the records of perfmodel's client.
     """
 
     word: ClassVar[str] = ""
@@ -84,7 +84,9 @@ class BenchServer(ABC):
         return [records if pattern == "RECORDS" else pattern for pattern in self.files]
 
     def _repeating(self, request: BenchRequest, prompt: int) -> str:
-        """A line that writes prompts of about this many tokens, all different from the first token on."""
+        """A shell line that writes prompts of about `prompt` tokens. No two prompts begin with the same
+        token.
+        """
         times = -(-prompt // len(REPEATED.split()))
         most = self.client_rounds * max(request.batches)
         row = {"prompt": "@", "conversations": [{"content": "@"}, {"content": "ok"}]}

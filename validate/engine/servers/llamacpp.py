@@ -14,7 +14,7 @@ class LlamaCppBench(BenchServer):
     files = ("K0.jsonl", "RECORDS")
 
     def runs(self, request: BenchRequest, gamma: int, port: int) -> list[str]:
-        """The lines of one draft length."""
+        """The shell lines for one draft length."""
         if gamma == 0:
             batches = ",".join(map(str, request.batches))
             prompts = ",".join(map(str, request.prompts))

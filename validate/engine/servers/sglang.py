@@ -25,7 +25,7 @@ class SGLangBench(BenchServer):
     files = ("K*.jsonl",)
 
     def runs(self, request: BenchRequest, gamma: int, port: int) -> list[str]:
-        """The lines of one draft length."""
+        """The shell lines for one draft length."""
         words = ["python", "-m", "sglang.launch_server", "--model-path", request.model]
         words.append("--disable-radix-cache")
         if request.tp > 1:

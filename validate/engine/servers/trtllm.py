@@ -16,9 +16,9 @@ class TensorRTLLMBench(BenchServer):
     """TensorRT-LLM."""
 
     def runs(self, request: BenchRequest, gamma: int, port: int) -> list[str]:
-        """The shell lines for one draft length. They write a file of options (with the keys of aiconfigurator
-        0.12.0's templates for TensorRT-LLM 1.0 to 1.3) and start a server that accepts a fixed number of
-        tokens.
+        """The shell lines for one draft length. They write a file of options and start a server that accepts
+        a fixed number of tokens. The keys of the options are those of aiconfigurator 0.12.0's templates for
+        TensorRT-LLM 1.0 to 1.3.
         """
         if request.method != "mtp":
             raise refuse(

@@ -29,7 +29,7 @@ class VLLMBench(BenchServer):
         return [*lines, NEEDS_PANDAS] if lines else []
 
     def runs(self, request: BenchRequest, gamma: int, port: int) -> list[str]:
-        """The lines of one draft length."""
+        """The shell lines for one draft length."""
         words = ["vllm", "serve", request.model, "--no-enable-prefix-caching"]
         if request.tp > 1:
             words += ["--tensor-parallel-size", str(request.tp)]
@@ -54,8 +54,8 @@ class VLLMBench(BenchServer):
         return config
 
     def _bench(self, request: BenchRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
-        """One run of vLLM's client, with as many prompts as clients, so that no request waits for another's
-        prompt.
+        """The command of one run of vLLM's client. There are as many prompts as clients, so no request waits
+        for the prompt of another one.
         """
         if self.repeats(request):
             prompts = (
