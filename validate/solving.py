@@ -23,6 +23,7 @@ class Solution:
     - x: the coordinates of the solution, [parameters].
     - residuals: [rows], before the loss function.
     - slopes: derivatives of the residuals, [rows, parameters].
+    - cost: half the sum of squared residuals, after the loss function.
     - at_bound: whether each parameter is on a bound.
     """
 
@@ -69,7 +70,7 @@ def least_squares(
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number that is fitted. It is searched from `expected`, between `low` and `high`.
+    """A fitted number. Its search starts at `expected` and stays between `low` and `high`.
 
     - log: whether the search uses its logarithm; otherwise it uses steps of `unit` from `origin`.
     - spread: the standard deviation of a prior around `expected`, of the logarithm or of the value. None if
@@ -144,7 +145,7 @@ class Estimate:
 
     @property
     def correlation(self) -> Array:
-        """[parameters, parameters]."""
+        """The correlation of the coordinates, [parameters, parameters]."""
         deviations = np.sqrt(np.diag(self.covariance))
         return np.asarray(np.clip(self.covariance / np.outer(deviations, deviations), -1.0, 1.0))
 

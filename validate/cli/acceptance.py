@@ -106,7 +106,7 @@ def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
     table = (
         _measured(question, out) if question.convert is None else _imported(question, question.convert, out)
     )
-    if table is None:  # rank 0 of several has it
+    if table is None:  # only rank 0 has the result
         return
     if out is None:
         click.echo(as_text(table), nl=False)
@@ -115,6 +115,7 @@ def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
 
 
 def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> AcceptanceFile:
+    """The acceptance in a file of another tool. Writes it to `out` if that is given."""
     from perfmodel.validate.engine.acceptance import (
         AcceptanceSubject,
         counts_drafts,
@@ -140,6 +141,9 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
 
 
 def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
+    """The acceptance that the decoder measures; None on ranks other than 0. Each finished row is written to
+    `out`.
+    """
     from perfmodel.validate.decoder import ModelPair, Sampling
     from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
 
@@ -215,7 +219,7 @@ def _place(row: AcceptanceEntry) -> str:
 
 
 def _rates(row: AcceptanceEntry) -> str:
-    """The acceptance of a row, by position where it is known."""
+    """The acceptance of a row in words, by position if this is known."""
     if not row.histogram:
         return f"by position {_in_words(row.positions)}" if row.positions else f"alpha {row.alpha:.3f}"
     counts = [float(count) for count in row.histogram]

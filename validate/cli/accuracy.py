@@ -35,7 +35,7 @@ def accuracy(
     from perfmodel.validate.studies import gate, page, record as module
 
     if not write:
-        gate.read(module.PATH)  # before the work
+        gate.read(module.PATH)  # raises InputError before the long work
     record = module.record()
     if write:
         write_all(page.files(record), "--write")
@@ -45,7 +45,9 @@ def accuracy(
 
 
 def conclude(recorded: dict[str, Any], now: dict[str, Any], json: bool) -> None:
-    """Prints what the gate finds, and exits with 1 if a figure or an input is not as recorded."""
+    """Prints the mean error and all differences from the recorded errors. Exits with 1 if a figure or an
+    input differs.
+    """
     from perfmodel.validate.accuracy.sets import SETS, gated_sets
     from perfmodel.validate.studies import gate
 

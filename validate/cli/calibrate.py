@@ -20,7 +20,7 @@ from perfmodel.validate.records import BUNDLED, RESULTS, newest, points, quiet_l
 from perfmodel.writing import destination, write_all
 
 STUDIES = ("engines", "llamacpp", "mlx", "sources")
-"""Names that are studies of public rows, with held-out groups of their own."""
+"""Names of studies of public rows. Each study has fixed held-out groups."""
 
 
 @question
@@ -108,12 +108,12 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
 
 
 def _study(name: str, write: bool) -> None:
-    """Fits the costs of engines, those of llama.cpp or MLX, or the errors of sources, with all folds:
+    """Fits the costs of engines, of llama.cpp or of MLX, or the errors of sources, with all folds. This takes
     minutes.
     """
     need_studies(f"calibrate {name}")
     if write:
-        destination(BUNDLED / f"{name}.json", flag="--write")  # before the work
+        destination(BUNDLED / f"{name}.json", flag="--write")  # raises InputError before the long work
     texts = import_module(f"perfmodel.validate.studies.{name}").refitted_files(datetime.date.today())
     if write:
         write_all(texts, "--write")
@@ -122,7 +122,8 @@ def _study(name: str, write: bool) -> None:
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
-    """Prints or writes the calibration from kernels alone; with --stack, scaled to whole passes.
+    """Prints or writes a calibration that is fitted to kernels alone. With --stack, it is scaled to whole
+    passes.
 
     For a CPU, --hardware NAME.yaml of a new device file also writes that file from the record.
     """

@@ -37,7 +37,7 @@ def show(checked: Checked) -> None:
 
 
 def _row(part: CheckedPart, before: Baseline | None) -> list[str]:
-    """The cells of a part; ``-`` for one that the baseline does not have."""
+    """The cells of a part. Its earlier error is ``-`` if the baseline does not have the part."""
     errors = part.errors
     cells = [part.name, f"{errors.rows}", f"{errors.mape:.1%}"]
     if before:

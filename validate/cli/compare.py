@@ -17,6 +17,8 @@ from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Se
 from perfmodel.validate.records import RESULTS
 from perfmodel.writing import destination
 
+PLACE = ("row", "hardware", "target", "draft", "batch", "context", "quantity")
+"""Fields of a cell that say where a figure was measured."""
 FIGURE_WORDS = {
     "target_s": "baseline step",
     "draft_s": "draft step",
@@ -25,10 +27,11 @@ FIGURE_WORDS = {
     "sd_tpot_s": "time per token",
     "speedup": "speedup",
 }
+"""Quantity of a cell -> its printed words."""
 LARGEST = 8
-"""Rows with the largest errors that are shown."""
+"""Number of rows in the table of the largest errors."""
 NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
-"""Of a picture of shipped predictions, and of one of held-out ones."""
+"""The note in a picture of shipped predictions, and the note in a picture of held-out predictions."""
 
 
 @flagged
@@ -72,6 +75,7 @@ def compare(
 
 
 def _show_row(cells: list[Cell], held_out: bool) -> None:
+    """Prints the figures of one row, measured and predicted."""
     p = cells[0].point
     used = cells[0].calibration
     calibration = used
@@ -98,6 +102,9 @@ def _value(c: Cell, value: float) -> str:
 
 
 def show_cells(cells: list[Cell]) -> None:
+    """Prints the errors by partition, the correct verdicts, the figures below their lower bound, and the
+    largest errors.
+    """
     rows = []
     for name, of_partition in parts.partitions(cells, ("",)).items():
         e = parts.error(of_partition)
@@ -125,7 +132,3 @@ def _row(c: Cell) -> list[str]:
     fields = c.as_dict()
     place = [str(fields[key]) for key in PLACE]
     return [*place, f"{c.measured:.5g}", f"{c.predicted:.5g}", f"{100 * c.error:+.1f}"]
-
-
-PLACE = ("row", "hardware", "target", "draft", "batch", "context", "quantity")
-"""Fields of a cell that say where a figure was measured."""

@@ -19,7 +19,7 @@ from perfmodel.validate.engine.fit import check_enough
 
 if TYPE_CHECKING:
     from perfmodel.validate.engine.paste import PastedText
-    from perfmodel.validate.engine.timing import GivenFacts
+    from perfmodel.validate.engine.timing import GivenFacts, Timing
 
 
 @takes(EngineQuestion)
@@ -96,7 +96,7 @@ class DrivenServer(NamedTuple):
 
 
 def _drive(q: EngineQuestion, url: str) -> DrivenServer:
-    """Times a running server."""
+    """Times a running server. Exits with 1 if some points failed."""
     from perfmodel.validate.engine.bench_commands import loads
     from perfmodel.validate.engine.client import LiveServer
     from perfmodel.validate.engine.driver import check, served_gamma
@@ -136,7 +136,9 @@ def _drive(q: EngineQuestion, url: str) -> DrivenServer:
 
 
 def _pasted(files: tuple[str, ...], hardware: str) -> "tuple[PastedText, GivenFacts] | None":
-    """The text to describe instead of a fit: standard input, or a single file of printed text or counters."""
+    """The text to compare with predictions: standard input, or a single file of printed text or counters.
+    None for other files, to which a calibration is fitted.
+    """
     from perfmodel.validate.engine.paste import STANDARD_INPUT, read_place, recognised
     from perfmodel.validate.engine.sources import BenchFile, sources_of
     from perfmodel.validate.engine.watch import page_of
@@ -154,21 +156,11 @@ def _pasted(files: tuple[str, ...], hardware: str) -> "tuple[PastedText, GivenFa
 
 
 def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out: Path | None) -> None:
-    """Prints what a text is, what was taken from it, how it compares, and what a calibration needs."""
+    """Prints the format of a text and compares its content with the predictions. If the text is enough for a
+    calibration, it is also fitted.
+    """
     from perfmodel.validate.engine.cache_size import TITLE
-    from perfmodel.validate.engine.compared import (
-        compared,
-        compared_prompts,
-        gained_by_drafts,
-        reasons,
-        uncounted_draft,
-        waits,
-    )
-    from perfmodel.validate.engine.paste import STANDARD_INPUT, steps_of
-    from perfmodel.validate.engine.pastes import form_of
-    from perfmodel.validate.engine.signs import refused_draft
-    from perfmodel.validate.engine.timing import GivenFacts
-    from perfmodel.validate.engine.watch import expected_gain, usual_gain
+    from perfmodel.validate.engine.paste import STANDARD_INPUT
 
     say(f"read: {pasted.title}")
     if pasted.counters:
@@ -180,6 +172,37 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
 
         return compare_cache(q, pasted.text)
     query = q.query_of_engine(pasted.engine)
+    timings = _compare_steps(q, query, pasted, facts)
+    try:
+        check_enough(timings)
+    except InputError as error:
+        why = one_line(str(error)).removeprefix(f"--from: {pasted.where}: ")
+        return say(f"missing for a calibration: {why}")
+    if pasted.where == STANDARD_INPUT:
+        return say("enough for a calibration: save the text, and give its name to --from")
+    _calibrate(q, query, (*q.source, *q.files), q.engine, q.version, out)
+
+
+def _compare_steps(
+    q: EngineQuestion, query: Query, pasted: "PastedText", facts: "GivenFacts"
+) -> "list[Timing]":
+    """Prints the steps and prompts of a text next to their predictions, and returns the steps. Raises
+    InputError if there are neither.
+    """
+    from perfmodel.validate.engine.compared import (
+        compared,
+        compared_prompts,
+        gained_by_drafts,
+        reasons,
+        uncounted_draft,
+        waits,
+    )
+    from perfmodel.validate.engine.paste import steps_of
+    from perfmodel.validate.engine.pastes import form_of
+    from perfmodel.validate.engine.signs import refused_draft
+    from perfmodel.validate.engine.timing import GivenFacts
+    from perfmodel.validate.engine.watch import expected_gain, usual_gain
+
     scenario = resolve_costs(query)
     facts = facts.over(GivenFacts(input=q.mean_context, gamma=q.gamma))
     read = steps_of(pasted, facts, lambda timing: expected_gain(query, scenario, q.acceptance, timing))
@@ -205,11 +228,4 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
         say(line)
     if not timings and not prompts:
         raise InputError(f"{pasted.where}: holds no decode step and no prompt")
-    try:
-        check_enough(timings)
-    except InputError as error:
-        why = one_line(str(error)).removeprefix(f"--from: {pasted.where}: ")
-        return say(f"missing for a calibration: {why}")
-    if pasted.where == STANDARD_INPUT:
-        return say("enough for a calibration: save the text, and give its name to --from")
-    _calibrate(q, query, (*q.source, *q.files), q.engine, q.version, out)
+    return timings

@@ -21,7 +21,7 @@ METHODS = ("eagle3", "dflash", "dspark", "ngram", "mtp")
 def print_plan(question: EngineQuestion) -> None:
     """Prints the commands. Raises InputError for an invalid question."""
     query = question.query()
-    resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do
+    resolve(replace(query, alpha=0.5))  # raises InputError for an unknown name; the acceptance has no effect
     draft = question.draft or "ngram"
     method = _method(draft)
     model = served_id(query.model) or query.model

@@ -162,7 +162,7 @@ class EngineQuestion(Question):
         name = self.engine or printed_by
         if self.calibration is not None:
             return query
-        with suppress(InputError):  # a name of one's own stack
+        with suppress(InputError):  # the name of an engine that is not known here
             word = parse_engine(name)
             return replace(query, engine=f"{word}{DRIFT}{self.version}" if self.version else word)
         return query

@@ -39,11 +39,11 @@ from perfmodel.validate.engine.watch import (
 )
 
 FURTHER = (*(name for name in OF_SERVER if name != "power_limit"), "engine", "calibration")
-"""Arguments of a `schedule` besides its model, device and draft; it has no power limit."""
+"""Arguments of `schedule` in addition to its model, device and draft. It has no power limit."""
 
 
 def watch_pages(question: EngineQuestion) -> None:
-    """Runs `watch` on a page of metrics or a log. Of two pages, it uses the counts between them."""
+    """Runs `watch` on a page of metrics or a log. With two pages, it uses the counts between them."""
     if len(question.watch) > 2:
         allowed = "given once, or twice: an earlier page and a later one"
         raise refuse("--watch", None, allowed, len(question.watch))
@@ -103,7 +103,9 @@ def watch(question: EngineQuestion, where: str, text: str) -> None:
 
 
 def _query_of_log(question: EngineQuestion, text: str) -> Query:
-    """The question, about the version of vLLM that a log states if the question names none."""
+    """The question about the version of vLLM that the log states. The question stays as it is if it names an
+    engine, a version or a calibration, or if the device has a calibration of its own.
+    """
     query = question.query_of_engine()
     version = LoggedConfig.of(text).version
     named = (question.engine, question.version, question.calibration)
@@ -158,9 +160,8 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
 
 
 def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Sequence[AcceptanceEntry]:
-    """The imported rows. A text without contexts has that of the part of the cache that it states.
-
-    Raises InputError.
+    """The imported rows. If a text does not state contexts, the context follows from the used part of the
+    cache. Raises InputError if neither is stated.
     """
     try:
         return import_text(where, text, None, subject).rows

@@ -29,7 +29,7 @@ def generate(question: GenerateQuestion) -> None:
     q = question
     pair = q.pair()
     request = q.request(pair.kind)
-    if q.hardware is not None:  # refused before the decoding, not after it
+    if q.hardware is not None:  # raises InputError before the decoding
         load_gpu(q.hardware).peak_flops(weight_format(pair.formats.weights).base.compute)
     pair.set_threads(q.threads)
     with joined(q.tp, pair.place()) as shard:
@@ -85,7 +85,10 @@ def draft_caches(
 def default_prompts(
     request: "Request", pair: "ModelPair", model: "Model", given: bool, seed: int
 ) -> list[list[int]]:
-    """Default prompts: text that the bundled model was not trained on, or random tokens for another model."""
+    """Default prompts: text that the bundled model was not trained on, or random tokens for another model.
+
+    - given: whether the user gave the context. Otherwise it is shortened to the positions of the model.
+    """
     import torch
 
     from perfmodel.validate.decoder.memory import check_fits

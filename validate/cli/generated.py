@@ -32,7 +32,7 @@ RUN_COLUMNS = (
     "alpha",
 )
 SHOWN_TOKENS = 60
-"""Tokens of a prompt's end that are printed."""
+"""Number of printed tokens at the end of a prompt."""
 
 
 class PredictedRun(NamedTuple):
@@ -76,7 +76,7 @@ def predicted(pair: ModelPair, run: TimedRun, hardware: str | None) -> Predicted
 
 
 def _two_levels(query: Query, request: Request, counts: LevelCounts) -> PredictedRun:
-    """The prediction at the measured rates of both levels."""
+    """The prediction with the measured acceptance rates of both levels."""
     rate = replace(query, tokens_per_iteration=None)
     small = resolve(replace(rate, alpha=counts.small_alpha))
     middle = resolve(
@@ -147,7 +147,7 @@ def _row(run: TimedRun, baseline: TimedRun, predicted: PredictedRun | None) -> l
 
 
 def _remarks(baseline: TimedRun, runs: list[TimedRun]) -> list[str]:
-    """Whether greedy outputs equal the baseline's, and whether anything was decoded at all."""
+    """Lines that say whether greedy outputs equal the baseline's, or that no iteration was timed."""
     request = runs[0].request
     if not baseline.timed_iterations:
         return ["every sequence ended with its first token: there was nothing to speculate on"]

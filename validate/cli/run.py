@@ -26,8 +26,10 @@ from perfmodel.validate.records import (
     speedup_half_widths,
 )
 
-CARRIED = 0.15
-"""Largest relative half-width of a speedup's 90 % interval with which the speedup is compared."""
+WIDEST = 0.15
+"""Largest relative half-width of the 90 % interval of a measured speedup that is printed. The value is a
+choice.
+"""
 
 
 @flagged
@@ -84,7 +86,9 @@ def _begun(folder: Path, name: str) -> bool:
 
 
 def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | None:
-    """Times the kernels, continues with them, or takes those that an interrupted run had finished."""
+    """The record of the plan's kernels; None on ranks other than 0. With `resume`, an interrupted record is
+    continued, and the latest complete record of the plan is used again.
+    """
     interrupted = _begun(machine_folder(machine, results), f"{plan.name}-micro")
     if resume and not interrupted:
         of_plan = (r for r in records(results, machine) if r.data.plan_sha256 == plan.digest)
@@ -104,7 +108,7 @@ class WrittenCalibration(NamedTuple):
 
 
 def _calibrated(kernels: Record, machine: str, device: str | None, folder: Path) -> WrittenCalibration:
-    """Fits and writes a calibration. With `device` None, the CPU's device file is written too."""
+    """Fits a calibration and writes it. If `device` is None, the device file of the CPU is also written."""
     from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.host import host_spec
 
@@ -127,8 +131,8 @@ def closing(record: Record, fitted: Calibration, device: str, path: Path) -> lis
     cells = [cell for cell in compare_record(record, fitted, device) if cell.quantity == "speedup"]
     widths = speedup_half_widths(record)
     reasons = [*calibration_doubts(fitted, cells)]
-    if cells and all(widths[cell.point.row_id] > CARRIED for cell in cells):
-        reasons.append(f"no speedup is measured within {CARRIED:.0%}: run it again")
+    if cells and all(widths[cell.point.row_id] > WIDEST for cell in cells):
+        reasons.append(f"no speedup is measured within {WIDEST:.0%}: run it again")
     lines = [""]
     if reasons:
         lines += [f"NOT TO BE RELIED ON: {path}", *(f"  {reason}" for reason in reasons)]
@@ -142,9 +146,12 @@ def closing(record: Record, fitted: Calibration, device: str, path: Path) -> lis
 
 
 def _finding(cell: Cell, width: float) -> str:
-    """A predicted speedup next to the measured one, where the scatter can carry the measurement."""
+    """A predicted speedup, and the measured speedup if its interval is narrow enough (`WIDEST`).
+
+    - width: the relative half-width of the interval.
+    """
     p = cell.point
     place = f"batch {p.batch}, context {p.asked_context}, gamma {p.gamma}: predicted {cell.predicted:.2f}x"
-    if width > CARRIED:
+    if width > WIDEST:
         return f"{place}, measured nothing certain (\u00b1 {width:.0%})"
     return f"{place}, measured {cell.measured:.2f}x \u00b1 {width * cell.measured:.2f}"

@@ -95,7 +95,7 @@ def failed(record: Record | None) -> int:
 
 def busy_warning(busy: float, threads: int | None) -> str | None:
     """A warning about how other processes affect the times; None if they use at most `BUSY_SHARE` of the
-    CPUs. A single thread is timed by its own CPU time.
+    CPUs. A single thread is timed with its CPU time, which leaves out other processes.
 
     - busy: share of the CPUs, 0 to 1.
     - threads: the threads of the plan.
@@ -107,7 +107,7 @@ def busy_warning(busy: float, threads: int | None) -> str | None:
 
 
 def _fitting(plan: Plan, calibration: str | None) -> Plan:
-    """The plan with the points that fit its device; says how many do not."""
+    """The plan with the points that fit its device. Prints how many points do not fit."""
     fits = fitting(plan, calibration)
     left_out = len(plan.points()) - len(fits.points())
     if left_out:
@@ -134,9 +134,7 @@ def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | No
 
 
 def _recorded_name(name: str, folder: Path) -> str:
-    """The name that a record keeps for a file: without the path in the record's own folder; other names
-    unchanged.
-    """
+    """The name of a device or calibration in a record. A file in the record's own folder has no path."""
     path = Path(name)
     if path.is_file() and path.resolve().parent == folder.resolve():
         return path.name
@@ -144,7 +142,7 @@ def _recorded_name(name: str, folder: Path) -> str:
 
 
 def _show_record(record: Record, calibration: str | None) -> None:
-    """Predicted and measured times of a record, and its faults."""
+    """Prints the predicted and measured times of a record, and the rows that failed."""
     used = calibration_of(record, None, calibration)
     cells = compare_record(record, used)
     click.echo(f"{record.name}: predicted with {used.name} / measured / error")

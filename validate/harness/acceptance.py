@@ -214,7 +214,7 @@ def _decode(
     batch: list[list[int]],
     seed: int,
 ) -> list[list[int]]:
-    """Histograms of one batch. It frees its caches."""
+    """The histogram of each sequence of one batch. The memory of the batch before it is freed."""
     request = Request(
         batch=len(batch),
         context=len(batch[0]),
@@ -248,7 +248,7 @@ def code() -> str:
 
 def source_of(setting: AcceptanceSetting) -> str:
     """The `source` of the file: the settings with which a reader can repeat the measurement."""
-    # rows lack options
+    # the rows of the file have no options of a method
     with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)
     decoding = f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}"
     texts = f"{with_options}{setting.sampling}, {setting.name}"

@@ -17,6 +17,7 @@ from perfmodel.validate.records.schema import THREAD_TIME
 BUSY_CYCLES = 2_000_000
 """Cycles of busy work, which take about a millisecond on a GPU."""
 EMPTY_LAPS = 2000
+"""Number of empty laps whose mean is the clock's own time."""
 
 
 class Clock:
@@ -113,7 +114,7 @@ def keep_busy(device: torch.device) -> None:
 
 
 def overhead_s(clock: Clock) -> float:
-    """The clock's own seconds per lap: the mean of empty laps."""
+    """The clock's own seconds per lap."""
     for _ in range(EMPTY_LAPS):
         clock.mark()
     return fmean(clock.laps())

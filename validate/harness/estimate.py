@@ -36,8 +36,8 @@ def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) ->
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
-    """Raises InputError for points that could be timed but not predicted, for example if target and draft
-    have different vocabularies, or if the device has no published peak for the format.
+    """Raises InputError for points that could be timed but not predicted. For example, target and draft have
+    different vocabularies, or the device has no published peak for the format.
     """
     distinct = {(p.target, p.draft, p.draft_kv, p.parents): p for p in plan.points()}
     for point in distinct.values():
@@ -101,14 +101,15 @@ def estimate(plan: Plan, calibration: str | None = None) -> list[PointEstimate]:
 
 
 def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> PointEstimate:
+    """The estimate of a point, with the memory that the decoder needs for it."""
     batch = float(point.batch)
     context = float(point.context)
     drafted = point.queries[-1] - 1
     tree = None
     stored = scenario
     if point.draft != "self" and not parse_kv(point.draft_kv).needs_own_prefill:
-        stored = scenario_of(plan, point.replace(draft_kv="full"))  # the decoder keeps its cache
-    alone = replace(stored, account=Account())  # the decoder is no serving engine
+        stored = scenario_of(plan, point.replace(draft_kv="full"))  # the decoder keeps a whole cache
+    alone = replace(stored, account=Account())  # without the memory of an engine
     room = capacity.memory_of(alone, batch, context, drafted)
     if point.parents is not None:
         gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))

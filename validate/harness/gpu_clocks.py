@@ -35,7 +35,7 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def _monitor(device: torch.device) -> "subprocess.Popen[str] | None":
-    """A process that prints the clocks of a CUDA device; None where there is no `nvidia-smi`."""
+    """A process that prints the clocks of a CUDA device; None if there is no `nvidia-smi`."""
     command = [
         "nvidia-smi",
         "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active",
@@ -51,7 +51,7 @@ def _monitor(device: torch.device) -> "subprocess.Popen[str] | None":
 
 
 def _clocks(printed: str) -> dict[str, Any]:
-    """Clocks from the completely printed lines; empty without any."""
+    """The lowest clocks and the highest temperature in the complete lines; empty if no line is complete."""
     lines = re.findall(r"^(\d+), (\d+), (\d+), 0x([0-9a-fA-F]+)$", printed, re.M)
     if not lines:
         return {}

@@ -19,8 +19,8 @@ QUERIED = (
 
 
 def describe_gpu(device: torch.device) -> dict[str, Any]:
-    """Name, size and versions of a device, and its state from `nvidia-smi`. Clocks and temperature have keys
-    of their own, because they drift.
+    """Name, size and versions of a device, and its state from `nvidia-smi`. Clocks and temperature have
+    separate keys, because they drift.
     """
     properties = torch.cuda.get_device_properties(device)
     nccl = None
@@ -43,7 +43,7 @@ def describe_gpu(device: torch.device) -> dict[str, Any]:
 
 
 def _nvidia_smi(device: torch.device) -> dict[str, str]:
-    """The state of a CUDA device by `nvidia-smi`; empty where there is none."""
+    """The state of a CUDA device, as `nvidia-smi` prints it; empty if there is no `nvidia-smi`."""
     query = f"--query-gpu={','.join(QUERIED)}"
     line = run("nvidia-smi", query, "--format=csv,noheader", "-i", str(device.index)) or ""
     values = [value.strip() for value in line.split(",")]

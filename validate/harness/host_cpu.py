@@ -37,6 +37,7 @@ class _Jiffies(NamedTuple):
 
 
 def _jiffies(stat: Path) -> _Jiffies:
+    """The CPU times in the first line of ``/proc/stat``; 0 if the file does not exist."""
     text = stat.read_text(encoding="ascii") if stat.is_file() else ""
     jiffies = [int(value) for value in text.partition("\n")[0].split()[1:9]]
     return _Jiffies(sum(jiffies[3:5]), sum(jiffies))

@@ -69,11 +69,11 @@ class Journal(AbstractContextManager["Journal"]):
         """Opens an existing journal to continue it. Every complete line stays unchanged. Raises
         InputError.
         """
-        journal = cls(path)  # taken before it is read, so that nobody else is writing
+        journal = cls(path)  # locked before it is read: no other process is writing it
         try:
             data = read_bytes(path)
             lines = data.split(b"\n")
-            torn = lines.pop()  # empty where the file ends with a line break
+            torn = lines.pop()  # empty if the file ends with a line break
             journal._texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
             if not journal._texts:
                 raise InputError(
@@ -143,6 +143,7 @@ class Journal(AbstractContextManager["Journal"]):
 
 
 def _checked(path: Path, number: int, line: bytes) -> str:
+    """The JSON text of a line. Raises InputError if the line was changed or is no header or row."""
     crc, _, body = line.partition(b" ")
     if crc != b"%08x" % zlib.crc32(body):
         raise InputError(f"{path}: line {number}: must match its checksum; the file was changed or damaged")

@@ -84,7 +84,7 @@ class PointMeasurer:
         try:
             timed = end_to_end if mode == "end_to_end" else phases
             row = timed(runner, self.plan, self.clock, self.device)
-        except Exception as error:  # of Triton's compiler too: the other points are still to be measured
+        except Exception as error:  # also of Triton's compiler; other points can still be measured
             self._runner = (point.name, failure(error))
             return {**base, **failure(error)}
         base |= {"status": "ok", "attention": runner.attention, "graphs": runner.graphs}

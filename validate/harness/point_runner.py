@@ -43,7 +43,7 @@ class LoadedModels:
         """The models of a point. They are loaded unless the last point had the same models."""
         key = (point.target, point.weights, point.draft, point.draft_weights)
         if self._pair is None or key != self._key:
-            self._pair = None  # let go before the next ones are made
+            self._pair = None  # freed before the next models are loaded
             target = self._load(point.target, point.weights)
             draft = None if point.draft == "self" else self._load(point.draft, point.draft_weights)
             self._key = key
@@ -121,6 +121,7 @@ class PhaseRunner:
             self.decoder.refresh()
 
     def _keep(self, phase: str) -> None:
+        """Runs a phase and keeps its result for the phases after it."""
         self._results[phase] = self.phases[phase]()
 
 

@@ -21,9 +21,11 @@ class RowProgress:
         stream: TextIO | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """total: the number of all rows. done: the number that an earlier session finished.
+        """Begins to measure the time of this session.
 
-        stream: where the progress is printed; stderr by default.
+        - total: the number of all rows.
+        - done: the number of rows that an earlier session finished.
+        - stream: the stream for the output; stderr by default.
         """
         self._stream = stream or sys.stderr
         self.terminal = self._stream.isatty()

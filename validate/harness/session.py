@@ -29,6 +29,8 @@ Row = dict[str, Any]
 Rows = list[tuple[str, Callable[[], Row]]]
 """The keys of rows and the functions that measure them, in order."""
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
+DOES_NOT_FIT = "must fit"
+"""Words in the errors of the decoder's `check_fits`, which refuses to allocate too much memory."""
 SAME_HEADER = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
 """Header fields that must be equal in all sessions of one run."""
 
@@ -86,6 +88,7 @@ def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | Non
 
 
 def _one_process(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
+    """Measures the missing rows in this process; None on ranks other than 0. Raises SpoiltDevice."""
     plan = wanted.plan
     if plan.threads:
         torch.set_num_threads(plan.threads)
@@ -102,6 +105,7 @@ def _one_process(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path |
 
 
 def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
+    """The header of the record: the plan, the commit, the environment and the protocol with its timer."""
     clock = clock_for(device)
     protocol = {**wanted.header["protocol"], "timer": clock.name, "timer_overhead_s": overhead_s(clock)}
     return {
@@ -120,6 +124,9 @@ def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
 def _measure(
     wanted: RowsToMeasure, device: torch.device, shard: RankShard, journal: Journal | None, deadline: float
 ) -> None:
+    """Measures the missing rows and adds them to the journal, which only rank 0 has. Raises SpoiltDevice if
+    the device is unusable after a failed row.
+    """
     rows = wanted.rows(device, shard)
     done = shard.of_all(journal.keys() if journal else None)[0]
     missing = [(key, measure) for key, measure in rows if key not in done]
@@ -158,7 +165,7 @@ def in_time(
 def failure(error: BaseException) -> Row:
     """The fields of a row without times: its status and the error."""
     text = " ".join(str(error).split())[:300]
-    memory = isinstance(error, OUT_OF_MEMORY) or "must fit" in text
+    memory = isinstance(error, OUT_OF_MEMORY) or DOES_NOT_FIT in text
     return {"status": "out_of_memory" if memory else "failed", "error": f"{type(error).__name__}: {text}"}
 
 
@@ -219,7 +226,7 @@ def check_same(before: Row, now: Row) -> None:
 
 
 def _identity(header: Row) -> Row:
-    """Everything in a header that must be equal in all sittings of a run."""
+    """Everything in a header that must be equal in all sessions of a run."""
     identity = {key: header.get(key) for key in SAME_HEADER}
     for key, value in environment.without_drift(header.get("environment")).items():
         identity[f"{key} of the machine"] = value

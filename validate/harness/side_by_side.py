@@ -26,6 +26,7 @@ from perfmodel.validate.decoder.graphs import capture
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy
 
 PHASE_REPEATS = 5
+"""Number of timed calls of a phase. The median counts."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def run(
     - graphs: whether iterations are replayed as CUDA graphs; iterations before the capture are not timed.
     - clock: the device's own by default.
     """
-    free_memory(model.device)  # an earlier run's caches must be gone before there are new ones
+    free_memory(model.device)  # of the caches of an earlier run
     decoder = make_decoder(model, request, draft)
     clock = clock or clock_for(model.device)
     counter = watched(decoder)
@@ -208,7 +209,7 @@ def difference(
         position = _first_difference(plain_tokens, other_tokens)
         if position is None:
             continue
-        margin = math.inf  # where one goes on and the other ended: no tie of scores explains that
+        margin = math.inf  # if one text ended, no tie of scores explains the difference
         if position < min(len(plain_tokens), len(other_tokens)):
             scores = _scores(model, request, prompt + plain_tokens[:position])
             rounding = torch.finfo(model.dtype).eps * scores.abs().max().item()
@@ -219,7 +220,7 @@ def difference(
 
 
 def _first_difference(tokens: list[int], other_tokens: list[int]) -> int | None:
-    """The first position at which two texts differ, or at which one ends; None for equal ones."""
+    """The first position at which two texts differ, or at which one of them ends; None for equal texts."""
     for position, (token, other_token) in enumerate(zip(tokens, other_tokens, strict=False)):
         if token != other_token:
             return position
@@ -229,7 +230,7 @@ def _first_difference(tokens: list[int], other_tokens: list[int]) -> int | None:
 
 
 def _scores(model: Model, request: Request, text: list[int]) -> torch.Tensor:
-    """The scores [vocabulary] of the token behind a text, in double precision."""
+    """The scores of the token after a text, [vocabulary], in double precision."""
     room = request.context + request.new_tokens  # the length that rope was made for
     alone = Request(
         1,

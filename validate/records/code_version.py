@@ -15,10 +15,12 @@ from perfmodel.reading import PACKAGE, data_folder
 
 ROOT = PACKAGE.parent
 SOURCES = ("perfmodel", "validate", "hardware")
+"""Folders whose changes make a commit dirty."""
 FOLDERS = {"": PACKAGE, "validate": Path(__file__).parents[1], "hardware": data_folder("hardware")}
 """Name of a folder in the digest -> its path."""
 UNKNOWN = "unknown"
 WAIT_S = 20
+"""Longest time of a command, in seconds."""
 
 
 def commit() -> dict[str, Any]:
@@ -44,7 +46,7 @@ def commit() -> dict[str, Any]:
         }
     parsed = run("git", "-C", str(ROOT), "rev-parse", "--show-toplevel", "HEAD") or ""
     top, _, head = parsed.partition("\n")
-    if head and Path(top) == ROOT.resolve():  # an environment may lie inside a repository of something else
+    if head and Path(top) == ROOT.resolve():  # an installed package can be inside another repository
         status = run("git", "-C", str(ROOT), "status", "--porcelain", "--", *SOURCES, "pyproject.toml")
         return {"commit": head, "dirty": bool(status), "commit_from": "git", "source_sha256": digest}
     return {

@@ -25,8 +25,11 @@ from perfmodel.specs import (
 from perfmodel.validate.records.plan_points import Counts, GridBlock, PlanPoint
 
 FOLDER = Path(__file__).parents[1] / "plans"
+"""The folder of the bundled plans."""
 SHAPES = FOLDER / "shapes"
+"""The folder of the shapes of models that were made for measurements."""
 MIN_SAMPLES = 7
+"""Smallest number of samples of a row, so its median and quartiles are meaningful."""
 Mode = Literal["end_to_end", "phases"]
 MOST_POINTS = 10_000
 """Largest number of points of a plan. A larger plan is probably a mistake."""

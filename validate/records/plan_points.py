@@ -19,8 +19,11 @@ Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Spread = Annotated[float, Meta(gt=0, lt=1)]
 Rate = Annotated[float, Meta(ge=0, le=1)]
 RANDOM = r"^random:\d+\Z"
+"""Pattern of the source of random weights, with their seed."""
 CHAIN = ("gamma", "alpha")
+"""Keys of a block of chains."""
 TREE = ("tree", "rates")
+"""Keys of a block of trees. Sequoia trees also need `gamma`."""
 
 
 class PlannedDraft(Frozen, forbid_unknown_fields=False):
@@ -117,7 +120,11 @@ class GridBlock(PlannedDraft, forbid_unknown_fields=True):
 
 @cache
 def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[int, ...]:
-    """Parents of a tree as given (gamma None), or of the best tree with gamma levels below the root."""
+    """The parents of the nodes of a tree.
+
+    - text: the children by level, or ``sequoia:NODES`` for the best tree with `gamma` levels below its root.
+    - rates: the acceptance of the 1st, 2nd, ... child of a node.
+    """
     nodes = sequoia_nodes(text, "tree")
     accepted = TreeAcceptance.of(rates)
     if nodes is None or gamma is None:

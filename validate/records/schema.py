@@ -53,8 +53,6 @@ Seconds = Annotated[float, Meta(ge=0, lt=1e5)]
 Time = Annotated[float, Meta(gt=0, lt=1e5)]
 Count = Annotated[int, Meta(ge=0, le=10**15)]
 Samples = Annotated[tuple[Time, ...], Meta(min_length=1)]
-
-
 Key = Annotated[str, Meta(description="unique name of the row")]
 Status = Annotated[Literal["ok", "out_of_memory", "failed"], Meta(description="`ok` if the row has times")]
 Why = Annotated[str | None, Meta(description="reason for a missing time")]
@@ -68,14 +66,12 @@ Clocks = Annotated[
     ),
 ]
 SamplesByName = Annotated[dict[str, Samples], Meta(description="raw samples in seconds, by name (below)")]
-
-
 THREAD_TIME = "thread_time"
 """Timer that counts only the CPU time of one thread, without the time of other processes."""
 
 
 class _Part(Frozen, forbid_unknown_fields=False):
-    """A part of a record. It may have more keys than this reader needs, and the needed ones are checked."""
+    """A part of a record. Only the keys that this reader needs are checked. Other keys are ignored."""
 
 
 class PointRow(PlanPoint):
@@ -226,6 +222,8 @@ class Environment(_Part):
 
 
 class _Record(_Part):
+    """The fields of every record, except its rows."""
+
     crc32: Annotated[
         Annotated[str, Meta(pattern=r"^[0-9a-f]{8}\Z")] | None,
         Meta(description="checksum of the rest of the file; the first key"),
@@ -282,12 +280,17 @@ class KernelRecord(_Record):
 
 
 def _check_samples(row: PointRow | KernelRow, kind: str) -> None:
+    """Raises ValueError if a row with times lacks a sample of its mode.
+
+    - kind: a key of `SAMPLES`.
+    """
     missing = [name for name in SAMPLES[kind] if name not in row.samples]
     if row.status == "ok" and missing:
         raise ValueError(f"samples: must hold {', '.join(missing)} where status is ok")
 
 
 def _check_keys(rows: Iterable[PointRow | KernelRow]) -> None:
+    """Raises ValueError if two rows have the same key."""
     seen: set[str] = set()
     for number, row in enumerate(rows):
         if row.key in seen:

@@ -1,5 +1,5 @@
-"""Finds, reads and checks own records, ``results/<machine>/*.json``. ``results/withdrawn.yaml`` lists the
-withdrawn ones.
+"""Finds, reads and checks own records, ``results/<machine>/*.json``. ``results/withdrawn.yaml`` lists records
+that are no longer used.
 """
 
 import re
@@ -19,11 +19,13 @@ from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, Kern
 BUNDLED = data_folder("results").resolve()
 """The folder of the results that come with the code."""
 IN_CHECKOUT = (PACKAGE.parent / "pyproject.toml").is_file()
+"""Whether the code runs from a checkout and not from an installed package."""
 RESULTS = BUNDLED if IN_CHECKOUT else Path("results")
 """Default folder of own records: ``results/`` in a checkout, or otherwise in the current folder. Files are
 never written into an installed package.
 """
 KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "microbench": KernelRecord}
+"""Kind of record -> its class."""
 
 
 def machine_folder(label: str, results: Path = RESULTS) -> Path:
@@ -155,6 +157,6 @@ def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
         if given.data.kind != kind:
             raise InputError(f"{flag}: {path} must be of kind {kind}, given {given.data.kind}")
         return given
-    if newest_path := latest(records(path.parent, path.name), kind):
-        return newest_path
+    if record := latest(records(path.parent, path.name), kind):
+        return record
     raise InputError(f"{flag}: {path} must hold a record of kind {kind}")

@@ -86,7 +86,7 @@ def _point(record: Record, key: str, by_mode: Mapping[str, PointRow]) -> Measure
 
 
 def _backend(attention: str) -> str | None:
-    """The attention kernel of a row, if the decoder's backends have it; torch's own have no name there."""
+    """The attention kernel of a row; None for torch's own kernels, which are no backends of the decoder."""
     return attention if attention in engine_attention()["perfmodel"].backends else None
 
 
@@ -99,10 +99,11 @@ def _drafted(row: PointRow) -> dict[str, Any]:
 
 
 def _end_to_end(row: PointRow, paired: bool) -> dict[str, Any]:
-    """Speedup at the measured tokens per iteration (Omega, including the bonus token).
+    """The figures of whole loops. The speedup is that of the measured tokens per iteration (Omega, including
+    the bonus token).
 
-    - paired: the median of the `ratios` of neighbours, for a host that is shared, not the ratio of the
-      medians.
+    - paired: whether the speedup follows from the median of `ratios` instead of the ratio of the medians. The
+      median of ratios is used for a shared host.
     """
     loops = row.iterations or 1
     ar_s = statistics.median(row.samples["ar_s"]) / loops
@@ -154,6 +155,7 @@ def scatter(record: Record) -> float:
 
 
 def _phases(row: PointRow) -> dict[str, Any]:
+    """The times of the phases of an iteration: medians over all iterations."""
     samples = row.samples
     outside_passes = zip(samples["sd_accept_s"], samples["sd_commit_s"], strict=True)
     overhead_s = [accept_s + commit_s for accept_s, commit_s in outside_passes]

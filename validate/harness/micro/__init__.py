@@ -1,5 +1,6 @@
 """Times single kernels with the shapes of a plan's models, and fits calibration constants to them.
 
-The modules are `jobs` (the list of kernels), `kernels` (makes them ready to call), `run` (times them), `fit`
-(fits the constants) and `host` (facts about a CPU that vendors do not publish).
+`jobs` lists the kernels, `kernels` makes them ready to call, and `run` times them. `fit` fits the constants,
+and `further` those of kernels that the first record lacks. `host` finds facts about a CPU that vendors do not
+publish.
 """

@@ -109,7 +109,7 @@ def _allreduce(kernels: TimedKernels) -> dict[str, Any] | None:
 
 
 def _stated_error(name: str, error: float) -> float:
-    """A standard error that a file may state; that of an undetermined constant is the largest one."""
+    """A standard error, limited to the largest error that a file can state for a constant."""
     widest = CONSTANTS[name].widest
     return significant(error, 4) if error <= widest else widest
 

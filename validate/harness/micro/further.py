@@ -29,13 +29,17 @@ from perfmodel.validate.records import read_record
 from perfmodel.validate.solving import Parameter, Values, estimate, significant
 
 UNSPLIT = "triton-unsplit"
+"""The attention kernel that does not split its cache."""
 TILES = (Parameter("kv_reread_per_tile", 0.5, 0.0, 1.0),)
+"""The fitted constant of attention with more query rows than a tile."""
 ONE_PIECE = (Parameter("block_bandwidth", 0.9, 0.01, 1.1, log=True),)
+"""The fitted constant of attention that does not split its cache."""
 FP8 = (
     Parameter("gemm_bandwidth_fraction_fp8", 0.8, 0.01, 1.0, log=True),
     Parameter("gemm_flops_fraction_fp8", 0.6, 0.01, 1.0, log=True),
     Parameter("gemm_fixed_fp8_s", 5e-6, 1e-9, 1e-2, log=True),
 )
+"""The fitted constants of products in fp8."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ def with_further(
 
 
 def _of_record(path: Path, precision: Precision) -> list[Timed]:
+    """The products in fp8 and the unsplit or wide attention of a kernel record."""
     record = read_record(path)
     rows = pooled(record.kernels)
     timed = []
@@ -92,7 +97,7 @@ def _of_record(path: Path, precision: Precision) -> list[Timed]:
 
 
 def _of_table(path: Path, precision: Precision) -> list[Timed]:
-    """The unsplit calls of a table of ``benchmarks/attention.py``, one JSON object a line."""
+    """The unsplit calls in a table of ``benchmarks/attention.py``, which has one JSON object per line."""
     try:
         rows = [json.loads(line) for line in read_text(path).splitlines()]
         calls = [{**row, "query": row["queries"]} for row in rows if row["implementation"] == UNSPLIT]
@@ -102,8 +107,8 @@ def _of_table(path: Path, precision: Precision) -> list[Timed]:
 
 
 def _attention(calls: Iterable[dict[str, Any]], precision: Precision, unsplit: bool) -> list[Timed]:
-    """Calls that a constant of its own describes: unsplit ones of several query tokens, or those of more rows
-    than a tile.
+    """The calls that an additional constant describes: unsplit calls with several query tokens, or other
+    calls with more query rows than a tile.
     """
     backends = attention_of("perfmodel")
     assert backends is not None
@@ -158,7 +163,7 @@ def _attention_op(calls: Sequence[dict[str, Any]], precision: Precision) -> Op:
 
 
 def _products(shapes: Sequence[dict[str, Any]]) -> GemmOp:
-    """The op of products in fp8, one each."""
+    """The op of products in fp8. Every count is an array ``[product]``."""
     n = _column(shapes, "n")
     k = _column(shapes, "k")
     m = _column(shapes, "m")
@@ -169,7 +174,7 @@ def _products(shapes: Sequence[dict[str, Any]]) -> GemmOp:
 
 
 def _column(calls: Sequence[dict[str, Any]], name: str) -> Array:
-    """One size of all calls."""
+    """One size of all calls, ``[call]``."""
     return np.array([call[name] for call in calls], float)
 
 

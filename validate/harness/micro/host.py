@@ -13,6 +13,7 @@ from perfmodel.validate.solving import significant
 LARGE_BYTES = 2**27
 """Smallest working set, in bytes, of a kernel that counts for the bandwidth."""
 MOVING = ("copy", "read", "gemm")
+"""Kinds of kernels whose speed shows the bandwidth."""
 
 
 def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
@@ -74,7 +75,9 @@ def _notes(bf16: str | None) -> str:
 
 
 def _moved_bytes(row: KernelRow, value_bytes: float) -> float:
-    """Least bytes that a copy, a read or a GEMM moves; of a GEMM those of its weights."""
+    """The fewest bytes that a copy, a read or a GEMM moves. For a GEMM, these are the bytes of its
+    weights.
+    """
     return row.at.get("bytes") or value_bytes * row.at["n"] * row.at["k"]
 
 

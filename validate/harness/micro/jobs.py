@@ -1,5 +1,5 @@
-"""Lists the kernels to time for a plan: matrix products of every shape for several numbers of rows, attention
-for several cache sizes and numbers of queries, and nearly empty passes.
+"""Lists the kernels to time for a plan. They are matrix products of every shape for several numbers of rows,
+attention for several cache sizes and numbers of queries, and nearly empty passes.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,19 @@ from perfmodel.specs import ModelSpec
 from perfmodel.validate.records import Plan, spec_of
 
 COPY_BYTES = (2**20, 2**23, 2**25, 2**27, 2**29, 2**31)
+"""Sizes of copied and read data. The plan has an upper limit for them."""
 MESSAGE_BYTES = (2**12, 2**14, 2**16, 2**18, 2**20, 2**23, 2**26)
+"""Sizes of the messages of all-reduces."""
 SMALL = ("add_norm", "rope", "activation")
+"""Kinds of element-wise kernels."""
 SMALL_TOKENS = (1, 4, 16, 64, 256, 1024)
+"""Numbers of tokens of element-wise kernels."""
 SMALL_CACHES = (64, 512)
+"""Contexts of attention over nearly empty caches, in addition to those of the plan."""
 SHELL_HIDDEN = 64
+"""Hidden size of a nearly empty model."""
 BARE = ("linears", "attention")
+"""Parts of a nearly empty layer that are timed alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ def jobs(plan: Plan) -> list[Job]:
 
 
 def _jobs(plan: Plan) -> list[Job]:
+    """All jobs of a plan. Models with equal shapes have the same jobs."""
     names = {name for block in plan.grid for name in (block.target, block.draft)}
     specs = [spec_of(name) for name in sorted(names - {"self"})]
     planned = []
@@ -92,6 +100,7 @@ def heads_of(spec: ModelSpec, devices: int) -> dict[str, Any]:
 
 
 def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
+    """Attention at the batches, contexts and query lengths of all points with a model."""
     points = [p for p in plan.points() if spec.name in (p.target, p.draft)]
     batches = sorted({p.batch for p in points})
     contexts = sorted({*SMALL_CACHES, *(p.context for p in points)})
@@ -106,7 +115,7 @@ def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def _search(plan: Plan, spec: ModelSpec) -> list[Job]:
-    """The searches for the best pages of a cache, for drafts of the target itself that choose pages."""
+    """The searches for the best pages of a cache, for self-drafts of a model that choose pages."""
     searches = []
     kv_heads = heads_of(spec, plan.tensor_parallel)["kv_heads"]
     for point in plan.points():
@@ -119,6 +128,7 @@ def _search(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
+    """The element-wise kernels of a model, and the sampling of its tokens."""
     widths = {
         **heads_of(spec, plan.tensor_parallel),
         "hidden": spec.hidden_size,
@@ -131,8 +141,8 @@ def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
-    """Nearly empty passes (hidden size `SHELL_HIDDEN`), their linear ops and attention alone (``bare``, of
-    one layer), and iterations of one such layer.
+    """Nearly empty passes (``shell``), the linear ops or the attention of one such layer (``bare``), and
+    iterations without passes (``loop``).
     """
     smallest = {min(block.batch) for block in plan.grid}
     largest = {max(block.batch) for block in plan.grid}

@@ -41,11 +41,15 @@ from perfmodel.validate.records import Plan
 SPREAD_BYTES = 2**28
 """Total bytes of all buffers, unless one buffer is larger."""
 MAX_BUFFERS = 512
+"""Largest number of buffers."""
 SHELL_CONTEXT = 64
+"""Cached tokens of a nearly empty pass."""
 SHELL_ROOM = 8
+"""Tokens for which the cache of a nearly empty pass has room after its context."""
 LOOP_ROOM = 4096
 """Tokens for which the cache of a decision loop has room."""
 EPS = 1e-5
+"""Epsilon of the norms. It does not affect their times."""
 SPACER_VALUES = 1024
 """Number of values of the element-wise kernel between two large kernels."""
 
@@ -100,8 +104,7 @@ class DecisionLoop:
         self.decoder.refresh()
 
     def kernel(self) -> Kernel:
-        """The loop as a `Kernel`. A series has at most as many calls as the cache has
-        room for."""
+        """The loop as a `Kernel`. The room of the cache limits the calls of a series."""
         tokens_per_call = self.request.gamma + 1
         max_calls = (self.request.new_tokens - 1) // tokens_per_call
         return Kernel(self.run, 1, 0.0, restore=self._snapshot.restore, max_calls=max_calls)
@@ -163,7 +166,7 @@ class KernelMaker:
         In total they have at least `spread_bytes`, unless `max_buffers` limits their number.
         """
         if self._kept[0] != (dtype, shapes):
-            self._kept = (None, [])  # let go before the next ones are made
+            self._kept = (None, [])  # freed before the next buffers are made
             first = tuple(self._random(*shape, dtype=dtype) for shape in shapes)
             buffer_bytes = sum(tensor.nbytes for tensor in first)
             count = min(self.max_buffers, math.ceil(self.spread_bytes / buffer_bytes))
@@ -187,7 +190,7 @@ class KernelMaker:
         return Kernel(lambda i: linear(x, weights[i][0]), len(weights), size * len(weights), self._spacer())
 
     def _linear(self, n: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-        """The product of n rows with a matrix, as in a model."""
+        """The function that multiplies activations by a matrix of n rows, as in a model."""
         if not self.fp8:
             return F.linear
         scale = torch.ones(n, device=self.device)
@@ -218,7 +221,7 @@ class KernelMaker:
         return Kernel(lambda i: add_norm(x, residual, weight, EPS), 1, 2 * x.nbytes)
 
     def _rope(self, heads: int, kv_heads: int, head_dim: int, tokens: int, **_: int) -> Kernel:
-        """Makes queries, keys and values of a projection's output, and fills the cache, as in a pass."""
+        """The kernel that rotates queries and keys and fills the cache, as in a pass."""
         spec = shell_spec(1, {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim})
         with torch.device("meta"):
             layer = Layer(spec, RankShard(), 0)
@@ -239,14 +242,14 @@ class KernelMaker:
         return Kernel(lambda i: logits.argmax(1), 1, logits.nbytes)
 
     def _search(self, kv_heads: int, batch: int, units: int, count: int) -> Kernel:
-        """The search for the best pages, over random scores."""
+        """The kernel that finds the best pages, over random scores."""
         attention = backends.choose(self.plan.attention, self.device, self.dtype, self.cached == FP8)
         selection = backends.selection(attention)
         score = self._random(batch, kv_heads, units, dtype=torch.float32)
         return Kernel(lambda i: selection.search(score, count), 1, score.nbytes)
 
     def _bare(self, what: str, batch: int, query: int) -> Kernel:
-        """The linear ops, or the attention, of one layer of a shell."""
+        """The kernel of the linear ops or the attention of one layer of a nearly empty model."""
         spec = shell_spec(1)
         if what == "attention":
             heads = heads_of(spec, 1)
@@ -278,7 +281,7 @@ class KernelMaker:
         return Kernel(lambda i: model.logits(decoder.target.extend(tokens)), 1, 0.0)
 
     def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
-        """Deciding and committing alone, on a cache of the length that a draft's budget requires."""
+        """The kernel that accepts and commits tokens, without passes of a model."""
         request = Request(
             batch,
             context=4 * SHELL_CONTEXT,

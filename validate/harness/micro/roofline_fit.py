@@ -31,6 +31,10 @@ COLUMN_S = 1e-8
 """Scale of the time per output column in the fit, in seconds."""
 SOFT_RESIDUAL = 1.0
 """Log error above which a residual counts linearly."""
+KINK = 1.02
+"""Ratio above which a call counts as limited by FLOPs. Without such calls, the fit ends where one call just
+reaches the FLOP limit.
+"""
 GEMM = (
     Parameter("gemm_bandwidth_fraction", 0.8, 0.01, 1.0, log=True),
     Parameter("gemm_flops_fraction", 0.6, 0.01, 1.0, log=True),
@@ -38,16 +42,14 @@ GEMM = (
     Parameter("gemm_blend_power", 3.0, 1.0, 16.0),
     Parameter("gemm_column_s", 0.1 * COLUMN_S, 0.0, 1e3 * COLUMN_S, unit=COLUMN_S),
 )
+"""The fitted constants of matrix products: start of the search, lower bound and upper bound."""
 ATTENTION = (
     Parameter("attention_bandwidth_fraction", 0.5, 0.005, 1.0, log=True),
     Parameter("attention_flops_fraction", 0.3, 0.002, 1.0, log=True),
     Parameter("attention_fixed_s", 2e-5, 1e-8, 1e-2, log=True),
     Parameter("kv_reread_per_query", 0.05, 0.0, 1.0),
 )
-KINK = 1.02
-"""Ratio above which a call counts as limited by FLOPs. Without such calls, the fit ends where one call just
-reaches the FLOP limit.
-"""
+"""The fitted constants of attention, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ def linear_ops(kernels: TimedKernels) -> Fitted:
 
 
 def _shares_of_a_pass(kernels: TimedKernels, rows: Sequence[KernelRow], m: Array) -> Array:
-    """Share of each shape in the linear time of a pass at its M, which is the weight of its error."""
+    """The weight of each product's error: the share of its shape in the time of all products of a pass with m
+    rows.
+    """
     launches = Counter[tuple[int, int]]()
     for spec in kernels.plan.shapes.values():
         *layered, head = linear_shapes(spec, kernels.plan.tensor_parallel)
@@ -146,9 +150,10 @@ def _fitted(
     parameters: Sequence[Parameter],
     weight: Array,
 ) -> Fitted:
-    """Fits the times of calls, weighted, by their logarithm.
+    """Fits parameters to the logarithms of the times of calls.
 
-    - model: seconds of each call, ``[kernel]``.
+    - model: a function that returns the seconds of each call, ``[kernel]``.
+    - weight: the weight of each call's squared error, ``[kernel]``.
     """
     measured = np.log(seconds_of(rows))
     root = np.sqrt(weight)

@@ -29,7 +29,7 @@ MIN_SHARE = 0.01
 have slowed the spacer.
 """
 LONG_S = 0.25
-"""Duration, in seconds, from which on a call is not warmed up a second time."""
+"""Smallest duration, in seconds, of a call that is not warmed up a second time."""
 CAPTURED = ("gemm", "attention", *SMALL, "sampling", "search", "bare")
 """Kinds of kernels that are timed inside a CUDA graph, without the host's launches. A nearly empty pass
 (``shell``) is captured if the plan captures its passes.
@@ -108,9 +108,9 @@ def time_job(
     try:
         kernel = maker.make(job)
         once = _stretch(kernel, 1, clock, device, 0, None)
-    except Exception as error:  # of Triton's compiler too: the other kernels are still to be timed
-        trouble = failure(error)  # not the exception: it would keep the job's tensors
-    if not all(shard.of_all(trouble is None)):  # or the other ranks would wait for this one
+    except Exception as error:  # also of Triton's compiler; other kernels can still be timed
+        trouble = failure(error)  # the exception itself would keep the job's tensors
+    if not all(shard.of_all(trouble is None)):  # all ranks leave together: none waits for another
         return {**base, **(trouble or failure(RuntimeError("failed on another rank")))}
     assert kernel is not None
     try:
@@ -145,6 +145,11 @@ def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, shar
 
 
 def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sample: int, run: Any) -> float:
+    """Seconds of a series of calls, without those of the spacer.
+
+    - sample: the number of the series, which determines its first buffer.
+    - run: replays the series as a CUDA graph; None if there is no graph.
+    """
     if kernel.restore is not None:
         kernel.restore()
     synchronize(device)
@@ -169,4 +174,5 @@ def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sam
 
 
 def _captured(kernel: Kernel, calls: int) -> Any:
+    """The replay of a series of calls as a CUDA graph."""
     return captured(lambda: [kernel.call(i % kernel.buffers) for i in range(calls)])

@@ -12,6 +12,7 @@ from perfmodel.validate.records.schema import RecordedPlan
 from perfmodel.validate.solving import grouped
 
 LOWER_QUARTILE = 0.25
+"""Quantile of the samples that is the time of a kernel by a thread's CPU time."""
 WithErrors = dict[str, tuple[float, float]]
 """Constant -> its value and standard error."""
 
