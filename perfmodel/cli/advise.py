@@ -35,6 +35,7 @@ COLOURS = {
     "too_close_to_call": "yellow",
     "unknown_acceptance": "yellow",
 }
+"""Colour of each verdict."""
 
 
 @command(example=f"{LLAMA} --context 32k")
@@ -68,7 +69,7 @@ def _print(a: Advice, verbose: bool) -> None:
 
 
 def _say_verdict(a: Advice) -> None:
-    """The question, the choice and its reason."""
+    """Prints the question, the choice and its reason."""
     q = a.query
     where = q.hardware if q.gpus is None else f"{q.gpus} x {q.hardware}"
     load = "under a load" if q.has_load else f"context {context_text(q.context)}"
@@ -84,7 +85,7 @@ def _say_verdict(a: Advice) -> None:
 
 
 def _say_choice(a: Advice, chosen: Pick) -> None:
-    """Facts about the choice, and what would be better in another engine."""
+    """Prints facts about the choice, and the better choice that this engine does not support."""
     say(scope(chosen))
     stack = "" if a.calibration is None else a.calibration.stack
     say(f"KV cache of a server: {kv_cache_text(chosen.kv_cache, stack)}.")
@@ -110,7 +111,7 @@ def _say_choice(a: Advice, chosen: Pick) -> None:
 
 
 def _say_skipped(a: Advice, verbose: bool) -> None:
-    """The candidates that were not searched; only their numbers unless verbose."""
+    """Prints the candidates that were not searched, or only their numbers if not verbose."""
     if verbose:
         for left in a.skipped:
             say(f"skipped {left.draft} {left.draft_kv}: {left.reason}", "dim")
@@ -122,7 +123,7 @@ def _say_skipped(a: Advice, verbose: bool) -> None:
 
 
 def _say_trees(a: Advice) -> None:
-    """The best tree of each draft, and the drafts whose trees were not compared."""
+    """Prints the best tree of each draft, and the reasons why trees were not compared."""
     for tree in a.trees:
         say(tree_text(tree))
     if a.trees:

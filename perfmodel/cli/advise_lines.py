@@ -31,12 +31,14 @@ def say_lines(a: Advice) -> None:
 
 
 def _engine(a: Advice) -> str:
-    """The engine of the answer, by its word."""
+    """The name of the answer's engine; empty without a calibration."""
     return a.calibration.stack.partition(" ")[0] if a.calibration else ""
 
 
 def _say_choice(a: Advice) -> str | None:
-    """The line of the choice, which is also returned, and of its optional draft."""
+    """Prints the command lines of the choice and of its optional draft. Returns the first one; None if it is
+    not known.
+    """
     assert a.serve is not None
     assert a.chosen is not None
     word = _engine(a)
@@ -59,7 +61,7 @@ def _say_choice(a: Advice) -> str | None:
 
 
 def _say_no_line(word: str, pick: Pick) -> None:
-    """States that no command line of a serving engine is known, and the engine's name for the draft."""
+    """Prints that no command line of a serving engine is known, and the engine's name for the draft."""
     engine = serving_engines().get(word)
     if engine is None:
         return
@@ -84,7 +86,7 @@ def _why_option(a: Advice) -> str:
 
 
 def _say_line(servers_to_start: int, line: str) -> None:
-    """The command line of a server, and how many of them are started."""
+    """Prints the command line of a server, and the number of servers to start if there are several."""
     if servers_to_start > 1:
         say(f"Start {servers_to_start} of these behind a router:")
     say_whole(line)

@@ -23,8 +23,8 @@ COLUMNS = (
 
 
 def print_pools(advice: PoolAdvice) -> None:
-    """Prints which option has the highest request rate within the SLO, how many GPUs the given rate needs, a
-    table of the options, and commands that give the same results.
+    """Prints the option with the highest request rate within the SLO, and the number of GPUs that the given
+    rate needs. A table of the options and commands for more figures follow.
     """
     say(f"{advice.sentence}.", "bold")
     say(f"{advice.for_rate}.", "bold")

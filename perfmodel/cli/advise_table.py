@@ -31,8 +31,8 @@ def print_table(a: Advice, verbose: bool) -> None:
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
-    """Rows of the table: the choice, the optional draft, the second best, the best baseline if it is
-    neither, and the best choice without the bound for reading speed. No two rows have the same text.
+    """The named rows of the table, beginning with the choice and its optional draft. A row with the same text
+    as an earlier row is left out.
     """
     named = {
         "chosen": a.chosen,
@@ -64,6 +64,7 @@ def _other_layouts(a: Advice, verbose: bool) -> list[tuple[str, Pick]]:
 
 
 def _row(a: Advice, p: Pick) -> tuple[str, ...]:
+    """The cells of a configuration. Its gain over the baseline is left out on another kind of device."""
     price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.2f}"]
     gain = a.gain(p) if a.chosen is None or p.hardware == a.chosen.hardware else None
     last = ["-" if gain is None else ratio_text(gain)]
@@ -86,6 +87,7 @@ def _pace(p: Pick | FrontPoint) -> tuple[str, str]:
 
 
 def print_fronts(a: Advice) -> None:
+    """Prints some points of the Pareto fronts with and without a draft."""
     fronts = {"baseline": a.pareto.baseline, "speculating": a.pareto.speculating}
     points = []
     for name, front in fronts.items():

@@ -144,6 +144,9 @@ def tree_text(tree: TreeDraft) -> str:
 
 
 def margins(a: Advice) -> str:
+    """The margin of the choice over the runner-up, and the smallest acceptance with which the choice beats
+    the baseline, in words; empty if neither is known.
+    """
     r = a.robustness
     parts: list[str] = []
     if r is None:

@@ -35,7 +35,7 @@ def _of_several(module: str) -> Callable[[Any], None]:
 
 
 def _sensitivity(rows: Any) -> None:
-    """The inputs that change a speedup; one line for rows of another kind."""
+    """Prints a table of the inputs that change a speedup, or one line for rows of another kind."""
     if all(type(row).__name__ == "Move" for row in rows):
         panel.moves(rows)
     else:
@@ -43,7 +43,7 @@ def _sensitivity(rows: Any) -> None:
 
 
 def _sweep(answer: Any) -> None:
-    """The first rows of a sweep, and how many there are."""
+    """Prints the first rows of a sweep, and the number of the other rows."""
     cells: list[tuple[str, ...]] = []
     for block in answer.blocks:
         figures = block.typed()

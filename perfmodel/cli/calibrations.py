@@ -18,12 +18,13 @@ from perfmodel.writing import write
 
 
 def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:.3g}".format, spare: int = 0) -> Fact:
+    """The column of one constant."""
     return Fact(name, heading, lambda c: getattr(c, name).value, show, spare=spare)
 
 
 def _rests_on(c: Calibration) -> str:
-    """The data that the constants were fitted to. For an engine's file, the models measured on this
-    device.
+    """The data to which the constants were fitted. For an engine's file, these are the models that were
+    measured on this device.
     """
     if c.errors:
         measured = {
@@ -38,8 +39,9 @@ def _rests_on(c: Calibration) -> str:
 
 def _faults(c: Calibration) -> list[str]:
     """Faults that are not visible in one file alone: an unknown device, and a fit without its data set."""
-    unsaid = c.kind == "fitted" and not c.fitted_on
-    faults = ["fitted_on: must name what a fitted calibration was fitted on"] * unsaid
+    faults = []
+    if c.kind == "fitted" and not c.fitted_on:
+        faults.append("fitted_on: must name what a fitted calibration was fitted on")
     try:
         if c.gpu is not None:
             load_gpu(c.gpu, "gpu")

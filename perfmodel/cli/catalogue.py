@@ -50,12 +50,12 @@ class Catalogue:
     """The name of one file, for the examples of ``--help``."""
     names: Callable[[], Sequence[str]]
     load: Callable[[str, str], Any]
-    """Loads a file by name or path. The second argument is what an error message calls the first argument."""
+    """Loads a file by name or path. The second argument names the first one in error messages."""
     columns: tuple[Fact, ...]
     describe: Callable[[Any], dict[str, Any]]
     faults: Callable[[Any], list[str]]
     argument: str = "NAME|PATH"
-    """What help and errors call the name of a file, such as ``NAME|PATH``."""
+    """Placeholder for the name of a file in help and errors."""
 
     def members(self) -> list[Any]:
         """All bundled files, loaded."""
@@ -132,7 +132,7 @@ def app_of(catalogue: Catalogue) -> App:
 
 
 def _finite(value: Any) -> Any:
-    """Replaces infinity, which JSON does not have, by the word that the files use."""
+    """Replaces infinity, which JSON does not have, with the word of YAML files for it."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     return ".inf" if value == float("inf") else value

@@ -93,7 +93,7 @@ def _declared(command: Command) -> Declared:
 
 
 def _read(declared: Declared, values: dict[str, Any]) -> dict[str, Any]:
-    """Parameter -> the value that its argument reads from the given one, or its default."""
+    """Parameter -> the value that its argument reads from the command line, or its default."""
     read = {}
     for name, (argument, default) in declared.items():
         given = values[name]
@@ -155,8 +155,7 @@ def verb(
 ) -> click.Command:
     """Makes a command from the function `answer`, whose docstring becomes the help text.
 
-    - text: the function that prints the answer.
-
+        - text: the function that prints the answer.
     - several: arguments that may be lists. If there are any, `text` gets a sequence of answers, and the JSON
       has rows.
     """

@@ -21,7 +21,9 @@ COLUMNS = (
 
 
 def _print(answers: Sequence[Comparison]) -> None:
-    """For each answer the bytes and times of both, and from which context speculation moves fewer bytes."""
+    """Prints the bytes and times of speculation and of batching for each answer, and the context from which
+    speculation moves fewer bytes.
+    """
     for a in answers:
         q = a.query
         m = int(a.query.gamma or 0) + 1
@@ -59,7 +61,7 @@ def _cells(label: str, p: Pass, draft_s: float) -> tuple[str, ...]:
 
 
 def _separate_drafter(a: Apart) -> None:
-    """A drafter on devices of its own against replicas on the same devices."""
+    """Prints a comparison of a drafter on separate devices with replicas on these devices."""
     layouts = {
         "replicas, no draft": a.replicas,
         "replicas with the draft": a.together,

@@ -47,7 +47,7 @@ def _describe(engine: EngineFacts) -> dict[str, Any]:
 
 
 def _faults(engine: EngineFacts) -> list[str]:
-    """Why no question can be answered for this engine."""
+    """The reason why no question about this engine can be answered; empty if there is none."""
     if devices_of(engine.name):
         return []
     try:

@@ -11,7 +11,9 @@ from perfmodel.specs.devices.gpu import Precision
 
 
 def _scaled(factor: float) -> Any:
-    """Writes a value in units of a factor, with four digits or all digits before the point."""
+    """A function that formats a value, divided by a factor, with four digits or all digits before the
+    point.
+    """
 
     def text(value: float) -> str:
         scaled = value / factor

@@ -30,20 +30,26 @@ GROUPS = (
 )
 """Headings of flags, in the order of ``--help``; each `Argument` names one."""
 MAIN = (
-    *("model", "hardware", "gpus", "tp", "batch", "context", "input_len", "output_len", "request_rate"),
-    *(
-        "max_concurrency",
-        "slo",
-        "size",
-        "draft",
-        "gamma",
-        "alpha",
-        "rates",
-        "engine",
-        "weights",
-        "output",
-        "json",
-    ),
+    "model",
+    "hardware",
+    "gpus",
+    "tp",
+    "batch",
+    "context",
+    "input_len",
+    "output_len",
+    "request_rate",
+    "max_concurrency",
+    "slo",
+    "size",
+    "draft",
+    "gamma",
+    "alpha",
+    "rates",
+    "engine",
+    "weights",
+    "output",
+    "json",
 )
 """Arguments that ``--help`` lists for a command with more than `MOST_FLAGS`; ``--help-all`` lists all."""
 MOST_FLAGS = 20
@@ -51,6 +57,7 @@ HELP_ALL = "--help-all"
 COMMON = ("model", "hardware", "batch", "context", "alpha")
 """Arguments that most questions need. Help marks a verb that has all of them."""
 MARK = "* the flags that most questions need"
+"""The explanation of the mark."""
 
 
 class Flag(click.Option):
@@ -130,7 +137,7 @@ class GroupedCommand(click.Command):
             formatter.write_text(MARK)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the example."""
+        """Writes the example."""
         if self.example is not None:
             with formatter.section("Example"):
                 formatter.write_text(f"{ctx.command_path} {self.example}".rstrip())

@@ -10,7 +10,7 @@ from perfmodel.speculation import ContextLengths
 
 
 def _print(answers: Sequence[Inflection]) -> None:
-    """Two rows per answer: with the calibration, and with the ideal one."""
+    """Prints two rows per answer: with its calibration, and with the ideal calibration."""
     rows = []
     for a in answers:
         if a.calibration != "ideal":

@@ -16,6 +16,7 @@ def load(text: str, flag: str) -> KVMethod:
 
 
 def _options(kv: KVMethod) -> dict[str, Any]:
+    """Option -> its default, or ``required``."""
     fields: Any = dataclasses.fields(kv)  # type: ignore[arg-type]
     return {f.name: "required" if f.default is dataclasses.MISSING else f.default for f in fields}
 
@@ -25,6 +26,7 @@ def _spell(options: dict[str, Any]) -> str:
 
 
 def _runs(kv: KVMethod) -> str:
+    """Whether the decoder of `validate` runs a method, in words."""
     views = names_in(f"{folder}/decoder/kv" for folder in validate.__path__)
     return "runs" if kv.name in views else "predicted only"
 

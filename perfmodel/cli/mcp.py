@@ -32,8 +32,7 @@ INSTRUCTIONS = (
     "lengths by batch size. Counts may be text such as 32k. Give the interval with each speedup, and the "
     "warnings. An error names the argument and what is allowed."
 )
-
-
+"""A description of the server for the model that uses it."""
 LIMIT_S = 60.0
 """Seconds after which a call is stopped. The time of waiting for other calls does not count."""
 AT_ONCE = 4
@@ -126,8 +125,8 @@ def server(files: Path | None = None, limit_s: float = LIMIT_S) -> "Server[Any]"
                 with anyio.fail_after(limit_s):
                     done = await anyio.run_process(ONE_CALL, input=json.dumps(call).encode(), stderr=None)
         except TimeoutError:
-            said = f"{params.name}: took more than {limit_s:g} s; ask for fewer values or prompts"
-            return types.CallToolResult(content=[text(text=said)], is_error=True)
+            message = f"{params.name}: took more than {limit_s:g} s; ask for fewer values or prompts"
+            return types.CallToolResult(content=[text(text=message)], is_error=True)
         result = json.loads(done.stdout)
         if "answer" not in result:
             return types.CallToolResult(content=[text(text=result["text"])], is_error=True)

@@ -42,7 +42,7 @@ def _cells(row: OpRow) -> tuple[str, ...]:
 
 
 def _limiter(row: OpRow) -> str:
-    """What limits a row, in a word; logits are gathered and not summed."""
+    """What limits a row, in a word. The messages of logits are an all-gather instead of an all-reduce."""
     gathers = row.name == "logits" and row.limiter == "comm"
     return "all-gather" if gathers else limiter(row.limiter)
 

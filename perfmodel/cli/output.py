@@ -35,10 +35,11 @@ FAIR = 24
 BROKEN = 8
 """A column of text does not shrink below this width."""
 NARROWEST = 20
-"""Least width of wrapped text, used where the terminal or the rest of a line is narrower."""
+"""Least width of wrapped text, used if the terminal or the rest of a line is narrower."""
 SHOWN = 12
 """Largest number of warnings of a grid that are printed."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+"""Style -> its ANSI code."""
 
 
 def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
@@ -76,7 +77,7 @@ def _stated_width() -> int:
 
 
 def _terminal_width() -> int:
-    """The columns of the terminal; 0 without one. `shutil` has such a function too, but is slow to load."""
+    """The columns of the terminal; 0 without a terminal. `shutil.get_terminal_size` is slow to import."""
     try:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0
     except (OSError, ValueError):
@@ -84,7 +85,7 @@ def _terminal_width() -> int:
 
 
 def _styled(text: str, style: str) -> str:
-    """Adds colours if a terminal shows them and no setting forbids them."""
+    """The text with the codes of a style, if a terminal shows them and no setting forbids them."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR"):
         return text
     codes = ";".join(STYLES[word] for word in style.split())
@@ -168,34 +169,62 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
     if not isinstance(columns[0], Column):
         named[0] = Column(columns[0], left=True)
     filled = [place for place in range(len(named)) if not rows or any(row[place] for row in rows)]
-    places = [*filled]
     whole = width()
-    while True:
-        sizes = [_sizes(named[place], [row[place] for row in rows]) for place in places]
-        fair = sum(each.fair for each in sizes)
-        least = sum(each.least for each in sizes)
-        needs = {GAP: fair} | dict.fromkeys(TIGHT, least)
-        between = len(places) - 1
-        gaps = [gap for gap, need in needs.items() if need + gap * between + EDGES <= whole]
-        spare = [place for place in places if named[place].spare]
-        if gaps or not spare:
-            break
-        places.remove(max(spare, key=lambda place: named[place].spare))
-    gap = gaps[0] if gaps else TIGHT[-1]
+    places, sizes, gap = _layout(named, rows, filled, whole)
     shown = [named[place] for place in places]
-    room = whole - gap * between - EDGES
+    gaps = gap * (len(places) - 1)
+    room = whole - gaps - EDGES
     widths = _widths(sizes, room)
     _narrow(widths, shown, room)
     click.echo()
     _print_row([c.name for c in shown], shown, widths, gap, "bold", low=True)
-    ruled = sum(widths) + gap * between
-    click.echo(f" {'─' * ruled}")
+    click.echo(f" {'─' * (sum(widths) + gaps)}")
     for number, row in enumerate(rows):
         style = "bold" if bold_last and number == len(rows) - 1 else ""
         _print_row([row[place] for place in places], shown, widths, gap, style)
     click.echo()
     if left_out := [named[place].name for place in filled if place not in places]:
         say(f"not shown in {whole} columns: {', '.join(left_out)}", "dim")
+
+
+class _Layout(NamedTuple):
+    """The columns of a table that are printed, by their places, the widths of each, and the gap between
+    them.
+    """
+
+    places: list[int]
+    sizes: "list[Widths]"
+    gap: int
+
+
+def _layout(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], filled: Sequence[int], whole: int
+) -> _Layout:
+    """The layout of a table. While the columns do not fit, the one with the largest `spare` is dropped.
+
+    - filled: the places of the columns that are not empty.
+    - whole: the columns of the output.
+    """
+    places = [*filled]
+    while True:
+        sizes = [_sizes(columns[place], [row[place] for row in rows]) for place in places]
+        gap = _widest_gap(sizes, whole)
+        spare = [place for place in places if columns[place].spare]
+        if gap is not None or not spare:
+            return _Layout(places, sizes, gap or TIGHT[-1])
+        places.remove(max(spare, key=lambda place: columns[place].spare))
+
+
+def _widest_gap(sizes: "Sequence[Widths]", whole: int) -> int | None:
+    """The widest gap with which columns of these widths fit in `whole` columns of output; None if none does.
+    With the usual gap, the columns have their fair widths, and with smaller gaps their least widths.
+    """
+    fair = sum(each.fair for each in sizes)
+    least = sum(each.least for each in sizes)
+    for gap, need in ({GAP: fair} | dict.fromkeys(TIGHT, least)).items():
+        if need + gap * (len(sizes) - 1) + EDGES <= whole:
+            return gap
+    return None
 
 
 def _print_row(
@@ -206,7 +235,10 @@ def _print_row(
     style: str,
     low: bool = False,
 ) -> None:
-    """One row. Its cells are broken into lines that align at the top, or with `low` at the bottom."""
+    """Prints one row. The cells are broken into lines.
+
+    - low: whether the lines of the cells align at the bottom instead of at the top.
+    """
     broken = [_wrapped(cell, size) for cell, size in zip(cells, widths, strict=True)]
     high = max(map(len, broken))
     for lines in broken:
@@ -268,8 +300,9 @@ def _sizes(column: Column, cells: Sequence[str]) -> Widths:
 
 
 def _widths(sizes: Sequence[Widths], room: int) -> list[int]:
-    """The least widths, grown into the available room: to the fair ones, to the widest cells (the column with
-    the largest deficit first), then to the headings.
+    """The widths of the columns. They begin at the least widths and grow as far as the room allows: first to
+    the fair widths, then to the widest cells, and then to the headings. The column that lacks most grows
+    first.
     """
     widths = [each.least for each in sizes]
     for goal in ([each.fair for each in sizes], [each.whole for each in sizes]):

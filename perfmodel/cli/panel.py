@@ -55,7 +55,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     and batch, and warnings.
 
     - query: the question as it was given.
-    - verbose: whether to print each pass and the evidence behind the numbers too.
+    - verbose: whether to print also each pass and the evidence for the numbers.
     """
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
@@ -67,14 +67,14 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     older = _older_version(a, query)
     facts(older | _facts(a, why, verbose) | _undecided(a, query))
     if verbose:
-        from perfmodel.cli.panel_details import more_facts, print_passes  # the short answer needs neither
+        from perfmodel.cli.panel_details import more_facts, print_passes  # imported only for this output
 
         print_passes(a)
         facts(more_facts(a))
     if a.sensitivity is not None:
         moves(a.sensitivity)
-    told_by_memory = a.memory.shortage(float(a.query.batch))
-    warn(note for note in a.warnings if note not in told_by_memory)
+    shortages = a.memory.shortage(float(a.query.batch))  # the verdict and the memory already say these
+    warn(note for note in a.warnings if note not in shortages)
     engine = serving_engines().get(a.calibration.stack)
     if engine is not None and engine.conversion == "gguf" and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import line_of_file
@@ -97,10 +97,10 @@ def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
 
 
 def _undecided(a: WhatIf, query: Query) -> dict[str, str]:
-    """What decides a draft that is too close to call."""
+    """The measurement that decides a verdict that is too close to call; empty for other verdicts."""
     if a.verdict != "too_close_to_call":
         return {}
-    from perfmodel.cli.to_decide import to_decide  # a decided answer needs none
+    from perfmodel.cli.to_decide import to_decide  # imported only for such a verdict
 
     return {"to decide": to_decide(a, query)}
 
@@ -237,7 +237,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
 
 def _layout(a: WhatIf, query: Query) -> str | None:
     """The degrees in the engine's own flags; None for an engine without a known command line."""
-    from perfmodel.answers.advice.servers import servers  # only this row needs the engines
+    from perfmodel.answers.advice.servers import servers  # imported only for this row
 
     server = servers().get(a.calibration.stack.partition(" ")[0])
     version = (query.engine or "").partition(DRIFT)[2]
@@ -280,7 +280,9 @@ def _best(a: WhatIf) -> str:
 
 
 def _acceptance(a: WhatIf) -> str:
-    """The acceptance used and the break-even acceptance at this gamma; if unknown, which flag supplies it."""
+    """The acceptance used, and the break-even acceptance at this gamma. If the acceptance is unknown, the
+    text names the flags that state it.
+    """
     acceptance = a.acceptance
     if a.speedup is None:
         measure = "" if a.typical is None else f", made by: {a.typical.measure}"
@@ -319,7 +321,7 @@ def _at_point(q: Query) -> str:
 
 
 def _throughputs(tpot_interval: tuple[float, float] | None, batch: int) -> str:
-    """The throughputs of an interval of TPOT in brackets; empty without one."""
+    """The interval of the throughput in brackets, from that of the TPOT; empty without an interval."""
     if tpot_interval is None:
         return ""
     least, most = tpot_interval

@@ -1,4 +1,4 @@
-"""The additional output of ``perfmodel whatif --verbose``: each pass, and the evidence behind the numbers."""
+"""The additional output of ``perfmodel whatif --verbose``: each pass, and the evidence for the numbers."""
 
 from perfmodel.answers.point.not_modelled import NOT_MODELLED
 from perfmodel.answers.point.whatif_answer import WhatIf
@@ -51,7 +51,7 @@ def _with_draft(a: WhatIf) -> dict[str, str]:
 
 
 def _memory_bound(start: float | None) -> str:
-    """The context from which on loading takes longer than computing."""
+    """The context from which loading takes longer than computing, in words."""
     if start is None:
         return f"{NONE} (at long contexts, computing takes longer than loading)"
     if start == 1:

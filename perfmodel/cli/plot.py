@@ -36,8 +36,11 @@ from perfmodel.speculation import DEFAULT_BATCH_RANGE, Acceptance, Scenario, Wor
 
 app = App("Pictures of the answers as .png, .svg or .pdf.")
 MAX_LINES = 8
+"""Largest number of lines in a picture."""
 MAX_BARS = 6
+"""Largest number of points in a picture of components."""
 LOADS = 32
+"""Number of loads in a picture of latencies."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     "context": {"batch": (1, 16, 64, 256), "context": (1024, 131072)},
     "batch": {"batch": (1, 256), "context": (2048, 8192, 32768, 131072)},

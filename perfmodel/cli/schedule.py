@@ -20,7 +20,7 @@ printed as 0.0 %.
 
 
 def _print(answer: Schedule) -> None:
-    """The tables of draft lengths, the gain of each, the lines for engines, and warnings."""
+    """Prints the tables of draft lengths, the gain of each table, the lines for engines, and warnings."""
     drafted = draft_in_words(answer.draft, answer.draft_kv)
     say(f"{answer.model} on {answer.tp} x {answer.hardware}; {drafted}", "bold")
     tables = answer.tables
@@ -46,7 +46,7 @@ def _print(answer: Schedule) -> None:
 
 
 def _print_lengths(tables: Iterable[ScheduleTable]) -> None:
-    """The draft length, the speedup and its interval for each range of batch sizes, by context."""
+    """Prints the draft length, the speedup and its interval for each range of batch sizes, by context."""
     rows = []
     for lengths in tables:
         contexts = f"{lengths.context_low}-{lengths.context_high}"
@@ -64,7 +64,7 @@ def _cells(batches: Range) -> tuple[str, ...]:
 
 
 def _interval(batches: Range) -> str:
-    """The interval of a range; if drafting is off there, with the draft length to which it belongs."""
+    """The interval of a range. If drafting is off there, the text names the draft length of the interval."""
     if batches.interval is None:
         return NONE
     low, high = batches.interval
@@ -73,8 +73,8 @@ def _interval(batches: Range) -> str:
 
 
 def _print_gains(lengths: ScheduleTable, where: str) -> None:
-    """The expected speedup of a table, what verification by confidence adds, and the advice to use one length
-    instead.
+    """Prints the expected speedup of a table, the gain of verification by confidence, and the advice to use
+    one length instead.
 
     - where: the context with a colon, if there are several tables.
     """
@@ -96,13 +96,14 @@ def _over_fixed(lengths: ScheduleTable) -> str:
 
 
 def _confidence(by: ByConfidence) -> str:
+    """The gain of verification by confidence, in words."""
     gain = f"{100 * (by.speedup / by.fixed_speedup - 1):.1f} % over a fixed length of {by.fixed}"
     cut = f"{by.verified:.1f} of {by.drafted} drafted tokens at the largest batch"
     return f"verification by confidence gains {gain}; it verifies {cut}"
 
 
 def _print_lines(lengths: ScheduleTable) -> None:
-    """The command line of each engine, and the contents of the files that SGLang reads."""
+    """Prints the command line of each engine, and the contents of the files that SGLang reads."""
     export = lengths.export
     for engine, line in export.lines.items():
         say_whole(line)

@@ -1,6 +1,4 @@
-"""What a user must measure if a verdict is too close to call: the number of tokens per iteration from which
-the draft pays, and the command that compares a measurement.
-"""
+"""Describes the measurement that decides a verdict that is too close to call."""
 
 import shlex
 from dataclasses import fields, replace
@@ -42,7 +40,7 @@ def to_decide(a: WhatIf, query: Query) -> str:
 def _least_loss(query: Query) -> WhatIf:
     """The answer for the draft length that loses least.
 
-    - query: a question to which no length gains.
+    - query: a question for which no draft length gains.
     """
     length = least_loss(query, resolve(query))
     assert length is not None

@@ -44,8 +44,11 @@ COLUMNS = (
     Column("KV", spare=2),
     "replicas",
 )
+"""Columns of the table of loads and draft lengths."""
 BY_CLASS = ("load", "draft tokens", "class", "TTFT", "p99", "TPOT", "p99", "SLO", "good/s", "tokens/s")
+"""Columns of the table of classes of requests."""
 ROLLED_OUT = ("age", "alpha", "draft tokens", "makespan", "last tenth", "tokens/s", "speedup", "per request")
+"""Columns of the table of a rollout."""
 
 
 @command(
@@ -67,7 +70,7 @@ def app(question: TrafficQuery, json: Json = False) -> None:
 
 
 def _offload(a: Offload) -> str:
-    """The time of reading from a tier compared with that of computing again."""
+    """A sentence that compares reading from a tier with computing again, and its source."""
     kept = f"{a.bytes_per_token:,.0f} bytes per token on a device"
     if a.draft_share:
         kept += f", {a.draft_share:.1%} of them for the draft's cache"
@@ -117,7 +120,7 @@ def _print(a: Traffic) -> None:
 
 
 def _row_warnings(rows: Sequence[TrafficRow]) -> Iterator[str]:
-    """The warnings of single rows; saturation has a line of its own."""
+    """The warnings of single rows, except for saturation, which has a separate line."""
     for row in rows:
         saturated = saturation_note(row.saturation_rate, row.replicas)
         yield from (f"{in_words(row.gamma)}: {note}" for note in row.warnings if note != saturated)
@@ -141,7 +144,7 @@ def _overloads(rows: Sequence[TrafficRow]) -> Iterator[str]:
 
 
 def _simulated(rows: Sequence[TrafficRow]) -> Iterator[str]:
-    """Which loads a replay made, and why."""
+    """Lines about the loads that were simulated, and the reasons."""
     why = dict[str, list[str]]()
     for row in rows:
         if row.made_by is MadeBy.REPLAY:
@@ -155,7 +158,7 @@ def _simulated(rows: Sequence[TrafficRow]) -> Iterator[str]:
 
 
 def _rollout(rows: tuple[RolloutRow, ...]) -> str:
-    """The best policy at the first age."""
+    """A sentence about the fastest policy at the first age of the draft."""
     if not rows:
         return "rollout: no request fits in memory"
     first = [row for row in rows if row.age == rows[0].age]
@@ -200,7 +203,7 @@ def _replicas(row: TrafficRow) -> str:
 
 
 def _intervals(row: TrafficRow) -> str:
-    """The 90 % intervals of a row, of those figures that have one."""
+    """The 90 % intervals of all figures of a row that have one, in words."""
     times = {"TPOT": row.tpot_interval, "TTFT": row.ttft_interval}
     parts = []
     for name, interval in times.items():
@@ -227,6 +230,10 @@ def _time(times: Percentiles | None, name: str) -> str:
 
 
 def _limits(limits: DraftLimits, closed: bool) -> str:
+    """A sentence about the loads at which a draft length saturates, stops paying, or changes.
+
+    - closed: whether the loads are numbers of clients.
+    """
     which = in_words(limits.gamma)
     if not limits.saturation_rate:
         return f"{which}: no request fits"
@@ -248,7 +255,7 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
 
 
 def _prefix(v: PrefixVerdict) -> str:
-    """Hit rates, gains and losses, and the best change."""
+    """A sentence with the hit rates, the gains and losses per request, and the best changes."""
     load = clients(v.concurrency or 0)
     if v.concurrency is None and v.request_rate is not None:
         load = request_rate(v.request_rate)

@@ -32,7 +32,7 @@ def app(
         answered = answer(query)
         if not sensitivity or answered.speedup is None:
             return answered
-        from perfmodel.answers.point.sensitivity import sensitivity as ranked  # seldom asked for
+        from perfmodel.answers.point.sensitivity import sensitivity as ranked  # imported only for this flag
 
         return replace(answered, sensitivity=tuple(ranked(query)))
 

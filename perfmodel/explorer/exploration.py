@@ -14,8 +14,9 @@ from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, capacity
 
 DEGREES = (1, 2, 4, 8)
+"""Tensor-parallel degrees to try."""
 MOST_WEIGHTS = 0.5
-"""With at most this share of the memory for weights, a server has room for a batch."""
+"""Largest share of the memory for weights with which a server has room for a batch. The value is a choice."""
 
 
 @question
@@ -103,6 +104,7 @@ class Exploration(Grid):
             yield replace(group, tp=(_degree(group),))
 
     def doubts(self) -> tuple[str, ...]:
+        """See `Grid.doubts`."""
         if self.tp is not None:
             return super().doubts()
         return tuple(dict.fromkeys(note for group in self.groups() for note in group.doubts()))
@@ -122,10 +124,9 @@ class Exploration(Grid):
 
 
 def _degree(group: Exploration) -> int:
-    """The fewest devices of which the weights fill at most half the memory; else the largest number that
-    divides the model.
-
-    Raises InputError if no degree has an answer.
+    """The smallest tensor-parallel degree with which weights take at most `MOST_WEIGHTS` of the memory. If
+    there is none, it is the largest degree that the model allows. Raises InputError if the model allows no
+    degree.
     """
     answered = None
     for degree in DEGREES:

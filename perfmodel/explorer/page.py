@@ -46,9 +46,15 @@ from perfmodel.speculation import (
 )
 
 MAX_POINTS = 4096
+"""Largest number of points of one surface."""
 MAX_VALUES = 5_000_000
+"""Largest number of points and draft lengths of all surfaces together."""
 PARTS = ("page.css", "surface.js", "map.js", "page.js")
-POINT = ("model", "hardware", "tp", "draft_kv", "batch", "context", "gamma", "alpha")
+"""Files whose text replaces their names in ``template.html``."""
+SUBJECT = ("model", "hardware", "tp", "draft_kv")
+"""Arguments of a question that distinguish surfaces."""
+POINT = ("batch", "context", "gamma", "alpha")
+"""Arguments of a question that the page sets."""
 Array = NDArray[np.float64]
 
 
@@ -82,8 +88,7 @@ def payload(
 ) -> dict[str, Any]:
     """All data of the page, in JSON types.
 
-    - progress: a function that is called with 1 after each surface.
-
+        - progress: a function that is called with 1 after each surface.
     - more: further questions with the same batches and contexts as `grid`. The surfaces of these questions
       follow those of `grid`.
 
@@ -271,6 +276,7 @@ def _support(query: Query, scenario: Scenario) -> RunsIn | None:
 
 
 def _pass(pool: Pool, time: PassTime[Floats]) -> dict[str, int]:
+    """The indices of the times of a pass: predicted, lower bound and terms."""
     shown = {"predicted_s": time.predicted_s, "lower_s": time.lower_s, **time.terms_s}
     return {name: pool.add(seconds) for name, seconds in shown.items()}
 
@@ -291,9 +297,11 @@ def _flags(query: Query) -> str:
     """The flags of ``perfmodel whatif`` for this surface: its subject, and everything that differs from the
     defaults.
     """
-    given = {name: getattr(query, name) for name in POINT[:4]}
-    values = {each.name: (getattr(query, each.name), each.default) for each in fields(Query)}
-    given |= {name: v for name, (v, usual) in values.items() if name not in POINT and v != usual}
+    given = {name: getattr(query, name) for name in SUBJECT}
+    for each in fields(Query):
+        value = getattr(query, each.name)
+        if each.name not in (*SUBJECT, *POINT) and value != each.default:
+            given[each.name] = value
     if "batch_range" in given:
         given["batch_range"] = "..".join(f"{end:.0f}" for end in query.batch_range)
     parts = [("--" + name.replace("_", "-"), str(value)) for name, value in given.items()]

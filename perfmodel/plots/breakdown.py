@@ -86,7 +86,7 @@ def seconds_by_part(stage_pass: StagePass) -> dict[str, float]:
 
 
 def _draw_pass(axes: Axes, row: float, stage_pass: StagePass) -> set[str]:
-    """The bar of a pass and the tick of its lower bound. Returns the parts that are visible."""
+    """Draws the bar of a pass and the tick of its lower bound. Returns the visible parts."""
     seconds = seconds_by_part(stage_pass)
     _stack(axes, row, {PARTS[part][1]: MS_PER_S * of_part for part, of_part in seconds.items()})
     bound = MS_PER_S * float(stage_pass.time.lower_s)
@@ -95,7 +95,10 @@ def _draw_pass(axes: Axes, row: float, stage_pass: StagePass) -> set[str]:
 
 
 def _stack(axes: Axes, row: float, lengths: dict[str, float]) -> None:
-    """One bar of parts, each a colour and its length."""
+    """Draws one bar.
+
+    - lengths: colour of each part -> its length.
+    """
     start = 0.0
     for colour, length in lengths.items():
         axes.barh(row, length, 0.8, left=start, color=colour, zorder=2)
@@ -103,7 +106,7 @@ def _stack(axes: Axes, row: float, lengths: dict[str, float]) -> None:
 
 
 def _draw_per_token(axes: Axes, place: int, p: Prediction) -> None:
-    """The times per token of a point, without and with a draft, and the speedup beside the latter."""
+    """Draws the times per token of a point without and with a draft, and the speedup next to the latter."""
     stages_s = {"draft": p.gamma * p.draft_s, "verify": p.verify_s, "overhead": p.overhead_s}
     per_iteration = float(p.tokens_per_iteration)
     parts = {STAGES[stage]: MS_PER_S * float(s) / per_iteration for stage, s in stages_s.items()}
@@ -114,8 +117,8 @@ def _draw_per_token(axes: Axes, place: int, p: Prediction) -> None:
 
 
 def _bar_names(axes: Axes, names: list[str], bars: tuple[str, ...]) -> None:
-    """Labels of the bars, below those of the points."""
-    rows = [place * PITCH + 1.0 + bar for place in range(len(names)) for bar in range(len(bars))]
+    """Writes the name of each point, and the names of its bars below it."""
+    rows = [row_of(place, stage) for place in range(len(names)) for stage in BARS[: len(bars)]]
     axes.set_yticks(rows, list(bars) * len(names))
     axes.tick_params(axis="y", length=0)
     axes.grid(False, axis="y")

@@ -32,16 +32,21 @@ HORIZONTAL = {
     "batch": ("batch", "batch, sequences"),
     "gamma": ("draft length", "draft length γ"),
 }
-"""A column in the title and on the axis. Other columns have their own names."""
+"""Column -> its name in the title, and its name on the horizontal axis. Other columns have their own
+names.
+"""
 VERTICAL = {
     "speedup": ("Speedup", "predicted speedup over the baseline"),
     "tpot_s": ("TPOT", "time per output token, ms"),
     "throughput_tokens_per_s": ("Throughput", "throughput, tokens/s"),
 }
+"""Column -> its name in the title, and its name on the vertical axis. Other columns have their own names."""
 WIDE = 14
-"""From this number of characters on, the label of a line takes half the width of the legend."""
+"""Largest number of characters in the label of a line that takes a quarter of the width of the legend. Longer
+labels take half of it.
+"""
 MOST_BANDS = 2
-"""Up to this number of lines, each has the band of its interval; more bands would cover each other."""
+"""Largest number of lines with a band of their interval. More bands would cover each other."""
 MS_PER_S = 1e3
 Measured = tuple[float, float]
 """A value on the horizontal axis and a measured figure."""
@@ -94,14 +99,14 @@ def curves(
 
 
 def _names(figure: str) -> tuple[str, str]:
-    """A figure in the title and on the vertical axis."""
+    """The name of a figure in the title, and its name on the vertical axis."""
     if figure in VERTICAL:
         return VERTICAL[figure]
     return figure, f"{figure.removesuffix('_s')}, ms" if is_time(figure) else figure
 
 
 def _groups(sweep: Sweep, over: str) -> list[tuple[str, "DataFrame"]]:
-    """The rows of each line, and the values that distinguish it, in words."""
+    """The label of each line, which states the values that distinguish it, and the rows of the line."""
     frame = sweep.to_frame()
     columns = ["context_tokens" if name == "context" else name for name in _lists(sweep)]
     others = [name for name in columns if name != over]
@@ -119,6 +124,7 @@ def _lists(sweep: Sweep) -> list[str]:
 
 
 def _in_words(name: str, value: Any) -> str:
+    """The value of a column, as part of the label of a line."""
     if name == "context_tokens":
         return f"context {tokens(value)}"
     if name in ("model", "hardware", "draft_kv"):
@@ -128,7 +134,7 @@ def _in_words(name: str, value: Any) -> str:
 
 
 def _horizontal(axes: Axes, over: str, values: list[float]) -> None:
-    """The axis of the column on which a figure depends; batches and contexts are logarithmic."""
+    """Makes the horizontal axis. It is logarithmic for batches and contexts."""
     name = HORIZONTAL.get(over, (over, over))[1]
     if over in ("batch", "context_tokens") and min(values) < max(values):
         log_axis(axes, "x", min(values), max(values), name)
@@ -137,7 +143,9 @@ def _horizontal(axes: Axes, over: str, values: list[float]) -> None:
 
 
 def _subject(sweep: Sweep, figure: str, groups: list[tuple[str, "DataFrame"]]) -> str:
-    """The caption for all lines: the question of the first one, and the size that does not vary."""
+    """The caption of the picture: the batch or context if it does not vary, and the question of the first
+    line.
+    """
     varied = _lists(sweep)
     fixed = [
         f"{name} {tokens(sweep.grid.axis(name)[0])}" for name in ("batch", "context") if name not in varied

@@ -14,6 +14,7 @@ from perfmodel.plots.theme import BRIGHT, DARK, Axes, Figure, label, legend_abov
 
 BASELINE: dict[str, Any] = {"color": BRIGHT[0], "marker": "s"}
 SPECULATING: dict[str, Any] = {"color": BRIGHT[5], "marker": "o"}
+"""The look of the two fronts."""
 CHOSEN: dict[str, Any] = {
     "color": BRIGHT[3],
     "markeredgecolor": "black",
@@ -21,12 +22,14 @@ CHOSEN: dict[str, Any] = {
     "linestyle": "none",
     "zorder": 4,
 }
+"""The look of the choice, which is a star."""
 ABOVE: dict[str, Any] = {"xytext": (-5, 5), "ha": "right", "va": "bottom"}
 BELOW: dict[str, Any] = {"xytext": (5, -5), "ha": "left", "va": "top"}
 """Positions of the label of a point: above the front with a draft, and below the front of the baseline."""
 LEFT = 0.2
 """In this left share of the picture, a label to the left of a point would touch the axis."""
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+"""The box behind a label."""
 CLOSE = 0.05
 """Distance that a label needs from another line, as a share of the axis."""
 LETTER = 0.01
@@ -77,7 +80,7 @@ def pareto(advice: Advice) -> Figure:
 
 
 def _line(axes: Axes, front: Sequence[FrontPoint], name: str, look: dict[str, Any]) -> None:
-    """One front."""
+    """Draws one front."""
     if front:
         places = _places(front)
         axes.plot(places[:, 0], places[:, 1], "-", **look, markersize=2.5, markeredgewidth=0, label=name)
@@ -86,7 +89,7 @@ def _line(axes: Axes, front: Sequence[FrontPoint], name: str, look: dict[str, An
 def _name(
     axes: Axes, points: Sequence[FrontPoint], several: bool, beside: dict[str, Any], color: str
 ) -> None:
-    """Words at points, on the colour of the page."""
+    """Writes the labels of points, each on a box in the colour of the page."""
     look: dict[str, Any] = {"color": color, "fontsize": 7.5, "bbox": PAPER, **beside}
     for point in points:
         axes.annotate(_words(point, several), _place(point), textcoords="offset points", **look)
@@ -98,7 +101,7 @@ def _words(point: FrontPoint, several: bool) -> str:
 
 
 def _far_from(other: Sequence[FrontPoint], points: Sequence[FrontPoint], several: bool) -> list[FrontPoint]:
-    """The points whose words do not touch the other front."""
+    """The points whose labels do not touch the other front."""
     if not other or not points:
         return list(points)
     across = _places(other)
@@ -117,7 +120,7 @@ def _place(point: Pick | FrontPoint) -> tuple[float, float]:
 
 
 def _places(points: Sequence[FrontPoint]) -> Any:
-    """Array of [point, 2]: `_place` of each."""
+    """`_place` of each point, [point, 2]."""
     return np.array([_place(point) for point in points])
 
 

@@ -28,7 +28,9 @@ from perfmodel.specs import load_calibration
 from perfmodel.speculation import Scenario, Workload, predict, with_calibration
 
 SOLID = "-"
+"""Line style of the calibrated times."""
 DASHED = (0, (3, 2))
+"""Line style of the ideal times."""
 NEAR_ONE = 0.7
 """An axis that reaches at least this value has a line at 1. On a shorter axis, this line would leave half
 of the axis empty.
@@ -103,15 +105,15 @@ def ratios(
 
 
 def _on_ideal_roofline(scenario: Scenario) -> Scenario:
-    """The same scenario without fixed costs, at full efficiency. All attention backends have the same
-    kernels there.
+    """The same scenario without fixed costs and with full efficiency, which is the same for all attention
+    backends.
     """
     plain = replace(scenario, machine=replace(scenario.machine, attention_backend=None))
     return with_calibration(plain, load_calibration("ideal"))
 
 
 def _finish(axes: Axes, name: str, span: Span, over: str) -> None:
-    """The axes of one ratio, and a line where it is one baseline step, unless all lines are far below."""
+    """Makes the axes of one ratio. An axis that reaches `NEAR_ONE` also has a line at one baseline step."""
     log_axis(axes, "x", *span, HORIZONTAL[over], 6)
     axes.set_ylabel(name, labelpad=8)
     if axes.get_ylim()[1] > NEAR_ONE:

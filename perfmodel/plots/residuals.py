@@ -28,18 +28,20 @@ QUANTITIES = {
 }
 """Quantity -> its name, the factor to the unit of its axis (logarithmic for times), and the axis."""
 MARKERS = "osD^vP"
+"""Markers of the devices, in this order."""
 MAX_ERROR = 0.4
+"""Largest relative error on the vertical axis. Larger errors are arrows at its end."""
 
 
 @styled
 def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
-    """The relative error of each prediction (vertical axis) over the measured value (horizontal axis),
-    with a panel for each quantity.
+    """The relative error of each prediction (vertical axis) over the measured value (horizontal axis), with a
+    panel for each quantity.
 
     - cells: comparisons from `perfmodel.validate.accuracy.compare`.
 
-    The grey band spans errors from -10 % to +10 %. An arrow at the end of the axis stands for an error beyond
-    it. Raises InputError if no cell has a known quantity. Returns the figure.
+    The grey band spans errors from -10 % to +10 %. An arrow at the end of the axis marks a larger error.
+    Raises InputError if no cell has a known quantity. Returns the figure.
     """
     shown = [c for c in cells if c.quantity in QUANTITIES]
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
@@ -74,7 +76,11 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
 
 
 def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
-    """One quantity: its errors over the measured values, and their mean."""
+    """Draws the errors of one quantity over its measured values, and writes their mean.
+
+    - marks: device -> its marker and colour.
+    - limit: the largest relative error on the axis.
+    """
     words, scale, unit = QUANTITIES[cells[0].quantity]
     for c in cells:
         marker, colour = marks[c.point.hardware]
@@ -104,6 +110,10 @@ def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str
 
 
 def _summary(shown: list[Any], note: str, arrows: bool) -> str:
+    """The caption of the picture.
+
+    - arrows: whether some errors are beyond the axis.
+    """
     devices = ", ".join(dict.fromkeys(c.point.hardware for c in shown))
     calibrations = ", ".join(dict.fromkeys(c.calibration for c in shown))
     limits = "predicted / measured - 1; the band is 10 % to either side"

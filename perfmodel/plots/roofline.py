@@ -28,6 +28,7 @@ from perfmodel.plots.theme import (
 from perfmodel.speculation import Scenario
 
 WHOLE = "pass"
+"""Key for all operations of a pass together."""
 MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), WHOLE: ("whole pass", "o")}
 """Kind of operation -> its words and its marker."""
 TERA = 1e12
@@ -75,7 +76,7 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
 
 
 def _draw_points(axes: Axes, stage_pass: StagePass, colour: str) -> list[Reached]:
-    """Draws the points of a pass, one for each kind of operation that it has; returns them."""
+    """Draws a point for each kind of operation that a pass has, and returns the points."""
     reached = []
     look: dict[str, Any] = {"color": colour, "markersize": 8, "markeredgecolor": "white"}
     for kind, (_, marker) in MARKERS.items():

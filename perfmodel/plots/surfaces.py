@@ -38,7 +38,9 @@ from perfmodel.speculation import (
 
 BATCHES = (1.0, 256.0)
 CONTEXTS = (1024.0, 131072.0)
+"""Default ends of the axes."""
 POINTS = 65
+"""Default number of points along each axis."""
 SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FASTER = (
     1.1,
@@ -64,7 +66,9 @@ FASTER = (
     24.0,
 )
 LEVELS = (*SLOWER, *FASTER)
+"""Speedups at which the colour changes."""
 MAX_TICKS = 16
+"""Largest number of ticks on the scale of colours."""
 EXTENDED = {
     (False, False): "neither",
     (True, False): "min",
@@ -118,7 +122,7 @@ def surface(
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
     (axes,) = panels()
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
-    fitting = values[fits] if fits.any() else values  # what does not fit sets no scale
+    fitting = values[fits] if fits.any() else values  # points that do not fit do not affect the scale
     levels, colours = _levels(fitting)
     extended = EXTENDED[bool(fitting.min() < levels[0]), bool(fitting.max() > levels[-1])]
     axes.set_facecolor(PALE)
@@ -193,7 +197,8 @@ def _levels(values: Array) -> tuple[list[float], list[Any]]:
     high = max(float(values.max()), 1.0)
     first = int(np.searchsorted(LEVELS, low, "right")) - 1
     last = int(np.searchsorted(LEVELS, high))
-    last += first == last  # never without a band: all values are 1
+    if first == last:  # all values are 1, and there is at least one band
+        last += 1
     return list(LEVELS[max(first, 0) : last + 1]), _bands()[first + 1 : last + 1]
 
 
@@ -230,7 +235,9 @@ def _memory(axes: Axes, batches: Array, contexts: Array, fits: Mask) -> list[Any
 
 
 def _dots(axes: Axes, measured: Sequence[MeasuredPoint]) -> list[Any]:
-    """Dots in the colour of the measured value with their numbers; the edges do not clip them."""
+    """Draws a dot in the colour of each measured value, with its number; returns the entry of the legend. The
+    edges of the axes do not clip the dots.
+    """
     from matplotlib.patheffects import withStroke
 
     if not measured:

@@ -36,6 +36,7 @@ Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 """Colours of lines and points, in this order (Tol's "bright")."""
 GREY, DARK, PALE = "#bbbbbb", "#444444", "#eeeeee"
+"""Colours of minor parts, of text and limits, and of areas without data."""
 STAGES = {"baseline": BRIGHT[0], "draft": BRIGHT[1], "verify": BRIGHT[2], "overhead": GREY}
 """Colours of the parts of an iteration, the same in every picture."""
 STAGE_NAMES = {
@@ -44,6 +45,7 @@ STAGE_NAMES = {
     "verify": "verification",
     "overhead": "outside the passes",
 }
+"""Names of the parts of an iteration, in legends."""
 PARTS = {
     "linear": ("linear layers: weights", "#77aadd"),
     "attention": ("attention: KV", "#ee8866"),
@@ -61,7 +63,9 @@ darken.
 SEQUENCE = ("#cae0e4", "#90c2cf", "#5a9fb8", "#3b7a9e", "#2b5680", "#22335c", "#160f30")
 """Colours from few to many, light to dark."""
 STYLE = Path(__file__).with_name("perfmodel.mplstyle")
+"""The file of matplotlib settings for all pictures."""
 FORMATS = (".png", ".svg", ".pdf")
+"""Suffixes of files that `save` can write."""
 UNDATED: dict[str, dict[str, None]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None},
@@ -69,6 +73,7 @@ UNDATED: dict[str, dict[str, None]] = {
 }
 """Metadata that are left out, so that equal pictures have equal bytes."""
 DPI = 160
+"""Resolution of .png files, in dots per inch."""
 
 
 @contextmanager
@@ -184,8 +189,8 @@ def unusual(settings: Any) -> list[str]:
 
 
 def point_labels(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
-    """Two lists for pairs of batch and context: a label for each pair, which names only what differs between
-    the pairs, and the common part for the caption.
+    """A label for each pair of batch and context, and the common part of all pairs for the caption. A label
+    states only the values that differ between the pairs.
     """
     columns = [[f"batch {b:g}" for b, _ in points], [f"context {tokens(c)}" for _, c in points]]
     same = [column[0] for column in columns if len({*column}) == 1 and len(points) > 1]
@@ -228,9 +233,7 @@ def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count
 
 
 def shades(count: int) -> list[Any]:
-    """A given number of colours (`count`) from light to dark. All are dark enough for a line on a white
-    page.
-    """
+    """`count` colours from light to dark. All are dark enough for a line on a white page."""
     from matplotlib.colors import LinearSegmentedColormap
 
     ramp = LinearSegmentedColormap.from_list("perfmodel", SEQUENCE[1:])
@@ -248,6 +251,6 @@ def save(figure: "Figure", path: str | Path) -> Path:
     """
     where = destination(path, *FORMATS)
     with style(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a letter of no font is a box
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a letter that no font has becomes a box
         write(where, lambda fresh: figure.savefig(fresh, dpi=DPI, metadata=UNDATED[where.suffix.lower()]))
     return where

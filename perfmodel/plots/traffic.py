@@ -13,10 +13,11 @@ from perfmodel.queueing.policies import in_words
 
 BASELINE = DARK
 COLOURS = BRIGHT
-"""Colours of the draft lengths, from the shortest on; the baseline is dark."""
+"""Colours of the draft lengths, beginning with the shortest. The baseline is dark."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
+"""Markers of the baseline and of the draft lengths, in this order."""
 MARKED = 8
-"""Number of markers on a line, so that lines differ without colours too."""
+"""Number of markers on a line. They distinguish the lines without colours."""
 MILLISECONDS = 1e3
 
 
@@ -66,14 +67,14 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
 
 
 def _order(gamma: int | str) -> tuple[bool, int, str]:
-    """The baseline first, then draft lengths by number, then policies."""
+    """A sort key: the baseline is first, then draft lengths by number, and then policies."""
     if isinstance(gamma, int):
         return False, gamma, ""
     return True, 0, gamma
 
 
 def _style(number: int) -> tuple[str, str]:
-    """Colour and marker of a line; the first is the baseline's."""
+    """The colour and the marker of a line. Line 0 is the baseline."""
     if number == 0:
         return BASELINE, MARKERS[0]
     return COLOURS[(number - 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
@@ -86,7 +87,7 @@ def _line(
     name: str,
     style: tuple[str, str],
 ) -> None:
-    """The mean of one draft length as a line, and its 99th percentile dotted."""
+    """Draws the means of one draft length as a solid line, and the 99th percentiles as a dotted line."""
     colour, marker = style
     points = [
         (_load(row), MILLISECONDS * time.mean, MILLISECONDS * time.p99)
@@ -109,12 +110,12 @@ def _line(
 
 
 def _cross(place: Axes, rate: float, colour: str) -> None:
-    """A cross on the axis where a length saturates."""
+    """Draws a cross on the axis at the rate at which a draft length saturates."""
     place.plot([rate], [0.0], "x", color=colour, transform=place.get_xaxis_transform(), clip_on=False)
 
 
 def _limit(place: Axes, limit_ms: float, least_load: float) -> None:
-    """A line at a limit, with its name above its left end."""
+    """Draws a line at a latency limit, with its name above its left end."""
     place.axhline(limit_ms, color=DARK, linewidth=0.8, linestyle="--")
     place.annotate(
         f"SLO {limit_ms:g} ms",
@@ -132,12 +133,16 @@ def _plain(value: float, _: object) -> str:
 
 
 def _minor(value: float, _: object) -> str:
-    """As `_plain` at 2 and 5 times a power of ten; empty between."""
+    """The label of a minor tick: that of `_plain` at 2 and 5 times a power of ten, and otherwise empty."""
     first = f"{value:e}"[0]
     return _plain(value, _) if first in "25" else ""
 
 
 def _caption(answer: Traffic, closed: bool) -> str:
+    """The caption of the picture.
+
+    - closed: whether the loads are numbers of clients.
+    """
     lines = ["Lines: means over requests; dotted: 99th percentiles"]
     if not closed:
         lines.append("crosses: saturated from there on, where the lines end")
@@ -150,6 +155,7 @@ def _caption(answer: Traffic, closed: bool) -> str:
 
 
 def _load(row: TrafficRow) -> float:
+    """The request rate of a row, or its number of clients."""
     if row.request_rate is None:
         return float(row.concurrency or 0)
     return row.request_rate
