@@ -203,8 +203,8 @@ class TrafficArguments(CommonOptions):
         needs=REUSED,
     )
     kv_offload: str | None = argument(
-        "Storage for the caches of earlier prompts; cpu and ram mean host. The answer compares reading a cache "
-        "from there with computing it again.",
+        "Storage for the caches of earlier prompts; cpu and ram mean host. The answer compares reading a "
+        "cache from there with computing it again.",
         "host|c2c|nvme|remote:GB/S,SECONDS",
         read=parse_tier,
         shown="none",
