@@ -33,10 +33,11 @@ from perfmodel.validate.decoder.kernels.rotate import _rotate
 from perfmodel.validate.decoder.kernels.silu import BLOCK, _silu_mul
 from perfmodel.validate.decoder.kernels.split_kv import _split
 from perfmodel.validate.decoder.kernels.token_scores import _token_scores
-from perfmodel.validate.decoder.triton_attention import ROW_TILE, launch, tile_of
-from perfmodel.validate.decoder.triton_product import SUMMED, _add_parts, _few_rows, product_launch
+from perfmodel.validate.decoder.product_launch import product_launch
+from perfmodel.validate.decoder.triton_attention import ROW_TILE, launch
+from perfmodel.validate.decoder.triton_product import SUMMED, _add_parts, _few_rows
 from perfmodel.validate.decoder.triton_selection import TILE
-from perfmodel.validate.decoder.tuning import Tuning
+from perfmodel.validate.decoder.tuning import Tuning, tile_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
 TUNINGS = Path(__file__).with_name("tunings.json")

@@ -1,13 +1,19 @@
 """A small, fast speculative decoder with sparse KV caches, written in torch. `perfmodel` predicts its times.
 
-To follow the decoding of a self-draft, read these modules in order: `speculative` (the loop), `state` (the
-state of each sequence), `drafts` (proposes tokens), `runner` (a model with its cache), `model` (one forward
-pass), `attention` and `cache` (the reads of a pass), `kv.base` and `kv.snapkv` (the reads of a sparse draft),
-`sampling` (accepts tokens). These modules also call `pointwise`, `shard`, `generation`, `request` and `fp8`
-(eight-bit numbers), which contain only formulas and data classes.
+To follow the decoding of a self-draft, read these modules in this order:
 
-Other drafts are n-grams (in `drafts`) and the modules `tree`, `two_levels` and `eagle`. `factory` builds a
-decoder with any draft. `graphs` captures its iterations as CUDA graphs.
+1. `speculative`: the loop.
+2. `state`: the state of each sequence.
+3. `drafts`: the proposed tokens.
+4. `runner`: a model with its cache.
+5. `model`: one forward pass.
+6. `attention` and `cache`: the reads of a pass.
+7. `kv.base` and `kv.snapkv`: the reads of a sparse draft.
+8. `sampling`: the accepted tokens.
+
+These modules also use `pointwise`, `shard`, `request` and `fp8`. Other drafts are n-grams (in `drafts`) and
+the modules `tree`, `two_levels` and `eagle`. `factory` builds a decoder with any draft. `graphs` captures the
+iterations as CUDA graphs.
 """
 
 from perfmodel.validate.decoder.attention import CacheSpan

@@ -1,10 +1,9 @@
 """Attention of new tokens over a cache and over themselves, behind one interface.
 
-New tokens form a chain, or any structure that a mask describes, such as a tree or rows that begin at
-different slots. The query heads that share a KV head *and* the new tokens are folded into one row axis, so a
-pass reads each cached token once regardless of the number of verified tokens. Cached tokens need no causal
-mask, and new tokens need a small one. There are therefore two partial attentions, which are merged by their
-log-sum-exp.
+New tokens form a chain, or any structure that a mask describes, such as a tree. The new tokens of all query
+heads that share a KV head form one axis of rows. A pass therefore reads each cached token once, regardless of
+the number of verified tokens. Cached tokens need no causal mask, and new tokens need a small mask. Attention
+over the two sets is therefore computed separately, and the results are merged by their log-sum-exp.
 """
 
 import math
@@ -16,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 MASKED = 0.5
-"""Additive value of a masked score: a share of the most negative finite number. Kernels that work in powers
-of two multiply it by log2(e) and must not reach -inf.
+"""Additive value of a masked score, as a share of the most negative finite number. Kernels that compute
+powers of two multiply this value by log2(e), and the product must be finite.
 """
 
 
@@ -25,11 +24,11 @@ of two multiply it by log2(e) and must not reach -inf.
 class CacheSpan:
     """The valid part of a cache.
 
-    - lengths: tokens per sequence, int64 [batch], on the device.
-    - bound: a number on the host that no length exceeds. Nothing beyond it is read.
-    - exact: whether every length equals `bound`, so that no mask is needed.
-    - first: the first token of a sliding window for each query, [batch, n]; None without a window.
-    - start: the first position that any query sees, a number on the host.
+    - lengths: the number of tokens of each sequence, int64 [batch], on the device.
+    - bound: an upper bound of all lengths, on the host. Tokens beyond this bound are never read.
+    - exact: whether every length equals `bound`. If so, no mask is needed.
+    - first: the first token of the sliding window of each query, [batch, n]; None without a window.
+    - start: the first position to which any query attends, on the host.
     """
 
     lengths: Tensor
@@ -43,7 +42,11 @@ class CacheSpan:
         return cache[:, :, self.start : self.bound]
 
     def bias(self, group: int, dtype: torch.dtype) -> Tensor | None:
-        """Additive mask [batch, 1, 1 or group * n, bound - start]: 0 inside, `MASKED` outside."""
+        """The additive mask [batch, 1, 1 or group * n, bound - start] (`additive`); None if no mask is
+        needed.
+
+        - group: the number of query heads per KV head.
+        """
         if self.exact and self.first is None:
             return None
         token = torch.arange(self.start, self.bound, device=self.lengths.device)
@@ -54,9 +57,10 @@ class CacheSpan:
 
 
 class FoldedAttention:
-    """Attention with torch's own operators: `math` in plain matrix products, `sdpa` with its fused kernels.
+    """Attention with operators of torch. Other implementations are subclasses.
 
-    - name: the name of the implementation in records. Other implementations are subclasses.
+    - name: the name of the implementation in records: ``math`` for plain matrix products, ``sdpa`` for fused
+      kernels.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,15 +78,15 @@ class FoldedAttention:
         new_v: Tensor,
         sees: Tensor | None = None,
     ) -> Tensor:
-        """Attention of q to the valid part of a cache and to the new tokens. The mask over new tokens is
-        causal, or `sees`. Returns [batch, n, heads * d], the layout of the next matrix product.
+        """Attention of queries to the valid part of a cache and to the new tokens. Returns [batch, n, heads *
+        d], the layout of the next matrix product.
 
-        q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads,
-        m, d] with m >= n. Without `sees`, the last n new tokens are the tokens of the queries. A cache of
-        another type (fp8) is first converted to the type of the queries.
-
-        - sees: the new tokens to which each query attends, bool [batch or 1, n, m]; each query attends to at
-          least one.
+        - q: the queries, [batch, heads, n, d].
+        - k, v: the cache, [batch, kv_heads, at least span.bound, d]. An fp8 cache is first converted to the
+          type of the queries.
+        - new_k, new_v: the new tokens, [batch, kv_heads, m, d] with m >= n.
+        - sees: the new tokens to which each query attends, bool [batch or 1, n, m]. Each query must attend to
+          at least one. With None, the mask is causal, and the last n new tokens are those of the queries.
         """
         rows = fold(q, new_k.shape[1])
         new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))
@@ -94,7 +98,9 @@ class FoldedAttention:
         return unfold(merge(old, new), q)
 
     def _bias_of(self, span: CacheSpan, q: Tensor, new_k: Tensor) -> Tensor | None:
-        """The span's mask, built once for all layers of a pass (which share the CacheSpan object)."""
+        """The mask of a span. It is built once per pass, because all layers of a pass share the span
+        object.
+        """
         if self._bias is None or self._bias[0] is not span:
             group = q.shape[1] // new_k.shape[1]
             self._bias = (span, span.bias(group, q.dtype))
@@ -113,12 +119,12 @@ def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[
 
 
 def partial_sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The same as `partial_math`, with the fused operators that torch's SDPA calls. SDPA itself does not
-    return the log-sum-exp.
+    """See `partial_math`. This function calls the fused operators of torch's SDPA directly, because SDPA does
+    not return the log-sum-exp.
     """
     if q.device.type == "cpu":
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=bias)
-    if bias is not None:  # the kernel wants rows of the mask to begin at multiples of 16 elements
+    if bias is not None:  # rows of the mask must begin at multiples of 16 elements
         aligned = F.pad(bias, (0, -bias.shape[-1] % 16))[..., : bias.shape[-1]]
         bias = aligned.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
     out, lse, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, bias, True)
@@ -126,26 +132,34 @@ def partial_sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[
 
 
 def merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Tensor:
-    """Attention over the union of two disjoint sets of keys, from the attention over each."""
+    """Attention over the union of two disjoint sets of keys.
+
+    - first, second: the output and the log-sum-exp of attention over each set.
+    """
     (one, lse_one), (two, lse_two) = first, second
     share = torch.sigmoid(lse_one - lse_two)[..., None].to(one.dtype)
     return two + (one - two) * share
 
 
 def fold(q: Tensor, kv_heads: int) -> Tensor:
-    """[batch, heads, n, d] -> [batch, kv_heads, group * n, d]; the token varies fastest along the rows."""
+    """The queries [batch, heads, n, d] as rows [batch, kv_heads, group * n, d]. The token varies fastest
+    along the rows.
+    """
     batch, heads, n, d = q.shape
     return q.reshape(batch, kv_heads, heads // kv_heads * n, d)
 
 
 def unfold(rows: Tensor, like: Tensor) -> Tensor:
-    """[batch, kv_heads, group * n, d] -> [batch, n, heads * d] for queries like [batch, heads, n, d]."""
+    """The inverse of `fold`: rows [batch, kv_heads, group * n, d] as [batch, n, heads * d].
+
+    - like: the queries, [batch, heads, n, d].
+    """
     return rows.reshape(like.shape).transpose(1, 2).flatten(2)
 
 
 def additive(outside: Tensor, dtype: torch.dtype) -> Tensor:
-    """An additive mask. It is 0 where `outside` is false. Where it is true, it is the most negative number of
-    `dtype` times `MASKED`.
+    """The additive mask. It is `MASKED` times the most negative number of `dtype` if `outside` is true, and
+    otherwise 0.
     """
     bias = torch.zeros(outside.shape, dtype=dtype, device=outside.device)
     return bias.masked_fill_(outside, MASKED * torch.finfo(dtype).min)
@@ -153,7 +167,9 @@ def additive(outside: Tensor, dtype: torch.dtype) -> Tensor:
 
 @lru_cache
 def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.device) -> Tensor | None:
-    """Additive mask [1, 1, group * n, m]: query j of n sees new tokens 0 .. m - n + j."""
+    """The additive mask [1, 1, group * n, m] with which query j of n attends to new tokens 0 .. m - n + j;
+    None if no mask is needed.
+    """
     if n == 1:
         return None
     newest = torch.arange(n, device=device)[:, None] + m - n
@@ -162,8 +178,9 @@ def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.de
 
 
 def new_bias(q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
-    """The mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d]; see
-    `FoldedAttention`.
+    """The additive mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d].
+
+    - sees: see `FoldedAttention`.
     """
     n = q.shape[2]
     m = new_k.shape[2]

@@ -1,6 +1,4 @@
-"""Chooses the implementations of attention and of pointwise steps: the named one, or the fastest that works
-on the device.
-"""
+"""Chooses the implementations of attention and of `Pointwise`."""
 
 import os
 from importlib.util import find_spec
@@ -14,13 +12,17 @@ from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.selection import Selection
 
 NAMES = ("auto", "math", "sdpa", "triton", "triton-unsplit")
+"""Values of ``--attention``."""
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> FoldedAttention:
-    """The named implementation of attention. ``auto`` means the fastest that works on the device. Raises
-    InputError.
+    """The named implementation of attention.
 
-    - fp8: whether the cache has this format.
+    - name: one of `NAMES`. ``auto`` means the fastest implementation that works on the device.
+    - dtype: the type of the activations.
+    - fp8: whether the cache is fp8.
+
+    Raises InputError for an unknown name, or an implementation that does not work on the device.
     """
     if name not in NAMES:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
@@ -37,10 +39,12 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = Fals
 
 
 def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> Pointwise:
-    """The implementation of the small steps of a pass: ``torch``, ``triton``, or ``auto`` for the fused
-    kernels on CUDA.
+    """The named implementation of `Pointwise`.
 
-    - fp8: whether the cache has this format, see `Pointwise`.
+    - name: ``torch``, ``triton`` or ``auto``. The last means the Triton kernels on CUDA if they work there.
+    - fp8: whether the cache is fp8.
+
+    Raises InputError for an unknown name, or if Triton does not work on the device.
     """
     if name not in ("auto", "torch", "triton"):
         raise InputError(f"--pointwise: must be one of auto, torch, triton, given {name!r}")
@@ -56,7 +60,7 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = F
 
 
 def selection(attention: FoldedAttention) -> Selection:
-    """The attention over only those tokens that the queries select, with the same implementation."""
+    """The implementation of `Selection` that belongs to an implementation of attention."""
     if not attention.name.startswith("triton"):
         return Selection(attention)
     from perfmodel.validate.decoder.triton_attention import SplitKV
@@ -67,7 +71,7 @@ def selection(attention: FoldedAttention) -> Selection:
 
 
 def runs_triton(device: torch.device, dtype: torch.dtype, fp8: bool = False) -> bool:
-    """Whether Triton's kernels can run: on CUDA, or with its interpreter if that was requested."""
+    """Whether Triton kernels can run: on CUDA, or in Triton's interpreter if TRITON_INTERPRET is 1."""
     runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
     if fp8 and device.type == "cuda" and not multiplies(device):
         return False

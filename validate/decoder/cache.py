@@ -1,4 +1,4 @@
-"""The KV cache. It is allocated once and written in place; changing a length rolls it back."""
+"""The KV cache. The cache is allocated once and written in place. Changing its lengths rolls it back."""
 
 from typing import NamedTuple
 
@@ -10,17 +10,20 @@ from perfmodel.validate.decoder.fp8 import FP8, bits, to_fp8
 from perfmodel.validate.decoder.memory import allocate
 
 BLOCK_TOKENS = 64
-"""Capacities are multiples of this number of tokens."""
+"""Capacities are rounded up to a multiple of this number of tokens."""
 
 
 class KVCache:
-    """Keys and values of `shape` [layers, batch, kv_heads, capacity, head_dim] with a length per sequence. An
-    fp8 cache holds unscaled values (scale 1, vLLM's default), which attention converts to its own type.
+    """Keys and values of `shape` [layers, batch, kv_heads, capacity, head_dim], with a length per sequence.
+    The values of an fp8 cache have no scale, as by default in vLLM.
 
-    - lengths: committed tokens, int64 [batch] on the device. Nothing beyond a length is ever read.
-    - bound, floor: upper and lower bounds of all lengths, known on the host; passes on a CPU read nothing
-      beyond `bound`.
+    - lengths: the numbers of committed tokens, int64 [batch], on the device. Tokens beyond a length are never
+      read.
+    - bound, floor: upper and lower bounds of all lengths, on the host. Passes on a CPU read no slot beyond
+      `bound`.
+    - exact: whether every length equals `bound`.
     - fixed: whether `bound` stays at the capacity, as captured graphs need.
+    - rows: the numbers 0 ... batch - 1, [batch, 1].
     """
 
     def __init__(
@@ -38,14 +41,18 @@ class KVCache:
         self.rows = torch.arange(batch, device=device)[:, None]
 
     def span(self, first: Tensor | None = None, window: int | None = None) -> CacheSpan:
-        """The committed tokens; for queries with a sliding window, only those from `first` [batch, n] on."""
+        """The committed tokens.
+
+        - first: the first token of the sliding window of each query, [batch, n]; None without a window.
+        - window: the number of tokens of the window.
+        """
         if first is None:
             return CacheSpan(self.lengths, self.bound, self.exact)
         start = max(0, self.floor - window + 1) if window else 0
         return CacheSpan(self.lengths, self.bound, self.exact, first, start)
 
     def positions(self, start: Tensor, n: int) -> Tensor:
-        """start, start + 1, ... of every sequence, [batch, n]."""
+        """The positions start, start + 1, ... of every sequence, [batch, n]."""
         return start[:, None] + torch.arange(n, device=start.device)
 
     def at(self, layer: int, slots: Tensor) -> "Slots":
@@ -60,13 +67,13 @@ class KVCache:
         return positions
 
     def read(self, positions: Tensor) -> Tensor:
-        """Keys and values of all layers at positions [batch, n]: [2 x layers, batch, kv_heads, n,
+        """The keys and values of all layers at positions [batch, n], as [2 x layers, batch, kv_heads, n,
         head_dim].
         """
         return read_tokens(self.kv.flatten(0, 1), self.rows, self.slot(positions))
 
     def advance(self, count: Tensor, limit: int) -> None:
-        """Commits `count` [batch] more tokens. Written tokens beyond these are discarded.
+        """Commits `count` [batch] more tokens. Later written tokens are discarded.
 
         - limit: an upper bound of `count`.
         """
@@ -75,14 +82,18 @@ class KVCache:
         self.exact = False
 
     def set_lengths(self, lengths: Tensor, bound: int, exact: bool = False) -> None:
-        """Replaces the lengths, [batch]."""
+        """Replaces the lengths, [batch].
+
+        - bound: an upper bound of the lengths.
+        - exact: whether all lengths equal `bound`.
+        """
         self.lengths.copy_(lengths)
         self.bound = self.capacity if self.fixed else bound
         self.exact = exact and not self.fixed
         self.floor = bound if self.exact else 0
 
     def tighten(self) -> None:
-        """Sets `bound` and `floor` to the longest and the shortest length. This waits for the device."""
+        """Sets `bound` and `floor` to the longest and the shortest length. The host waits for the device."""
         if not self.fixed:
             self.floor, self.bound = torch.stack(self.lengths.aminmax()).tolist()
 
@@ -100,7 +111,7 @@ class Slots(NamedTuple):
     slots: Tensor
 
     def write(self, k: Tensor, v: Tensor) -> None:
-        """Writes k, v [batch, kv_heads, n, head_dim] to the slots. Lengths do not change."""
+        """Writes k, v [batch, kv_heads, n, head_dim] to the slots. The lengths of the cache do not change."""
         into_k = self.k
         into_v = self.v
         if into_k.dtype == FP8:
@@ -114,7 +125,7 @@ class Slots(NamedTuple):
 
 def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
     """The values at positions [batch, n] of a cache [layers, batch, kv_heads, slots, ...], for all layers and
-    heads. The function copies whole tokens, because `gather` would be ten times slower on a CPU.
+    heads. The function indexes whole tokens, because `gather` would be ten times slower on a CPU.
 
     - rows: the numbers 0 ... batch - 1, [batch, 1].
     """
@@ -122,7 +133,9 @@ def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
 
 
 def write_tokens(cache: Tensor, rows: Tensor, positions: Tensor, values: Tensor) -> None:
-    """The inverse of `read_tokens`: values [layers, batch, kv_heads, n, ...] go to positions [batch, n]."""
+    """The inverse of `read_tokens`: writes values [layers, batch, kv_heads, n, ...] to positions [batch,
+    n].
+    """
     bits(cache)[:, rows, :, positions] = bits(values).movedim((1, 3), (0, 1))
 
 

@@ -1,4 +1,4 @@
-"""Captures work as a CUDA graph. If a capture fails, the process can continue."""
+"""Captures work as CUDA graphs. If a capture fails, the process can continue."""
 
 import warnings
 from collections.abc import Callable
@@ -10,13 +10,14 @@ import torch
 from perfmodel.validate.decoder.state import State
 
 Capture = Callable[[Callable[[], object]], Callable[[], object]]
-"""A function that captures work on the device and returns its replay, such as `captured`."""
+"""A function that captures work on the device and returns a function that replays it, such as `captured`."""
 _graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+"""All captured graphs that still exist."""
 
 
 def captured(work: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], object]:
-    """A function that replays the work of `work` on the device. The capture itself computes nothing. `work`
-    must have run once before.
+    """Captures the work that `work` enqueues on the device, and returns a function that replays it. The
+    capture itself computes nothing. `work` must have run once before.
 
     - generator: the source of random numbers for `work`. Each replay draws new numbers.
     """
@@ -26,11 +27,10 @@ def captured(work: Callable[[], object], generator: torch.Generator | None = Non
         graph.register_generator_state(generator)
     try:
         with warnings.catch_warnings(), torch.cuda.graph(graph):
-            warnings.filterwarnings("ignore", "The CUDA Graph is empty")  # a baseline drafts nothing
+            warnings.filterwarnings("ignore", "The CUDA Graph is empty")  # the draft phase without a draft
             work()
-    except (
-        BaseException
-    ):  # ending a capture that failed raises too, and its stream would stay the current one
+    except BaseException:
+        # the end of a failed capture also raises, and would leave its stream as the current one
         torch.cuda.set_stream(stream)
         raise
     _graphs.add(graph)
@@ -38,10 +38,11 @@ def captured(work: Callable[[], object], generator: torch.Generator | None = Non
 
 
 def replayed(step: Callable[[State], object], state: State, capture: Capture) -> Callable[[State], object]:
-    """A function that replays the method `step` if it is called on `state`, and otherwise calls it.
+    """Captures the method `step` on `state`. Returns a function that replays the capture for this state, and
+    calls `step` for any other state.
 
-    The replay holds only a weak reference to the object of `step`, so the last other reference to that object
-    frees its caches.
+    The function has only a weak reference to the object of `step`. Its caches are therefore freed when the
+    last other reference to the object ends.
     """
     replay = capture(partial(step, state))
     eager = WeakMethod(step)
@@ -49,8 +50,8 @@ def replayed(step: Callable[[State], object], state: State, capture: Capture) ->
 
 
 def drop_all() -> None:
-    """Clears every captured graph, even if it is still referenced. A process group must outlive the graphs
-    that contain its collectives.
+    """Clears every captured graph, even if it is still referenced. A process group must not end before the
+    graphs that contain its collectives.
     """
     for graph in list(_graphs):
         graph.reset()

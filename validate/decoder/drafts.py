@@ -1,8 +1,8 @@
-"""Drafts that run a model (the target through a sparse view of its cache, or a smaller one with its own
-cache), and prompt lookup.
+"""Drafts that run a model, and prompt lookup.
 
+The model is the target, which reads its cache through a sparse view, or a smaller model with its own cache.
 Prompt lookup runs no model. It finds the latest earlier occurrence of the last few tokens and drafts the
-tokens that followed it.
+tokens after this occurrence.
 """
 
 from typing import Protocol
@@ -20,28 +20,31 @@ from perfmodel.validate.decoder.state import State
 
 
 class Drafter(Protocol):
-    """Proposes tokens, entirely on the device."""
+    """An object that proposes tokens on the device.
+
+    - gamma: the largest number of proposed tokens that the target can accept per iteration.
+    """
 
     gamma: int
 
     @property
     def models(self) -> tuple["ViewRunner", ...]:
-        """The models that the draft runs. The decoder keeps their caches and views up to date."""
+        """The models that the draft runs. The decoder updates their caches and views."""
 
     def propose(self, state: State) -> DraftedTokens:
-        """The tokens of one iteration."""
+        """The proposed tokens of one iteration."""
 
 
 class ViewRunner:
     """Runs a model on uncommitted tokens. The model reads the committed tokens through `view`.
 
-    - scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration.
-      They begin at slot 0 in all sequences.
-    - owns_cache: whether the runner writes a cache of its own (for a separate model, or with own_prefill).
-      Otherwise verification fills the cache.
-    - behind: the number of tokens (0 or 1) by which an own cache lags the target's. If all drafted tokens
-      were accepted, the draft has not yet run the last one. The first pass of an iteration always has this
-      many additional tokens, so shapes stay the same.
+    - scratch: the keys and values of the tokens of an iteration, [2, layers, batch, kv_heads, slots,
+      head_dim]. They begin at slot 0 in all sequences.
+    - owns_cache: whether the runner writes its own cache (for a separate model, or with own_prefill).
+      Otherwise, the verifications of the target fill the cache.
+    - behind: the number of tokens by which the cache can lag that of the target: 1 with its own cache, and
+      otherwise 0. The draft has not run the last drafted token when the target accepts it. The first pass of
+      an iteration therefore always has this many additional tokens, so shapes stay the same.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, owns_cache: bool) -> None:
@@ -54,21 +57,27 @@ class ViewRunner:
         self.scratch = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
 
     def first_step(self, state: State) -> Tensor:
-        """Hidden state [batch, hidden] of the newest token, from which drafting begins."""
+        """The hidden states [batch, hidden] of the newest tokens, from which the first draft tokens
+        follow.
+        """
         self.view.begin()
         return self.run(state.newest(1 + self.behind))[:, -1]
 
     def next_step(self, step: int, token: Tensor) -> Tensor:
-        """Hidden state [batch, hidden] of the token [batch] that was drafted in step `step`, from 1 on."""
+        """The hidden states [batch, hidden] of the tokens [batch] that were drafted last.
+
+        - step: the number of tokens that were drafted in this iteration so far.
+        """
         return self.run(token[:, None], self.behind + step)[:, -1]
 
     def run(
         self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None
     ) -> Tensor:
-        """Hidden states [batch, n, hidden] of tokens [batch, n], which occupy the scratch slots from `used`
-        on.
+        """The hidden states [batch, n, hidden] of tokens [batch, n], whose keys and values are written to the
+        scratch slots.
 
-        - ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
+        - used: the first of these slots.
+        - ahead, sees: see `Runner.extend`. The shape of `sees` is [1, n, used + n].
         """
         cache = self.runner.cache
         end = used + tokens.shape[1]
@@ -84,12 +93,12 @@ class ViewRunner:
         return self.runner.attended(tokens, positions, write, sees, self.view)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
-        """Prepares the draft for the prompts that the target has just run.
+        """Prepares the draft for the prompts that the target has just run. A runner with its own cache fills
+        the cache by running the prompts without their last tokens.
 
         - tokens [batch, longest]: the prompts.
         - lengths [batch]: the lengths of the prompts.
-
-        A runner with its own cache runs the prompts without their last tokens to fill it.
+        - observed: the target's queries of the last prompt tokens.
         """
         if isinstance(self.view, RollingView):
             passes = ViewRunner(self.runner, self.view, self.view.chunk, owns_cache=True)
@@ -100,8 +109,8 @@ class ViewRunner:
         self.view.build(observed)
 
     def commit(self, count: Tensor) -> None:
-        """Updates the draft after the target committed `count` [batch] tokens. The target's cache has
-        advanced already.
+        """Updates the draft after the target committed `count` [batch] tokens. The cache of the target has
+        already advanced.
         """
         cache = self.runner.cache
         if self.owns_cache:
@@ -121,7 +130,7 @@ class ModelDrafter:
         self.view = passes.view
 
     def propose(self, state: State) -> DraftedTokens:
-        """gamma draft steps."""
+        """Runs gamma draft steps."""
         draft_tokens = list[Tensor]()
         draft_probs = list[Tensor]()
         hidden = self.passes.first_step(state)
@@ -139,12 +148,12 @@ class ModelDrafter:
 
 
 LONGEST_MATCH = 3
-"""Largest number of tokens in a match, unless the draft's name states one."""
+"""Default of the largest number of tokens in a match."""
 
 
 class NGramDrafter:
-    """Prompt lookup. It uses the longest match of up to `longest` tokens, and the latest of equally long
-    matches. Without a match, it drafts the last token gamma times.
+    """Prompt lookup. The draft uses the longest match of up to `longest` tokens, and the latest of equally
+    long matches. Without a match, it drafts the last token gamma times.
     """
 
     models = ()
@@ -156,9 +165,7 @@ class NGramDrafter:
         self.longest = longest
 
     def propose(self, state: State) -> DraftedTokens:
-        """Drafts the tokens that followed the match. If fewer than gamma tokens follow the match, it repeats
-        them.
-        """
+        """Drafts the tokens after the match. If there are fewer than gamma such tokens, it repeats them."""
         tokens = state.tokens
         last = state.length[:, None] - 1
         position = torch.arange(tokens.shape[1], device=tokens.device)

@@ -1,8 +1,10 @@
 """EAGLE-3 heads: one layer over the target's features of a token and the embedding of the next token.
 
-The token at p + 1 and the target's features at p form the pair of position p. If the target has run position
-p, the features are a projection of three of its hidden states. Otherwise they are the head's own output for
-the previous pair. Queries, keys and values are projected from the concatenated features and embedding.
+The *pair* of position p has the features of position p and the token at position p + 1. If the target has run
+position p, the features are a projection of three of the target's hidden states. Otherwise, they are the
+head's own output for the previous pair. Queries, keys and values are projected from the concatenated
+embedding and features.
+
 Source: Li et al. 2025, arXiv 2503.01840. The order of operations and the names of weights are those of vLLM's
 models/llama_eagle3.py.
 """
@@ -22,8 +24,8 @@ from perfmodel.validate.decoder.state import State
 
 
 class Features:
-    """Collects the inputs of some layers of the target as its passes run. The head uses their
-    concatenation.
+    """Collects the inputs of some layers of the target while its passes run. The concatenated inputs of a
+    token are its features.
     """
 
     def __init__(self, layers: tuple[int, ...]) -> None:
@@ -39,8 +41,8 @@ class Features:
             self._passes.append(torch.cat([self._parts[layer] for layer in self.layers], -1))
 
     def take(self, tokens: int) -> Tensor:
-        """The features of the latest `tokens` of each sequence, [batch, tokens, layers x width]. Clears all
-        features.
+        """Returns the features of the latest `tokens` of each sequence, [batch, tokens, layers x width], and
+        clears all features.
         """
         passes = self._passes
         self._passes = []
@@ -50,8 +52,8 @@ class Features:
 class HeadModel(Model):
     """The head as a model of one layer with the target's embedding.
 
-    Before a pass, `give` receives the hidden states of its pairs. After the pass, `output` has the hidden
-    state for the next pair of each sequence.
+    Before a pass, `give` receives the features of the pairs of the pass. After the pass, `output` has the
+    head's own features for the next pairs.
 
     - to_target [vocab]: the target's token for each token of the head.
     """
@@ -64,7 +66,7 @@ class HeadModel(Model):
     def __init__(self, spec: ModelSpec, target: ModelSpec) -> None:
         super().__init__(spec.replace(tie_word_embeddings=False))
         count = target.num_hidden_layers
-        # as heads are trained: an early, the middle, a late layer
+        # heads are trained with an early, a middle and a late layer
         self.features = Features((2, count // 2, count - 3))
         if len({*self.features.layers}) < 3 or min(self.features.layers) < 0:
             raise InputError(f"--draft: a head takes 3 of the target's layers, and {target.name} has too few")
@@ -76,7 +78,7 @@ class HeadModel(Model):
         self.target_vocab = target.vocab_size
 
     def give(self, hidden: Tensor, first: Tensor) -> None:
-        """Takes hidden states [batch, n, width] of the pairs at positions first [batch], first + 1, ..."""
+        """Sets the features [batch, n, width] of the pairs at positions first [batch], first + 1, ..."""
         self._given = hidden
         self._first = first
 
@@ -88,7 +90,7 @@ class HeadModel(Model):
         rotary: Rotary | None = None,
         tap: object = None,
     ) -> Tensor:
-        """The same as `Model.forward`, for pairs: tokens [batch, n] are the tokens that follow
+        """See `Model.forward`. The pass runs pairs, so tokens [batch, n] are the tokens that follow those at
         `positions`.
         """
         layer = self.layers[0]
@@ -105,19 +107,19 @@ class HeadModel(Model):
         return x
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over the target's vocabulary; minus infinity for tokens that it cannot draft."""
+        """The logits over the target's vocabulary; minus infinity for tokens that the head cannot draft."""
         head_logits = super().logits(hidden)
         every = head_logits.new_full((*head_logits.shape[:-1], self.target_vocab), -torch.inf)
         return every.index_copy_(-1, self.to_target, head_logits)
 
 
 class HeadRunner(ViewRunner):
-    """Runs a head with its own cache. The cache does not yet contain the pairs whose features come from the
-    last verification.
+    """Runs a head with its own cache. The features of *pending* pairs come from the last verification, and
+    the cache does not yet contain these pairs.
 
-    - features [batch, queries, 3 x width]: the features of these pairs.
-    - pending [batch]: the number of these pairs in each sequence.
-    - latest [batch, width]: the features of the newest token.
+    - features [batch, queries, 3 x width]: the features of the pending pairs.
+    - pending [batch]: the number of pending pairs in each sequence.
+    - latest [batch, width]: the features for the next pair, as the head's last pass computed them.
     """
 
     latest: Tensor
@@ -132,8 +134,8 @@ class HeadRunner(ViewRunner):
         self.pending = torch.ones_like(runner.cache.lengths)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
-        """Runs all complete pairs of the prompts. The last position of each prompt has no pair until the next
-        token is known.
+        """Runs all complete pairs of the prompts. The last position of a prompt has no complete pair until
+        the next token is known.
         """
         taken = self.head.features.take(tokens.shape[1])
         self.head.give(self.head.project(taken), torch.zeros_like(lengths))
@@ -143,14 +145,15 @@ class HeadRunner(ViewRunner):
         self.view.build(observed)
 
     def commit(self, count: Tensor) -> None:
-        """Keeps the features of the `count` [batch] tokens that the target committed for the next
-        iteration.
+        """Keeps the features of the newly committed tokens for the next iteration.
+
+        - count [batch]: the number of these tokens.
         """
         self.features.copy_(self.head.features.take(self.features.shape[1]))
         self.pending.copy_(count)
 
     def first_step(self, state: State) -> Tensor:
-        """The same as `ViewRunner.first_step`. It also runs the pending pairs."""
+        """See `ViewRunner.first_step`. This pass runs the pending pairs."""
         target = self.target.cache
         rows = self.runner.cache.rows[:, 0]
         cache = self.runner.cache
@@ -167,7 +170,7 @@ class HeadRunner(ViewRunner):
         return hidden[rows, newest]
 
     def next_step(self, step: int, token: Tensor) -> Tensor:
-        """The same as `ViewRunner.next_step`. The head's output replaces the features that the target has not
+        """See `ViewRunner.next_step`. The head's output replaces the features that the target has not
         computed yet.
         """
         self.head.give(self.latest[:, None], self.runner.cache.lengths + step - 1)

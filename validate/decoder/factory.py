@@ -1,4 +1,4 @@
-"""Makes the decoder for a request: the draft, its view of the cache, and the caches."""
+"""Builds the decoder for a request: the draft, its view of the cache, and the caches."""
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod, parse_kv
@@ -25,7 +25,12 @@ from perfmodel.validate.decoder.two_levels import (
 
 
 def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
-    """The decoder for a request, with caches of the size that it needs."""
+    """The decoder for a request, with caches that are large enough for it.
+
+    - draft_model: the separate draft model; None if the request names none.
+
+    Raises InputError for a request that cannot be run.
+    """
     for loaded in (model, draft_model):
         if loaded is not None:
             loaded.pointwise = backends.pointwise(request.pointwise, loaded.device, loaded.dtype, request.fp8)
@@ -42,8 +47,9 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
 
 
 def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
-    """Attaches a counter to the decoder and returns it. It counts the accepted children of a tree, or the
-    tokens that each of two levels accepts. None for a chain, whose histogram is enough.
+    """Attaches a counter to the decoder and returns it. The counter counts the accepted children of a tree,
+    or the tokens that each of two levels accepts. A chain needs no counter, because its state has a
+    histogram.
     """
     counter: TreeCounter | LevelCounter
     if isinstance(decoder, TreeDecoder):
@@ -57,10 +63,10 @@ def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
 
 
 def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
-    """A model with room for prompt, output and the tokens of an iteration.
+    """A model whose cache has room for the prompt, the output and the tokens of one iteration.
 
-    - rolls: room only for a chunk of the prompt or the tokens of an iteration, because a `RollingView` keeps
-      the others.
+    - rolls: whether the cache has room only for a chunk of the prompt or the tokens of one iteration, because
+      a `RollingView` keeps the other tokens.
     """
     spec = model.spec
     ahead = request.queries + _inner_round(request)
@@ -74,7 +80,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
         raise InputError(
             "--draft-kv: own_prefill=true rotates the kept keys, which an fp8 cache would round: use bf16"
         )
-    slots = max(WINDOW_CHUNK, ahead + 1) if rolls else tokens + ahead  # what rolls lags by a token
+    slots = max(WINDOW_CHUNK, ahead + 1) if rolls else tokens + ahead  # a rolling cache lags by one token
     shape = (spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim)
     dtype = FP8 if request.fp8 else model.dtype
     cache_class = RollingCache if rolls else KVCache
@@ -84,7 +90,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
 
 
 def _draft(target: Runner, request: Request, draft_model: Model | None) -> Drafter:
-    """The draft that a request names: n-grams, a head, or passes of a model."""
+    """The draft that a request names: n-grams, an EAGLE head, or passes of a model."""
     kind, _, option = request.draft.partition(":")
     if kind == "ngram":
         return _ngrams(request, option)
@@ -101,7 +107,7 @@ def _unknown_draft(request: Request) -> InputError:
 
 
 def _ngrams(request: Request, longest: str) -> NGramDrafter:
-    """N-grams of the text.
+    """The draft of prompt lookup.
 
     - longest: the largest number of tokens of a match, as the user wrote it; empty for the default.
     """
@@ -113,7 +119,7 @@ def _ngrams(request: Request, longest: str) -> NGramDrafter:
 
 
 def _passes(target: Runner, request: Request, draft_model: Model | None) -> Drafter:
-    """Passes of the target, or of a model of its own, that draft a chain, a tree or for a second level."""
+    """A draft that runs the target or a separate model. It drafts a chain, a tree, or for a second level."""
     rolls = parse_kv(request.draft_kv).needs_own_prefill
     runner = target
     has_own_cache = draft_model is not None or rolls
@@ -161,12 +167,16 @@ def _two_levels(
 
 
 def _inner_round(request: Request) -> int:
-    """Tokens of an inner round of two levels, with the middle's own and the one that a cache lags."""
+    """The number of tokens of an inner round of two levels. It includes the middle's own token, and one token
+    by which a cache can lag.
+    """
     return 0 if request.middle_kv is None else request.inner_gamma + 2
 
 
 def _collected(request: Request) -> int:
-    """Scratch slots of two levels: the collected tokens, and those of one more round."""
+    """The number of scratch slots of two levels. They have the collected tokens and those of one more
+    round.
+    """
     return request.queries + _inner_round(request)
 
 

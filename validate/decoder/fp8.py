@@ -1,9 +1,9 @@
 """Eight-bit weights with one scale per output, and an eight-bit KV cache without scales.
 
-The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). The quantised matrices are the same as in the
-format ``fp8`` of `perfmodel.specs.models.formats`: those of attention and MLP, including an EAGLE head's
-projection. Embedding, LM head and norms keep the type of the activations. Values that are too large for the
-format become its largest value, as in vLLM.
+The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). The matrices of attention and MLP are
+quantised, as in the format ``fp8`` of `perfmodel.specs.models.formats`. The projection of an EAGLE head is
+quantised too. Embedding, LM head and norms keep the type of the activations. Values that are too large for
+the format become its largest value, as in vLLM.
 """
 
 from typing import NamedTuple
@@ -18,11 +18,9 @@ FP8 = torch.float8_e4m3fn
 MOST = 448.0
 """The largest value of the format."""
 LEAST_PEAK = 1e-12
-"""Lower limit of the largest value of a row, because a row of zeros needs a scale too."""
+"""Lower limit of the peak of a row. It gives a row of zeros a scale above 0."""
 CAPABILITY = 8, 9
-"""Compute capability of the first CUDA devices with tensor cores for the format (Ada), for which Triton reads
-it.
-"""
+"""Compute capability of the first CUDA devices whose tensor cores and Triton support the format (Ada)."""
 
 
 class Fp8Linear(nn.Module):
@@ -43,21 +41,24 @@ class Fp8Linear(nn.Module):
         self.hold(weight, row_peaks(weight))
 
     def hold(self, weight: Tensor, peaks: Tensor) -> None:
-        """Quantises weight [outputs, inputs], the whole matrix or a rank's part of it.
+        """Quantises and stores weight [outputs, inputs], which is the whole matrix or a rank's part.
 
-        - peaks [outputs]: the largest value in each row of the whole matrix.
+        - peaks [outputs]: the largest absolute value in each row of the whole matrix.
         """
         rows = by_row(weight, peaks[:, None])
         self.weight = nn.Parameter(rows.codes, requires_grad=False)
         self.scale = nn.Parameter(rows.scale[:, 0], requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., inputs] to [..., outputs]."""
+        """The product [..., outputs] for x [..., inputs]."""
         return product(x, self.weight, self.scale, self.bias)
 
 
 def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., inputs] times the transpose of codes [outputs, inputs], by the device's own method."""
+    """The product of x [..., inputs] and the transpose of codes [outputs, inputs], as `Fp8Linear` describes.
+
+    - scale [outputs]: the scale of each row of the codes.
+    """
     if x.is_cuda:
         from perfmodel.validate.decoder.triton_product import scaled_product
 
@@ -67,15 +68,16 @@ def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None
 
 
 class ScaledRows(NamedTuple):
-    """Codes [rows, n] of eight bits, and the scale of each row, [rows, 1]."""
+    """Eight-bit codes [rows, n], and the scale of each row, [rows, 1]."""
 
     codes: Tensor
     scale: Tensor
 
 
 def by_row(x: Tensor, peaks: Tensor) -> ScaledRows:
-    """Quantises x [rows, n]. The scales map peaks [rows, 1], the largest value of each row, to the format's
-    largest value.
+    """Quantises x [rows, n]. The scale of a row maps its peak to the largest value of the format.
+
+    - peaks [rows, 1]: the largest absolute value of each row.
     """
     if x.is_meta:
         codes = x.new_empty(x.shape, dtype=FP8)
@@ -87,8 +89,8 @@ def by_row(x: Tensor, peaks: Tensor) -> ScaledRows:
 def row_peaks(weight: Tensor) -> Tensor:
     """The largest absolute value [..., outputs] in each row of weight [..., outputs, inputs].
 
-    A model is first made without values, on the device ``meta``. There, the function only allocates the
-    result, because arithmetic would load torch's compiler, which takes a second.
+    A model is first built without values on the device ``meta``. There, this function only allocates the
+    result, because arithmetic on ``meta`` would load torch's compiler, which takes a second.
     """
     if weight.is_meta:
         return weight.new_empty(weight.shape[:-1])
@@ -96,8 +98,8 @@ def row_peaks(weight: Tensor) -> Tensor:
 
 
 def to_fp8(x: Tensor) -> Tensor:
-    """The nearest values of the format. Larger values are clamped first, because older versions of torch
-    convert them to NaN.
+    """The nearest values of the format. Values beyond `MOST` are clamped first, because older versions of
+    torch convert them to NaN.
     """
     return x.clamp(-MOST, MOST).to(FP8)
 
@@ -110,8 +112,8 @@ def bits(x: Tensor) -> Tensor:
 
 
 def quantise(model: nn.Module) -> None:
-    """Replaces every matrix product of a model by an `Fp8Linear`. Modules with a method `quantise`, such as
-    experts, also call it.
+    """Replaces every linear layer of a model by an `Fp8Linear`. It also calls the method `quantise` of
+    modules that have one, such as experts.
     """
     for parent in [*model.modules()]:
         if hasattr(parent, "quantise"):
@@ -122,7 +124,9 @@ def quantise(model: nn.Module) -> None:
 
 
 def check_runs(device: torch.device, dtype: torch.dtype) -> None:
-    """Raises InputError if eight-bit weights have no kernel for this device and type of activations."""
+    """Raises InputError if there is no kernel of eight-bit weights for this device and type of
+    activations.
+    """
     if device.type == "cuda" and (not multiplies(device) or dtype != torch.bfloat16):
         need = "bf16 activations and a CUDA device of compute capability 8.9 or later, or a CPU"
         raise InputError(f"fp8 weights: need {need}")

@@ -1,7 +1,7 @@
-"""CUDA graphs: an iteration is captured once and replayed, so no kernel waits for its launch.
+"""Captures an iteration as a CUDA graph and replays it, so kernels do not wait for the host to launch them.
 
 This works because lengths, positions and counts are tensors on the device that change in place. With fixed
-bounds, every shape is the same in every iteration.
+bounds, all shapes are the same in every iteration.
 """
 
 from functools import partial
@@ -15,12 +15,13 @@ from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
 
 WARM_UP = 3
+"""Number of iterations before a capture. They compile and initialise all kernels."""
 
 
 @torch.inference_mode()
 def capture(decoder: Decoder, state: State) -> None:
-    """Runs `WARM_UP` real iterations, then captures `step`. Later iterations on `state` replay it. Raises
-    InputError without CUDA and for two levels.
+    """Runs `WARM_UP` iterations of decoding, then captures `step`. Later iterations on `state` replay the
+    capture. Raises InputError without CUDA and for two-level drafts.
     """
     device = decoder.target.model.device
     if isinstance(decoder, TwoLevelDecoder):
@@ -37,15 +38,15 @@ def capture(decoder: Decoder, state: State) -> None:
 
 
 def warm_up(decoder: Decoder, state: State) -> None:
-    """Runs `WARM_UP` real iterations before a capture."""
+    """Runs `WARM_UP` iterations of decoding."""
     for _ in range(WARM_UP):
         decoder.step(state)
         decoder.refresh()
 
 
 def fix_bounds(decoder: Decoder) -> None:
-    """Fixes the bounds of all caches at their capacity. From the next commit on, passes then read whole
-    caches, so shapes stay the same.
+    """Fixes the bounds of all caches at their capacities. From the next commit on, the shapes of passes do
+    not depend on the lengths.
     """
     for cache in decoder.caches:
         cache.fixed = True

@@ -1,4 +1,4 @@
-"""Allocates memory for caches, or raises an error of one line."""
+"""Allocates memory for caches, and raises InputError if the memory does not suffice."""
 
 import math
 import os
@@ -9,6 +9,7 @@ import torch
 from perfmodel.errors import InputError
 
 REMEDY = "lower batch, context or new tokens"
+"""The advice of the error about a cache."""
 
 
 def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
@@ -26,7 +27,10 @@ def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: tor
 
 def check_fits(what: str, need_bytes: float, device: torch.device, remedy: str = REMEDY) -> None:
     """Raises InputError if the free memory of a CPU is smaller than `need_bytes`. On a CPU, such an
-    allocation succeeds at first, and the process fails later.
+    allocation would succeed at first, and the process would fail later.
+
+    - what: the name of the allocation in the error.
+    - remedy: the advice of the error.
     """
     if device.type == "cpu" and need_bytes > _free_bytes(device):
         raise _too_large(what, need_bytes, device, remedy)
@@ -47,8 +51,8 @@ def _free_bytes(device: torch.device) -> int:
 
 
 def free_host_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Bytes of host memory that are available without swapping, including file caches. If the system does not
-    report this number, the function returns the bytes of free pages.
+    """The bytes of host memory that are available without swapping, including file caches. If the system does
+    not report this number, the function returns the bytes of free pages.
     """
     if meminfo.is_file():
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

@@ -1,4 +1,6 @@
-"""One forward pass of a Llama-family decoder. `attend` decides which tokens attention reads."""
+"""The forward pass of a decoder of the Llama family. The caller's function `attend` computes attention, so it
+decides which tokens are read.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
 from perfmodel.validate.decoder.shard import RankShard
 
 Tap = Callable[[int, Tensor], None]
-"""Called with the input of each layer."""
+"""A function that receives the number and the input of each layer."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +36,23 @@ class Projected:
     def rotate(
         self, out: tuple[Tensor, Tensor] | None = None, slots: Slots | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values [batch, heads or kv_heads, n, head_dim].
+        """Queries, keys and values [batch, heads or kv_heads, n, head_dim]. Queries and keys are normalised
+        if the layer has norms for them, and then rotated.
 
-        Queries and keys are normalised if the layer has norms for them, and rotated. If `out` is given, keys
-        and values are written to it, and it is returned. If `slots` are given, keys and values are also
-        written to these slots of a cache.
+        - out: tensors to which keys and values are written. They are then the returned keys and values.
+        - slots: slots of a cache to which keys and values are also written.
         """
         return self.pointwise.rotate(self, out, slots)
 
 
 Attend = Callable[[int, Projected], Tensor]
-"""A function of the caller: the attention output [batch, n, heads x head_dim] of a layer, given its number
-and projections.
+"""A function of the caller. It receives the number of a layer and its projections, and returns the attention
+output [batch, n, heads x head_dim].
 """
 
 
 class MLP(nn.Module):
-    """A gated MLP. Gate and up projection are one matrix."""
+    """A gated MLP. The gate and up projections are one matrix."""
 
     def __init__(self, spec: ModelSpec, inner: int, down_bias: bool) -> None:
         super().__init__()
@@ -63,9 +65,9 @@ class MLP(nn.Module):
 
 
 class RoutedExperts(nn.Module):
-    """Gated MLPs [num_experts, ...] and their router. A tensor-parallel rank holds a part of each expert.
+    """The experts, which are gated MLPs, and their router. A tensor-parallel rank has a part of each expert.
 
-    Every token goes to its best few experts, and two grouped matrix products compute all of them.
+    The router sends every token to a few experts. Two grouped matrix products compute all experts.
 
     - scales: the scales of fp8 matrices, by name, [num_experts, outputs].
     """
@@ -80,7 +82,7 @@ class RoutedExperts(nn.Module):
         self.scales = nn.ParameterDict()
 
     def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
-        """The output for x [batch, n, hidden], of the same shape. Nothing waits for the device."""
+        """The output for x [batch, n, hidden], of the same shape. The host does not wait for the device."""
         rows = x.flatten(0, 1)
         weights, experts = F.linear(rows, self.router).float().softmax(1).topk(self.chosen, dim=1)
         if self.normalized:
@@ -94,9 +96,10 @@ class RoutedExperts(nn.Module):
         return (out * weights[..., None].to(x.dtype)).sum(1).view_as(x)
 
     def hold(self, name: str, weight: Tensor, peaks: Tensor) -> None:
-        """Quantises a stack of matrices [num_experts, outputs, inputs].
+        """Quantises a stack of matrices [num_experts, outputs, inputs] and stores it.
 
-        - peaks: the largest absolute value in each row of the matrices.
+        - name: ``gate_up`` or ``down``.
+        - peaks: the largest absolute value in each row of the matrices, [num_experts, outputs].
         """
         codes, scale = by_row(weight.flatten(0, 1), peaks.view(-1, 1))
         setattr(self, name, nn.Parameter(codes.view(weight.shape), requires_grad=False))
@@ -110,9 +113,10 @@ class RoutedExperts(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and MLP (or experts), each after a norm. Query, key and value are one matrix.
+    """Attention and MLP (or experts), each after a norm. The projections of queries, keys and values are one
+    matrix.
 
-    - window: tokens that a token sees, including itself; None for all.
+    - window: the number of tokens to which a token attends, including itself; None for all.
     """
 
     def __init__(self, spec: ModelSpec, shard: RankShard, index: int) -> None:
@@ -121,7 +125,7 @@ class Layer(nn.Module):
         self.heads = spec.num_attention_heads // shard.size
         self.kv_heads = last - first
         self.head_dim = spec.head_dim
-        # where only some do, the last (Qwen)
+        # if only some layers have a sliding window, they are the last (Qwen)
         slides = index >= spec.num_hidden_layers - spec.num_sliding_layers
         self.eps = spec.rms_norm_eps
         self.window = spec.sliding_window if slides else None
@@ -141,9 +145,9 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """A decoder-only transformer of the shape `spec`, or the part of it on one tensor-parallel rank.
+    """A decoder-only transformer of the shape `spec`, or the part of one tensor-parallel rank.
 
-    - pointwise: implementation of the steps between matrix products. Fused kernels have no gradients.
+    - pointwise: the implementation of the steps between matrix products. Fused kernels have no gradients.
     """
 
     def __init__(self, spec: ModelSpec, shard: RankShard | None = None) -> None:
@@ -161,18 +165,18 @@ class Model(nn.Module):
 
     @property
     def kv_heads(self) -> int:
-        """KV heads that this rank caches."""
+        """The number of KV heads that this rank caches."""
         first, last = self.shard.kv_heads(self.spec.num_key_value_heads)
         return last - first
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of weights and activations."""
+        """The type of weights and activations."""
         return self.embedding.dtype
 
     @property
     def device(self) -> torch.device:
-        """Device of the weights."""
+        """The device of the weights."""
         return self.embedding.device
 
     def rotary(self, tokens: int) -> Rotary:
@@ -187,8 +191,9 @@ class Model(nn.Module):
         rotary: Rotary | None = None,
         tap: Tap | None = None,
     ) -> Tensor:
-        """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]. `tap` sees
-        earlier ones.
+        """The final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n].
+
+        - tap: called with the input of each layer.
         """
         turns = (rotary or self.rotary(tokens.shape[1])).turns(positions, self.dtype)
         residual = self._embed(tokens)
@@ -207,7 +212,7 @@ class Model(nn.Module):
         return x
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores [..., vocab_size] of hidden states [..., hidden]."""
+        """The logits [..., vocab_size] of hidden states [..., hidden]."""
         head = self.embedding if self.head is None else self.head
         return self.shard.gather_last(F.linear(hidden, head))
 
@@ -221,6 +226,7 @@ class Model(nn.Module):
 
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe")
+"""Values of ``model_type`` that this decoder runs."""
 
 
 def check_supported(spec: ModelSpec) -> None:

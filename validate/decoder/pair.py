@@ -1,4 +1,6 @@
-"""The target and the draft as the command-line flags name them, and their device."""
+"""The target and the draft of a run, as the flags of the command line name them, and their device and
+formats.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,7 @@ SMALL_PARAMS = 50_000_000
 
 
 class PairFormats(NamedTuple):
-    """The formats of weights and cache, as predictions name them."""
+    """The formats of weights and cache, with the names that predictions use."""
 
     weights: str
     kv: str
@@ -37,11 +39,13 @@ class LoadedPair(NamedTuple):
 class ModelPair:
     """The target and the draft of a run.
 
-    - target: a bundled model's name, or a checkpoint's folder.
-    - draft: ``self``, ``ngram[:LONGEST]``, or a name or folder.
-    - weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``.
-    - dtype: the type of all weights and activations; fp8 weights are multiplied with bf16 activations.
-    - kv_dtype: the type of all caches, see `Request`.
+    - target: the name of a bundled model, or the folder of a checkpoint.
+    - draft: ``self``, ``ngram[:LONGEST]``, or the name or folder of a model or head.
+    - weights, draft_weights: ``checkpoint`` or ``random:SEED``. None means the checkpoint for a folder, and
+      ``random:0`` for a bundled model.
+    - dtype: the type of all weights and activations. With fp8 weights, activations are bf16.
+    - tp, draft_tp: the number of tensor-parallel ranks of the target and of the draft.
+    - kv_dtype: the type of all caches (see `Request`).
     """
 
     target: str
@@ -56,12 +60,12 @@ class ModelPair:
 
     @property
     def folder(self) -> Path | None:
-        """The target's folder; None for a bundled name."""
+        """The folder of the target; None for a bundled model."""
         return Path(self.target) if is_folder(self.target) else None
 
     @property
     def draft_model(self) -> str | None:
-        """The draft model's name or folder; None without a second model."""
+        """The name or folder of the draft model; None without a second model."""
         if self.draft == "self" or self.draft.partition(":")[0] == "ngram":
             return None
         return self.draft
@@ -72,18 +76,20 @@ class ModelPair:
 
     @property
     def kind(self) -> str:
-        """The kind of draft, as `Request.draft` states it."""
+        """The value of `Request.draft`."""
         return "model" if self.draft_model else self.draft
 
     def place(self) -> torch.device:
-        """The device of this process. Raises InputError for CUDA if torch finds none."""
+        """The device of this process. Raises InputError if the device must be CUDA and torch finds no CUDA
+        device.
+        """
         cuda = torch.cuda.is_available()
         if self.device == "cuda" and not cuda:
             raise refuse("--device", None, "auto or cpu where torch sees no CUDA device", self.device)
         return local_device("cuda" if cuda and self.device != "cpu" else "cpu")
 
     def precision(self) -> str:
-        """fp32, bf16, fp64 or fp8; by default bf16 on CUDA and fp32 on a CPU."""
+        """The type of the weights: fp32, bf16, fp64 or fp8. The default is bf16 on CUDA and fp32 on a CPU."""
         if self.dtype == "auto":
             return "bf16" if self.place().type == "cuda" else "fp32"
         return self.dtype
@@ -100,19 +106,24 @@ class ModelPair:
 
     @property
     def spelled(self) -> str:
-        """The precision as printed: the type of weights and, if it differs, of the KV cache."""
+        """The precision as output shows it: the type of the weights and, if it was stated, of the KV
+        cache.
+        """
         precision = self.precision()
         return precision if self.kv_dtype == "auto" else f"{precision}, {self.kv_dtype} KV cache"
 
     def set_threads(self, threads: int | None) -> None:
-        """Sets the number of CPU threads. Without a number, a small target gets one thread, and a large one
-        keeps torch's default.
+        """Sets the number of CPU threads.
+
+        - threads: None for one thread with a small target, and for torch's default with a large target.
         """
         if threads is not None or load_model(self.target).total_params < SMALL_PARAMS:
             torch.set_num_threads(threads or 1)
 
     def models(self, shard: RankShard) -> LoadedPair:
-        """Loads the models, or this rank's part of each."""
+        """Loads the models, or the part of each on this rank. Raises InputError if a model cannot be
+        loaded.
+        """
         device = self.place()
         dtype = DTYPES[self.precision()]
         fp8 = self.precision() == "fp8"

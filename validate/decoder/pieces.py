@@ -1,4 +1,4 @@
-"""Maps each parameter of a model to Hugging Face tensors, or to rows or columns of such tensors."""
+"""Maps each parameter of a model to its pieces: Hugging Face tensors, or rows or columns of such tensors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,11 @@ from perfmodel.validate.decoder.shard import RankShard
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows (`dim` 0) or columns (`dim` 1) [start, stop) of the Hugging Face tensor `name` of full `shape`."""
+    """Rows or columns of a Hugging Face tensor, from `start` to `stop` - 1.
+
+    - shape: the shape of the whole tensor.
+    - dim: 0 for rows, 1 for columns.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -24,29 +28,34 @@ class Piece:
     stop: int | None = None
 
     def of(self, whole: Any) -> Tensor:
-        """This piece of a tensor. `whole` may also be a lazy slice of a file; then only the piece is read."""
+        """This piece of a tensor.
+
+        - whole: the tensor, or a lazy slice of a file, of which only the piece is read.
+        """
         if self.dim:
             return whole[:, self.start : self.stop]
         return whole[self.start : self.stop]
 
 
 Pieces = Iterator[tuple[str, tuple[Piece, ...]]]
-"""(parameter of `Model`, its Hugging Face pieces in order of concatenation), for one rank."""
+"""Pairs of a parameter of `Model` and its pieces on one rank, in the order of concatenation."""
 Slice = tuple[str, int, tuple[int, int]]
-"""A tensor's name, the number of all its rows or columns, and [start, stop) of this rank."""
+"""The name of a tensor, its number of rows or columns, and the range [start, stop) of this rank."""
 Rows = list[Slice]
-"""Tensors whose rows follow each other in one parameter."""
+"""The slices of tensors whose rows follow each other in one parameter."""
 NORMS = {
     "attention_norm": "input_layernorm",
     "mlp_norm": "post_attention_layernorm",
     "q_norm": "self_attn.q_norm",
     "k_norm": "self_attn.k_norm",
 }
+"""Norm of a `Layer` -> its name in Hugging Face folders."""
 FUSED = {"qkv": "self_attn.qkv_proj", "mlp.gate_up": "mlp.gate_up_proj"}
+"""Matrix of a `Layer` -> the name of the same matrix in folders of Phi-3."""
 
 
 def pieces(model: Model) -> Pieces:
-    """The pieces of all parameters of a model, or of a rank's part of it."""
+    """The pieces of all parameters of a model on its rank."""
     rows = model.shard.split(model.spec.vocab_size)
     spec = model.spec
     vocabulary = (spec.vocab_size, spec.hidden_size)
@@ -60,9 +69,9 @@ def pieces(model: Model) -> Pieces:
 
 
 def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, prefix: str) -> Pieces:
-    """The pieces of a layer's parameters.
+    """The pieces of the parameters of a layer.
 
-    - prefix: the layer's name in the file.
+    - prefix: the name of the layer in the folder.
     """
     rows, columns = _projections(spec, shard)
     for name, parameter in layer.named_parameters():
@@ -87,7 +96,9 @@ def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, prefix: s
 
 
 def _projections(spec: ModelSpec, shard: RankShard) -> tuple[dict[str, Rows], dict[str, Slice]]:
-    """Module -> the tensors whose rows, or whose columns, it has on this rank."""
+    """Two mappings: module -> the slices whose rows it has on this rank, and module -> the slice whose
+    columns it has.
+    """
     first, last = shard.kv_heads(spec.num_key_value_heads)
     queries = spec.num_attention_heads * spec.head_dim
     keys = spec.num_key_value_heads * spec.head_dim
@@ -113,7 +124,10 @@ def _projections(spec: ModelSpec, shard: RankShard) -> tuple[dict[str, Rows], di
 
 
 def _fused(tensor: str, rows: Rows) -> Rows:
-    """The same rows, of one tensor that has those of all, one after another."""
+    """The same rows, as slices of one tensor in which the rows of all tensors follow each other.
+
+    - tensor: the name of this tensor.
+    """
     starts = [0, *accumulate(count for _, count, _ in rows)]
     fused = []
     for start, (_, _, (first, stop)) in zip(starts, rows, strict=False):
@@ -122,7 +136,7 @@ def _fused(tensor: str, rows: Rows) -> Rows:
 
 
 def _expert_pieces(spec: ModelSpec, shard: RankShard, prefix: str) -> Pieces:
-    """The pieces of experts, one after another: gate and up of each expert; down of each."""
+    """The pieces of the router and the experts. The gate and up matrices of an expert follow each other."""
     assert spec.moe is not None
     hidden = spec.hidden_size
     inner = spec.moe.intermediate_size
@@ -149,7 +163,7 @@ def _expert_pieces(spec: ModelSpec, shard: RankShard, prefix: str) -> Pieces:
 def head_pieces(head: HeadModel, layer: str) -> Pieces:
     """The pieces of an EAGLE-3 head.
 
-    - layer: the name of the head's layer in the file, ``midlayer`` or ``layers.0``.
+    - layer: the name of the layer in the folder, ``midlayer`` or ``layers.0``.
     """
     names = {
         "project.weight": "fc",

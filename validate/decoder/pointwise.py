@@ -1,4 +1,6 @@
-"""The small steps between the matrix products of a pass: norms, the activation, and the rotation of heads."""
+"""The steps between the matrix products of a pass, such as norms, the activation and the rotation of
+heads.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,24 +18,27 @@ if TYPE_CHECKING:
 _NEW = hasattr(F, "grouped_mm")
 _grouped_mm = F.grouped_mm if _NEW else torch._grouped_mm
 _GROUPED = (torch.bfloat16, torch.float16, torch.float32) if _NEW else (torch.bfloat16,)
-"""The grouped product of torch 2.10 and later, or of earlier ones, and its types."""
+"""The types that torch's grouped product supports. Before torch 2.10, the product is private and supports
+only bf16.
+"""
 Turns = tuple[Tensor, Tensor]
-"""Cosine and sine of a pass's positions, each [batch, 1, n, rotary_dim / 2]."""
+"""The cosines and sines of the rotation angles of a pass, each [batch, 1, n, rotary_dim / 2]."""
 
 
 @dataclass(frozen=True)
 class Rotary:
-    """The rotary embedding of a model. `rope` makes it.
+    """The rotary embedding of a model (`rope.rotary`).
 
     - frequencies: the angle per position of each pair of dimensions, in radians, [rotary_dim / 2] float64.
-    - scale: a factor on cosine and sine, with which `yarn` and `longrope` sharpen the scores of long texts.
+    - scale: a factor on cosine and sine. With this factor, `yarn` and `longrope` increase the attention
+      scores of long texts.
     """
 
     frequencies: Tensor
     scale: float
 
     def turns(self, positions: Tensor, dtype: torch.dtype) -> Turns:
-        """Cosine and sine of the angles at positions [batch, n], in `dtype`; see `Turns`."""
+        """The cosines and sines of the angles at positions [batch, n], in `dtype` (see `Turns`)."""
         exact = torch.float64 if dtype == torch.float64 else torch.float32
         angles = positions[:, None, :, None].to(exact) * self.frequencies.to(exact)
         return (angles.cos() * self.scale).to(dtype), (angles.sin() * self.scale).to(dtype)
@@ -43,9 +48,9 @@ class Pointwise:
     """The steps in plain torch.
 
     - name: the name of the implementation in records. A subclass has fused kernels with equal results.
-    - fp8: whether keys and values are rounded to fp8 before any token attends to them. A token then sees the
-      same keys and values in a verification, where both tokens run together, as in decoding one token at a
-      time. The output is therefore the same.
+    - fp8: whether keys and values are rounded to fp8 before any token attends to them. A verification of
+      several tokens then uses the same keys and values as decoding one token at a time, so the output is the
+      same.
     """
 
     name = "torch"
@@ -57,7 +62,7 @@ class Pointwise:
         return total, norm(total, weight, eps)
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
-        """SiLU of the first half of [..., 2 x inner] times the second half."""
+        """The SiLU of the first half of gate_up [..., 2 x inner] times the second half, [..., inner]."""
         gate, up = gate_up.chunk(2, dim=-1)
         return F.silu(gate) * up
 
@@ -85,8 +90,9 @@ class Pointwise:
         return q, k, v
 
     def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
-        """Copies tokens at places [batch, n] of a cache [layers, batch, kv_heads, slots, d] into slots
-        [batch, n] of another.
+        """Copies tokens of one cache to another. Both caches are [layers, batch, kv_heads, slots, d].
+
+        - places, slots: the slots of the tokens in `source` and in `into`, [batch, n].
         """
         batch = torch.arange(len(places), device=places.device)[:, None]
         write_tokens(into, batch, slots, read_tokens(source, batch, places))
@@ -103,14 +109,14 @@ class Pointwise:
         if scale is not None:
             wide = self.by_expert(rows, weights.to(rows.dtype), experts)
             return (wide * scale[experts]).to(rows.dtype)
-        if rows.dtype not in _GROUPED:  # a matrix for each row: for tests, which are in fp64
+        if rows.dtype not in _GROUPED:  # gathers a matrix for each row; only tests in fp64 need this
             return torch.bmm(weights[experts], rows[..., None])[..., 0]
         ends = torch.searchsorted(experts, torch.arange(len(weights), device=experts.device), right=True)
         return _grouped_mm(rows, weights.transpose(1, 2), offs=ends.to(torch.int32))
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Root-mean-square norm over the last dimension."""
+    """The root-mean-square norm over the last dimension."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
 
 

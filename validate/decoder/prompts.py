@@ -1,4 +1,4 @@
-"""Reads prompts from texts and files, as tokens."""
+"""Reads prompts from texts and files, and converts them to tokens."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,12 +12,14 @@ from perfmodel.validate.decoder.text import Tokenizer
 def read_prompts(
     reader: Tokenizer | None, texts: Sequence[str], file: Path | None, vocab: int, chat: bool = False
 ) -> list[list[int]]:
-    """The prompts in `texts` and in a file, each a list of tokens. Each document is one prompt. Raises
-    InputError, which names the flag and the line.
+    """The prompts in `texts` and in a file, each a list of tokens. Raises InputError with the flag and the
+    line of an invalid prompt.
 
-    - file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one
-      document.
-    - chat: every text is a user's message, formatted by the model's chat template.
+    - reader: the tokenizer of the model; None if it has none.
+    - file: a file of JSON lines, or a ``.txt`` file with one prompt. A JSON line is ``{"text": ...}``,
+      ``{"tokens": [...]}`` or a list of tokens.
+    - vocab: the number of tokens in the vocabulary.
+    - chat: whether each text is a user message to which the model's chat template is applied.
     """
     documents: list[tuple[str, Any]] = [("--prompt", text) for text in texts]
     if file is not None:
@@ -32,7 +34,7 @@ def read_prompts(
 
 
 def _documents(file: Path) -> Iterator[tuple[str, Any]]:
-    """(where, text or tokens) of every document of a file."""
+    """The prompts of a file as pairs: the place for error messages, and the text or the tokens."""
     try:
         content = read_text(file)
     except InputError as error:
@@ -71,7 +73,10 @@ def _tokens(
 
 
 def last_tokens(prompt: list[int], count: int | None, bos: int | None) -> list[int]:
-    """The last `count` tokens of a prompt. A leading BOS token is kept and is one of them."""
+    """The last `count` tokens of a prompt. A leading BOS token is kept and counts as one of these tokens.
+
+    - count: None for the whole prompt.
+    """
     if count is None or len(prompt) <= count:
         return prompt
     if prompt[0] == bos:

@@ -1,5 +1,5 @@
-"""Starts decoding without a prefill: fills the caches with random values and makes the state that follows
-prompts.
+"""Starts decoding without a prefill, for timing: fills the caches with random values and makes the state of
+decoding after a prefill.
 """
 
 import torch
@@ -15,10 +15,9 @@ from perfmodel.validate.decoder.state import State
 def start_random(
     decoder: Decoder, context: int, new_tokens: int, seed: int = 0, lengths: tuple[int, ...] | None = None
 ) -> State:
-    """The state that follows prompts of `context` tokens, with random values in the caches. Timing needs no
-    prefill.
+    """The state after the prefill of prompts of `context` tokens, with random values in the caches.
 
-    - lengths: the prompt length of each sequence, at most `context`, if the lengths differ.
+    - lengths: the prompt length of each sequence, at most `context`; None if all have `context` tokens.
     """
     model = decoder.target.model
     cache = decoder.target.cache
@@ -41,7 +40,7 @@ def start_random(
 
 
 def _fill(cache: KVCache, lengths: torch.Tensor, bound: int, generator: torch.Generator) -> None:
-    """Random keys and values in every slot.
+    """Fills every slot of a cache with random keys and values.
 
     - bound: the largest of the lengths.
     """

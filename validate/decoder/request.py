@@ -1,6 +1,6 @@
 """The request to a decoder: its sizes, draft and sampling.
 
-Flags and plans check each value by itself. This module checks the combination of values before anything is
+Flags and plans check each value separately. This module checks combinations of values before anything is
 allocated.
 """
 
@@ -17,19 +17,26 @@ from perfmodel.validate.decoder.sampling import Sampling
 class Request:
     """The settings of decoding.
 
-    - context: the longest prompt, in tokens.
-    - gamma: drafted tokens per iteration; 0 is decoding without a draft.
-    - draft: ``self``, ``ngram[:LONGEST]`` or ``model``, a separate model that `make_decoder` receives.
+    - context: the number of tokens of the longest prompt.
+    - new_tokens: the largest number of output tokens.
+    - gamma: the draft length; 0 without a draft.
+    - draft: ``self``, ``ngram[:LONGEST]`` or ``model``. The last is a separate model that `make_decoder`
+      receives.
+    - draft_kv: the KV method of the draft.
     - tree: the parent of each node of a token tree (see `Topology`) with gamma levels below the root; None
       for a chain.
     - script: the scripted acceptance; None if the models decide. For a chain, it has the relative frequencies
       of 0 .. gamma accepted tokens. For a tree, it has the probabilities that the 1st, 2nd, ... child of a
       node is accepted.
-    - kv_dtype: the format of all caches: ``auto``, the type of the activations, or ``fp8``.
+    - attention, pointwise: the implementations (see `backends`).
+    - eos: the tokens that end a sequence.
+    - kv_dtype: the format of all caches: ``fp8``, or ``auto`` for the type of the activations.
     - middle_kv: for a two-level draft (see `two_levels`), the KV method with which the target verifies the
       tokens of a small model; None for one level.
-    - inner_gamma: the tokens that the small model drafts per inner round. With two levels, gamma is the
-      number of collected tokens from which on a sequence waits for its verification.
+    - inner_gamma: the number of tokens that the small model drafts per inner round. With two levels, `gamma`
+      is the number of collected tokens from which on a sequence waits for the target.
+
+    Raises InputError for values that cannot be combined.
     """
 
     batch: int
@@ -71,8 +78,8 @@ class Request:
 
     @property
     def cache_name(self) -> str:
-        """The KV method of the draft. For two levels, it has the methods of the middle and of the small
-        model. For n-grams, it is the name of the draft.
+        """The name of the draft's KV method. For two levels, it has the methods of the middle and of the
+        small model. For n-grams, it is the name of the draft.
         """
         if self.draft.startswith("ngram"):
             return self.draft
@@ -85,12 +92,12 @@ class Request:
 
     @property
     def max_accepted(self) -> int:
-        """Largest number of draft tokens that one iteration can accept."""
+        """The largest number of draft tokens that one iteration can accept."""
         return self.gamma + self.inner_gamma
 
     @property
     def queries(self) -> int:
-        """Largest number of tokens per sequence in a verification."""
+        """The largest number of tokens per sequence in a verification."""
         if self.tree is None:
             return self.max_accepted + 1
         return len(self.tree)

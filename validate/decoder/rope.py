@@ -1,4 +1,6 @@
-"""Rotary position embedding, and the frequency scalings `linear`, `llama3`, `yarn` and `longrope`."""
+"""Computes rotary position embeddings with the frequency scalings `linear`, `llama3`, `yarn` and
+`longrope`.
+"""
 
 import math
 
@@ -8,18 +10,19 @@ from perfmodel.specs import ModelSpec, RopeScaling
 from perfmodel.validate.decoder.pointwise import Rotary
 
 SCALINGS = ("llama3", "linear", "yarn", "longrope")
+"""Supported values of ``rope_type``."""
 LEAST_RAMP = 1e-3
-"""Lower limit of the distance between kept and divided frequencies of yarn, in pairs of dimensions, because
-both ends may coincide.
+"""Lower limit of the length of yarn's ramp from kept to divided frequencies, in pairs of dimensions. Both
+ends of the ramp can coincide.
 """
 
 
 def rotary(spec: ModelSpec, device: torch.device, tokens: int) -> Rotary:
-    """The rotary embedding of a model for sequences of at most `tokens`, prompt and output.
+    """The rotary embedding of a model for sequences of at most `tokens` tokens of prompt and output.
 
-    `longrope` uses its long factors if `tokens` is above the original training length. The factors apply to a
-    whole sequence, including its first tokens. A runner therefore keeps them, so that drafted and rejected
-    tokens do not change them.
+    `longrope` uses its long factors if `tokens` is greater than the original training length. The factors
+    apply to a whole sequence, including its first tokens. A runner therefore keeps one embedding, which
+    drafted and rejected tokens do not change.
     """
     return Rotary(inverse_frequencies(spec, device, tokens), attention_scale(spec))
 
@@ -50,8 +53,8 @@ def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> t
 
 
 def _llama3_keep(frequencies: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
-    """Share of each frequency that is kept: 0 for slow ones, which `factor` divides, 1 for fast ones, and
-    between for the rest (Llama 3.1 reference code).
+    """The share of each frequency that is kept (Llama 3.1 reference code). It is 1 for fast frequencies, 0
+    for slow frequencies, which `factor` divides, and between 0 and 1 for the others.
     """
     turns = frequencies * scaling.original_max_position_embeddings / (2 * math.pi)
     low = scaling.low_freq_factor
@@ -60,10 +63,12 @@ def _llama3_keep(frequencies: torch.Tensor, scaling: RopeScaling) -> torch.Tenso
 
 
 def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> torch.Tensor:
-    """As `_llama3_keep`, blended by the pair's number (Peng et al. 2023, arXiv 2309.00071, section 3.2)."""
+    """See `_llama3_keep`. In yarn, the share is linear in the number of the pair of dimensions (Peng et al.
+    2023, arXiv 2309.00071, section 3.2).
+    """
 
     def pair_of_turns(turns: float) -> float:
-        """Number of the pair that makes this many full turns within the original training length."""
+        """The number of the pair that makes this many full turns within the original training length."""
         slowest = scaling.original_max_position_embeddings / (2 * math.pi * turns)
         return spec.rotary_dim * math.log(slowest) / (2 * math.log(spec.rope_theta))
 

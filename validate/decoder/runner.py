@@ -1,4 +1,6 @@
-"""Runs a model with its cache: prefill in chunks, then passes over a few new tokens per sequence."""
+"""Runs a model with its cache. The prefill runs in chunks, and later passes run a few new tokens per
+sequence.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,18 +19,19 @@ if TYPE_CHECKING:
     from perfmodel.validate.decoder.kv.base import View
 
 PREFILL_CHUNK = 512
+"""Default number of prompt tokens in one pass."""
 Write = Callable[[int, Projected], tuple[Tensor, Tensor, Tensor]]
-"""A function of a layer's number and projection. It writes keys and values, and returns the queries and the
-keys and values of all uncommitted tokens, including the new ones.
+"""A function of the number and the projection of a layer. It writes the new keys and values. It returns the
+new queries, and the keys and values of all uncommitted tokens.
 """
 
 
 @dataclass
 class Observed:
-    """The queries of the last `window` prompt tokens, [layers, batch, heads, window + 1, head_dim]. The last
-    slot receives discarded queries.
+    """The queries of the last `window` prompt tokens, which some draft caches use to select tokens.
 
-    Slot j has the query at position length - window + j. If this position is negative, the slot is unused.
+    - queries: [layers, batch, heads, window + 1, head_dim]. Slot j has the query at position length - window
+      + j; it is unused if this position is negative. The last slot receives discarded queries.
     """
 
     queries: Tensor
@@ -36,7 +39,7 @@ class Observed:
 
     @classmethod
     def of(cls, model: Model, batch: int, window: int) -> "Observed":
-        """Allocates the queries."""
+        """Allocates the queries for a model."""
         heads = model.spec.num_attention_heads // model.shard.size
         shape = (model.spec.num_hidden_layers, batch, heads, window + 1, model.spec.head_dim)
         return cls(torch.zeros(shape, dtype=model.dtype, device=model.device), window)
@@ -52,10 +55,10 @@ class Observed:
 class Runner:
     """Runs `model` with `cache`.
 
-    - attention: the implementation in use.
-    - rotary: the embedding for the longest sequence.
-    - prefill_chunk: tokens of a prompt in one pass.
-    - tap: called with the input of each layer.
+    - attention: the implementation of attention.
+    - rotary: the rotary embedding for the longest sequence.
+    - tap: a function that receives the input of each layer; None for none.
+    - prefill_chunk: the largest number of prompt tokens in one pass.
     """
 
     model: Model
@@ -66,20 +69,19 @@ class Runner:
     prefill_chunk: int = PREFILL_CHUNK
 
     def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
-        """Hidden states [batch, n, hidden] of tokens [batch, n] after the committed ones. Their keys and
-        values are written after the committed ones, in the given order. `KVCache.advance` commits them later.
-        Without `ahead` and `sees`, the tokens are a chain.
+        """Runs new tokens [batch, n] and returns their hidden states [batch, n, hidden]. Their keys and
+        values are written after those of the committed tokens. `KVCache.advance` commits them later.
 
-        - ahead: the distance of each token from the first new position, [n].
-        - sees: the new tokens to which each token attends, [1, n, n] (see `FoldedAttention`).
+        - ahead: the distance of each token from the first new position, [n]; None for a chain.
+        - sees: the new tokens to which each token attends, [1, n, n]; None for a chain.
         """
         slots = self.cache.positions(self.cache.lengths, tokens.shape[1])
         positions = slots if ahead is None else self.cache.lengths[:, None] + ahead
         return self._pass(tokens, positions, slots, sees)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, window: int) -> tuple[Tensor, Observed]:
-        """Runs prompts. Returns the hidden state of each prompt's last token [batch, hidden], and the queries
-        of the last `window` tokens, with which some draft caches choose their tokens.
+        """Runs prompts. Returns the hidden state of the last token of each prompt [batch, hidden], and the
+        queries of the last `window` tokens.
 
         - tokens [batch, longest]: the prompts, padded on the right with any tokens. The padding is not part
           of the lengths, so it is never read.
@@ -89,7 +91,8 @@ class Runner:
         last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)
         observed = Observed.of(self.model, batch, window)
         chunk = self.prefill_chunk
-        chunk = min(chunk, self.model.spec.sliding_window or chunk)  # the tokens of a chunk see each other
+        # the tokens of a chunk need no mask for the window if the chunk is not longer than the window
+        chunk = min(chunk, self.model.spec.sliding_window or chunk)
         for start in range(0, longest, chunk):
             of_chunk = tokens[:, start : start + chunk]
             end = start + of_chunk.shape[1]
@@ -127,14 +130,16 @@ class Runner:
         view: "View | None" = None,
         tap: Tap | None = None,
     ) -> Tensor:
-        """One pass over new tokens. Each layer calls `write` for its keys and values, and attends to them and
-        to the committed tokens of the cache or view. Returns the hidden states.
+        """Runs one pass over new tokens and returns their hidden states. Each layer calls `write` for the
+        keys and values of the new tokens, and then attends to these and to the committed tokens.
+
+        - view: the view through which committed tokens are read; None for the whole cache.
         """
 
         @cache
         def span(window: int | None) -> CacheSpan:
-            """The committed tokens that the queries see. With a window, a query sees `window` tokens,
-            including its own.
+            """The committed tokens to which the queries attend. With a window, a query attends to `window`
+            tokens, including its own.
             """
             return self.cache.span(None if window is None else positions - (window - 1), window)
 

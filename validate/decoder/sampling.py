@@ -1,7 +1,6 @@
-"""Draws tokens from logits and decides which draft tokens are accepted, by greedy equality or by exact
-rejection sampling.
+"""Draws tokens from logits, and accepts draft tokens in greedy decoding or by exact rejection sampling.
 
-Measurements can use a script, which accepts tokens with given frequencies, regardless of the models.
+For measurements, a script can accept tokens with given frequencies, regardless of the models.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +14,9 @@ from torch import Tensor
 from perfmodel.errors import InputError
 
 MIN_TEMPERATURE = 1e-6
-"""Smallest temperature. With a smaller one, the divided logits would leave the range of float32."""
+"""Smallest temperature except 0. A smaller temperature could make the divided logits exceed the range of
+float32.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Sampling:
     """The sampling of tokens.
 
     - temperature: the temperature; 0 means greedy decoding.
-    - top_k: only this many of the most likely tokens are kept; 0 keeps all.
-    - top_p: the fewest of these tokens with this total probability are kept.
+    - top_k: the number of most likely tokens that are kept; 0 keeps all.
+    - top_p: the total probability of the kept tokens. The fewest most likely tokens that reach it are kept.
 
     top_k is applied before top_p, as in transformers and vLLM.
     """
@@ -53,7 +54,7 @@ class Sampling:
         return f"temperature {self.temperature:g}{limits}"
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """The distribution [..., vocab] from which tokens are drawn (not for greedy decoding)."""
+        """The distributions [..., vocab] from which tokens are drawn. The temperature must not be 0."""
         exact = logits if logits.dtype == torch.float64 else logits.float()
         probs = (exact / self.temperature).softmax(-1)
         if self.top_p == 1 and not 0 < self.top_k < probs.shape[-1]:
@@ -69,7 +70,7 @@ class Sampling:
 
 
 def race(probs: Tensor, generator: torch.Generator) -> Tensor:
-    """A random score for each token of each distribution [..., vocab]. The tokens with the k highest scores
+    """A random score for each token of each distribution [..., vocab]. The k tokens with the highest scores
     are k draws without replacement, in order.
     """
     noise = torch.empty_like(probs).exponential_(generator=generator)
@@ -77,8 +78,8 @@ def race(probs: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def draw(probs: Tensor, generator: torch.Generator) -> Tensor:
-    """One random token of each distribution [batch, vocab]. The method is the exponential race (see `race`),
-    which does not wait for the device.
+    """One random token from each distribution [batch, vocab], [batch]. The method is the exponential race
+    (`race`), which does not wait for the device.
     """
     return race(probs, generator).argmax(1)
 
@@ -88,7 +89,7 @@ class AcceptedTokens:
     """The accepted tokens of an iteration.
 
     - count [batch]: the number of accepted draft tokens, 0 .. gamma.
-    - next_token [batch]: the target's own token after them.
+    - next_token [batch]: the target's own token after the accepted draft tokens.
     """
 
     count: Tensor
@@ -108,16 +109,16 @@ class DraftedTokens(NamedTuple):
 
 
 Scripted = Callable[[AcceptedTokens, torch.Generator], AcceptedTokens]
-"""A function that accepts tokens with given frequencies. It replaces the models' decision after that was
-computed, so the cost and the next tokens stay the same.
+"""A function that accepts tokens with given frequencies. It replaces the decision of the models after this
+decision was computed, so the cost and the next tokens stay the same.
 """
 
 
 def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> AcceptedTokens:
-    """Accepts draft_tokens [batch, gamma] as long as they equal the argmax of the target's logits [batch,
+    """Accepts the first of draft_tokens [batch, gamma] that equal the argmax of the target's logits [batch,
     gamma + 1, vocab].
 
-    - drafted [batch]: the number of draft tokens that each sequence really has; None for all.
+    - drafted [batch]: the number of valid draft tokens of each sequence; None if all are valid.
     """
     best = logits.argmax(-1)
     count = _leading(draft_tokens == best[:, :-1], drafted)
@@ -131,8 +132,8 @@ def accept_sampled(
     generator: torch.Generator,
     drafted: Tensor | None = None,
 ) -> AcceptedTokens:
-    """Exact rejection sampling (Leviathan et al. 2023, algorithm 1). The output has the same distribution as
-    sampling from the target alone.
+    """Accepts draft tokens by exact rejection sampling (Leviathan et al. 2023, algorithm 1). The output has
+    the same distribution as sampling from the target alone.
 
     - draft_probs [batch, gamma, vocab]: the distributions from which draft_tokens [batch, gamma] were drawn;
       None if they were not drawn at random.
@@ -143,10 +144,10 @@ def accept_sampled(
         draft_probs = torch.zeros_like(target_probs[:, :-1]).scatter_(2, draft_tokens[..., None], 1.0)
     p = target_probs[:, :-1].gather(2, draft_tokens[..., None])[..., 0]
     q = draft_probs.gather(2, draft_tokens[..., None])[..., 0]
-    # 1. A draft token stands with probability min(1, p / q), if all before it do.
+    # 1. A draft token is accepted with probability min(1, p / q), if all earlier ones were accepted.
     count = _leading(torch.empty_like(p).uniform_(generator=generator) * q < p, drafted)
-    # 2. Where one is refused, the next token is drawn from what p has over q there: max(0, p - q), scaled to
-    # 1. 3. Where none is, it is drawn from p itself; and also where rounding left nothing of that difference.
+    # 2. After a rejected token, the next token is drawn from max(0, p - q), scaled to the sum 1.
+    # 3. If none was rejected, or if rounding made this difference 0, the next token is drawn from p.
     index = count[:, None, None].expand(-1, 1, target_probs.shape[-1])
     p = target_probs.gather(1, index)[:, 0]
     q = F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
@@ -157,16 +158,17 @@ def accept_sampled(
     return AcceptedTokens(count, draw(next_probs, generator))
 
 
-def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
-    """Number of accepted tokens before the first refused one, [batch], from stands [batch, gamma]; at most
-    `drafted` [batch].
+def _leading(accepted: Tensor, drafted: Tensor | None) -> Tensor:
+    """The number of accepted tokens before the first rejected token, [batch], but at most `drafted` [batch].
+
+    - accepted [batch, gamma]: whether each draft token is accepted.
     """
-    count = stands.long().cumprod(1).sum(1)
+    count = accepted.long().cumprod(1).sum(1)
     return count if drafted is None else torch.minimum(count, drafted)
 
 
 class Script:
-    """Draws the number of accepted tokens of a chain on the device, from a given distribution."""
+    """Draws the number of accepted tokens of a chain from a given distribution, on the device."""
 
     def __init__(self, weights: Sequence[float], device: torch.device) -> None:
         """weights: the relative frequencies of 0, 1, ... gamma accepted tokens."""
@@ -174,13 +176,13 @@ class Script:
         self._cumulative = (share.cumsum(0) / share.sum())[:-1].float().to(device)
 
     def __call__(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedTokens:
-        """Random counts from 0 to gamma, with the next tokens of `accepted`."""
+        """Random numbers of accepted tokens from 0 to gamma, with the next tokens of `accepted`."""
         u = torch.empty(len(accepted.count), 1, device=self._cumulative.device).uniform_(generator=generator)
         return AcceptedTokens((u >= self._cumulative).sum(1), accepted.next_token)
 
 
 def scripted_weights(alpha: float, gamma: int) -> list[float]:
-    """The frequencies of 0 .. gamma accepted tokens, if each token is accepted with probability `alpha` given
-    that all earlier ones were.
+    """The frequencies of 0 .. gamma accepted tokens if each token is accepted with probability `alpha`, given
+    that all earlier tokens were accepted.
     """
     return [alpha**j * (1 - alpha) for j in range(gamma)] + [alpha**gamma]

@@ -1,4 +1,4 @@
-"""Attention over only some cached tokens, which the queries choose in every step and layer."""
+"""Attention over only those cached tokens that the queries select in every step and layer."""
 
 import math
 
@@ -18,8 +18,10 @@ from perfmodel.validate.decoder.cache import pick_tokens
 
 
 class Selection:
-    """The selection in plain torch. Its methods have an argument `chosen`, whose lengths [batch] are the
-    number of tokens to select in each sequence, and whose bound is the largest possible number.
+    """The selection in plain torch.
+
+    The methods have an argument `chosen`. Its lengths [batch] are the numbers of tokens to select in each
+    sequence, and its bound is the largest of these numbers.
     """
 
     def __init__(self, attention: FoldedAttention) -> None:
@@ -38,22 +40,24 @@ class Selection:
         new_v: Tensor,
         sees: Tensor | None,
     ) -> Tensor:
-        """The same as `FoldedAttention`, over the pages with the largest upper bounds of their scores. The
-        newest page is always included.
+        """Attention over the pages with the largest upper bounds of their scores. The newest page is always
+        selected. The other arguments are those of `FoldedAttention`.
 
         - bounds: the smallest and the largest values of the keys of each page, each [batch, kv_heads, pages,
           d].
-        - lengths [batch]: number of tokens in the cache k, v.
+        - page: the number of tokens of a page.
+        - lengths [batch]: the number of tokens in the cache k, v.
         """
-        (low, high), rows = bounds, fold(q, k.shape[1])
-        rows = rows.mT  # the small operand: bf16 products on a CPU copy a transposed large one
+        low, high = bounds
+        # bf16 products on a CPU copy a transposed operand, so the small operand is transposed
+        rows = fold(q, k.shape[1]).mT
         score = (high @ rows.clamp(min=0) + low @ rows.clamp(max=0)).float().amax(3)
         number = torch.arange(score.shape[2], device=q.device)
         filled = -(-lengths // page)
         score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
         score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
         best = self.search(score, chosen.bound // page)
-        # a page may end behind the cache, where `chosen` sees nothing
+        # the last page can end beyond the cache; `chosen` does not include these tokens
         tokens = (best[..., None] * page + torch.arange(page, device=q.device)).flatten(2) % k.shape[2]
         return self.attention(q, pick_tokens(k, tokens), pick_tokens(v, tokens), chosen, new_k, new_v, sees)
 
@@ -75,9 +79,10 @@ class Selection:
         new_v: Tensor,
         sees: Tensor | None,
     ) -> Tensor:
-        """Attention over the tokens with the largest attention weights, summed over the rows of a KV head.
+        """Attention over the tokens with the largest attention weights, summed over the query heads of a KV
+        head and over the new tokens. The arguments are those of `over_pages`.
 
-        The scores are used for the choice and for the attention, so each key is read once.
+        The selection and the attention use the same scores, so each key is read once.
         """
         rows = fold(q, k.shape[1])
         k = k.to(q.dtype)

@@ -1,5 +1,5 @@
-"""Tensor parallelism under torchrun: the part of a model on each rank, the collectives, and the start of the
-process group.
+"""Implements tensor parallelism under torchrun: the part of a model on each rank, the collectives, and the
+start of the process group.
 """
 
 import os
@@ -17,7 +17,7 @@ from perfmodel.validate.decoder.capture import drop_all
 
 
 class RankRange(NamedTuple):
-    """The rows or heads of a rank: `start` to `stop` - 1."""
+    """The rows or heads of a rank, from `start` to `stop` - 1."""
 
     start: int
     stop: int
@@ -25,7 +25,9 @@ class RankRange(NamedTuple):
 
 @dataclass(frozen=True)
 class RankShard:
-    """Rank `rank` of `size` tensor-parallel ranks.
+    """One of `size` tensor-parallel ranks.
+
+    - rank: the number of this rank, from 0.
 
     - group: the process group of the ranks; None if one process has the whole model.
     """
@@ -35,19 +37,19 @@ class RankShard:
     group: dist.ProcessGroup | None = None
 
     def split(self, total: int) -> RankRange:
-        """The part of `total` rows that this rank holds."""
+        """The part of `total` rows that this rank has."""
         width = total // self.size
         return RankRange(self.rank * width, (self.rank + 1) * width)
 
     def kv_heads(self, total: int) -> RankRange:
-        """The KV heads of this rank: its part of them, or one head that several ranks share if there are more
-        ranks than heads.
+        """The part of `total` KV heads that this rank has. If there are more ranks than heads, it is one head
+        that several ranks share.
         """
         first = self.rank * total // self.size
         return RankRange(first, first + max(1, total // self.size))
 
     def check(self, spec: ModelSpec) -> None:
-        """Raises InputError if the model cannot be divided into `size` equal parts."""
+        """Raises InputError if a model cannot be divided into `size` equal parts."""
         divided = {
             "num_attention_heads": spec.num_attention_heads,
             "intermediate_size": spec.intermediate_size,
@@ -80,7 +82,7 @@ class RankShard:
         return torch.cat(parts, dim=-1)
 
     def of_all(self, mine: object) -> list[Any]:
-        """The values of all ranks in the order of ranks. Every rank gets the same list."""
+        """The values `mine` of all ranks, in the order of ranks. Every rank gets the same list."""
         values = [mine] * self.size
         if self.size > 1:
             dist.all_gather_object(values, mine, group=self.group)
@@ -88,7 +90,10 @@ class RankShard:
 
 
 def local_device(kind: str) -> torch.device:
-    """This process's device of a kind: the CUDA device of its local rank, or the CPU."""
+    """The device of this process: the CUDA device of its local rank, or the CPU.
+
+    - kind: ``cuda`` or ``cpu``.
+    """
     if kind == "cuda":
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device(kind)
@@ -96,11 +101,12 @@ def local_device(kind: str) -> torch.device:
 
 @contextmanager
 def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[RankShard]:
-    """The shard of this process, if torchrun started `size` processes. A single process needs no torchrun.
+    """Joins the process group and returns the shard of this process. A single process needs no torchrun.
+
+    - size: the number of processes that torchrun must have started.
+    - what: the flag that an error names.
 
     Raises InputError if another number of processes was started.
-
-    - what: the flag that this error names.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != size:
@@ -116,7 +122,7 @@ def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Rank
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield RankShard(dist.get_rank(), size, dist.group.WORLD)
-        dist.barrier()  # gloo may abort a rank that leaves while another still talks to it
+        dist.barrier()  # gloo can abort a rank that leaves while another rank still sends to it
     finally:
         drop_all()
         dist.destroy_process_group()
@@ -125,8 +131,9 @@ def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Rank
 def for_draft(shard: RankShard, size: int) -> RankShard:
     """The shard of a draft that is split over only `size` ranks.
 
-    Every group of `size` neighbouring ranks runs the whole draft, so each rank has the drafted tokens without
-    communication. All ranks must call this together.
+    Every group of `size` neighbouring ranks runs the whole draft. Each rank therefore has the drafted tokens
+    without further communication. All ranks must call this function together. Raises InputError if the
+    target's ranks cannot be divided into such groups.
     """
     if not 1 <= size <= shard.size or shard.size % size:
         raise InputError(f"--draft-tp: must divide --tp {shard.size}, given {size}")

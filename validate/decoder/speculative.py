@@ -1,5 +1,5 @@
-"""The loop of speculative decoding: draft gamma tokens, verify them in one pass, and keep the accepted ones
-and one more. With gamma = 0, it decodes without a draft.
+"""The loop of speculative decoding. An iteration drafts gamma tokens, verifies them in one pass, and keeps
+the accepted tokens and one more. With gamma = 0, the loop decodes without a draft.
 """
 
 from collections.abc import Callable
@@ -23,19 +23,21 @@ from perfmodel.validate.decoder.sampling import (
 from perfmodel.validate.decoder.state import Generation, State, collect
 
 READ_EVERY = 4
+"""Number of iterations between two checks of whether all sequences are finished."""
 
 
 class Decoder:
-    """A target and a draft with their caches, for one batch size. Nothing in an iteration waits for the
-    device; `generate` checks every `READ_EVERY` iterations whether all sequences are done.
+    """A target and a draft with their caches, for one batch size. The host does not wait for the device
+    within an iteration.
 
-    - gamma: largest number of draft tokens that one iteration can accept.
-    - queries: tokens of a verification.
+    - gamma: the largest number of draft tokens that one iteration can accept.
+    - queries: the number of tokens per sequence in a verification.
     - models: the models that draft.
-    - eos: tokens that end a sequence.
-    - script: decides acceptance instead of the models, at the same cost; EOS is then ignored.
-    - replay: the replay of `step`, if `graphs.capture` made one.
-    - observers: functions that receive the state and the accepted tokens before they are committed; they run
+    - eos: the tokens that end a sequence.
+    - script: a function that decides acceptance instead of the models, at the same cost. With a script, `eos`
+      is ignored.
+    - replay: the replay of `step` if `graphs.capture` captured it; None otherwise.
+    - observers: functions that receive the state and the accepted tokens before these are committed. They run
       on the device and are part of a captured CUDA graph.
     """
 
@@ -83,8 +85,8 @@ class Decoder:
     def accept(
         self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
     ) -> AcceptedTokens:
-        """The number of accepted draft tokens, and the next token. A script decides the number if there is
-        one, and otherwise the models do.
+        """The number of accepted draft tokens, and the next token. The script decides the number if there is
+        one. Otherwise, the models decide it.
         """
         accepted = self.judge(state, draft_tokens, draft_probs, logits)
         return accepted if self.script is None else self.script(accepted, state.generator)
@@ -92,14 +94,14 @@ class Decoder:
     def judge(
         self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
     ) -> AcceptedTokens:
-        """The accepted tokens as the models decide them."""
+        """The accepted tokens according to the models."""
         if self.sampling.greedy:
             return accept_greedy(draft_tokens, logits)
         return accept_sampled(draft_tokens, draft_probs, self.sampling.probabilities(logits), state.generator)
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
-        """Records the tokens and advances the caches. The new lengths do not include rejected tokens, so
-        these are never read.
+        """Records the accepted tokens and advances the caches. The new lengths do not include rejected
+        tokens, so rejected tokens are never read.
         """
         for observer in self.observers:
             observer(state, accepted)
@@ -110,14 +112,18 @@ class Decoder:
 
     @torch.inference_mode()
     def generate(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> Generation:
-        """Decodes up to `new_tokens` for each prompt. Prompts may differ in length."""
+        """Decodes up to `new_tokens` tokens for each prompt. The prompts can differ in length. Raises
+        InputError for prompts that do not fit.
+        """
         state = self.start(prompts, new_tokens, seed)
         self.finish(state)
         return collect(state, prompts)
 
     @torch.inference_mode()
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
-        """Runs the prefill of target and draft. The first token comes from the logits of the prefill."""
+        """Runs the prefill of target and draft. The first output token comes from the logits of the
+        prefill.
+        """
         cache = self.target.cache
         room = cache.capacity - self.queries
         check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), room)
@@ -135,9 +141,10 @@ class Decoder:
 
     @torch.inference_mode()
     def finish(self, state: State, iterated: Callable[[], object] = lambda: None) -> None:
-        """Iterates until every sequence is done. Up to `READ_EVERY` - 1 iterations after that have no effect.
+        """Iterates until every sequence is finished. The host checks this only every `READ_EVERY` iterations.
+        Later iterations have no effect on finished sequences.
 
-        - iterated: called after each iteration was enqueued on the device.
+        - iterated: a function that is called after each iteration was enqueued on the device.
         """
         while not bool(state.finished.all()):
             for _ in range(READ_EVERY):
@@ -161,7 +168,7 @@ class Decoder:
             passes.view.refresh()
 
     def tighten(self) -> None:
-        """Lowers the bounds on the host to the actual lengths. It waits for the device."""
+        """Lowers the bounds on the host to the actual lengths. The host waits for the device."""
         for cache in self.caches:
             cache.tighten()
         for passes in self.models:

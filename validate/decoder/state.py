@@ -1,7 +1,7 @@
-"""The state of each sequence in the loop: its tokens, their number, and whether it is done. It is on the
-device.
+"""The state of each sequence in the loop: its tokens, their number, and whether the sequence is finished. The
+state is on the device.
 
-At the end, the output and the counts of accepted draft tokens are copied to the host.
+At the end, `collect` copies the output and the counts of accepted draft tokens to the host.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens
 class State:
     """The state of a batch.
 
-    - tokens [batch, room]: prompts and outputs. All tokens but the newest are in the target's KV cache.
+    - tokens [batch, room]: prompts and outputs. The target's KV cache has all tokens except the newest.
     - length [batch]: the number of tokens of each sequence so far.
     - limit [batch]: the length at which a sequence ends.
-    - finished [batch]: whether the sequence is done.
+    - finished [batch]: whether the sequence has ended.
     - histogram [batch, gamma + 1]: the number of iterations in which 0, 1, ... gamma draft tokens were
       accepted, until the sequence was finished.
     """
@@ -43,8 +43,8 @@ class State:
         device: torch.device,
         seed: int,
     ) -> "State":
-        """The state at the start. The rows are padded with zeros and have room for the output and one more
-        iteration.
+        """The state before decoding. The rows are padded with zeros, and have room for the output and one
+        more iteration.
         """
         rows = pad_sequence([torch.as_tensor(row, device=device) for row in prompts], batch_first=True)
         length = torch.tensor([len(row) for row in prompts], device=device)
@@ -65,22 +65,21 @@ class State:
         return self.tokens.gather(1, self.length[:, None] - n + offsets)
 
     def take(self, draft_tokens: Tensor, accepted: AcceptedTokens, eos: Tensor) -> Tensor:
-        """Counts the accepted tokens in the histogram. Then it appends the accepted ones of draft_tokens
-        [batch, gamma] and the next token; see `append`.
+        """Counts the accepted tokens in the histogram. Then appends the accepted tokens of draft_tokens
+        [batch, gamma] and the next token (`append`).
         """
         slot = torch.arange(draft_tokens.shape[1] + 1, device=draft_tokens.device)
-        stands = accepted.count[:, None] > slot
+        is_accepted = accepted.count[:, None] > slot
         self.histogram[:, : len(slot)] += (accepted.count[:, None] == slot) & ~self.finished[:, None]
         padded = F.pad(draft_tokens, (0, 1))
-        emitted = torch.where(stands, padded, accepted.next_token[:, None])
+        emitted = torch.where(is_accepted, padded, accepted.next_token[:, None])
         return self.append(emitted, accepted.count + 1, eos)
 
     def append(self, emitted: Tensor, count: Tensor, eos: Tensor) -> Tensor:
-        """Appends the first `count` [batch] of the tokens emitted [batch, n], but none after an EOS or beyond
-        the limit.
+        """Appends the first `count` [batch] of the tokens emitted [batch, n], in place. Tokens after an EOS
+        or beyond the limit are dropped, and finished sequences get no tokens.
 
-        Finished sequences get no tokens. Changes the state in place, and returns the number of appended
-        tokens, [batch].
+        Returns the number of appended tokens, [batch].
         """
         offset = torch.arange(emitted.shape[1], device=emitted.device)
         ends = (emitted[..., None] == eos).any(-1)
@@ -97,8 +96,8 @@ class State:
 class Generation:
     """The result of decoding.
 
-    - tokens: the output of each sequence, including an EOS.
-    - histograms: the histogram of each sequence, see `State`.
+    - tokens: the output of each sequence, including the EOS if there is one.
+    - histograms: the histogram of each sequence (see `State`).
     """
 
     tokens: list[list[int]]
@@ -113,21 +112,21 @@ class Generation:
 
     @property
     def iterations(self) -> int:
-        """Iterations of the loop until the last sequence was finished."""
+        """The number of iterations until the last sequence was finished."""
         return max(map(sum, self.histograms))
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Mean number of output tokens per iteration and sequence, without those that an EOS or the limit cut
-        off; 0 without iterations.
+        """The mean number of output tokens per iteration and sequence; 0 without iterations. Tokens that an
+        EOS or the limit cut off do not count.
         """
-        decoded = sum(len(row) - 1 for row in self.tokens)  # the first is prefill's
+        decoded = sum(len(row) - 1 for row in self.tokens)  # the first token comes from the prefill
         return decoded / max(1, sum(self.histogram))
 
     @property
     def alpha(self) -> float | None:
-        """The share of draft tokens that were accepted, among those whose earlier draft tokens were all
-        accepted; None without drafts.
+        """The acceptance rate: the share of accepted tokens among the draft tokens whose earlier draft tokens
+        were all accepted; None without drafts.
         """
         accepted = sum(j * count for j, count in enumerate(self.histogram))
         tried = accepted + sum(self.histogram[:-1])

@@ -1,5 +1,5 @@
-"""Converts text to tokens and back, with bytes for a byte-level model, or with the tokenizer of a Hugging
-Face folder.
+"""Converts text to tokens and back. A byte-level model uses bytes, and other models use the tokenizer of a
+Hugging Face folder.
 """
 
 from pathlib import Path
@@ -9,12 +9,13 @@ from perfmodel.specs import ModelSpec
 from perfmodel.specs.boundary.files import read_mapping
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+"""Files of which a folder with a tokenizer has at least one."""
 
 
 class Tokenizer:
-    """Converts text to tokens and back. In this class a token is a byte of UTF-8.
+    """Converts text to tokens and back. In this class, a token is a byte of UTF-8.
 
-    - bos: the token with which texts begin; None if there is none.
+    - bos: the BOS token; None if there is none.
     """
 
     bos: int | None = None
@@ -24,16 +25,18 @@ class Tokenizer:
         return list(text.encode())
 
     def chat(self, text: str) -> list[int]:
-        """The tokens of a conversation with one message of a user, which the model then answers."""
+        """The tokens of a conversation that ends with one user message. Raises InputError without a chat
+        template.
+        """
         raise InputError("--chat: needs a chat template, and a byte-level model has none")
 
     def decode(self, tokens: list[int]) -> str:
-        """The text of some tokens. Invalid bytes are replaced."""
+        """The text of some tokens. Invalid bytes become replacement characters."""
         return bytes(tokens).decode(errors="replace")
 
 
 class HuggingFace(Tokenizer):
-    """The tokenizer of a folder, as transformers reads it. It never uses the network."""
+    """The tokenizer of a folder, read by transformers without the network."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -44,7 +47,7 @@ class HuggingFace(Tokenizer):
             ) from None
         try:
             self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # readers of other people's files raise anything
+        except Exception as error:  # transformers raises many kinds of errors for malformed files
             raise InputError(
                 f"{folder}: must hold a tokenizer that transformers reads: {_brief(error)}"
             ) from None
@@ -57,7 +60,7 @@ class HuggingFace(Tokenizer):
         message = [{"role": "user", "content": text}]
         try:
             whole = self._inner.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # templates are programs
+        except Exception as error:  # a template is a program and can raise any error
             raise InputError(f"--chat: the folder's chat template: {_brief(error)}") from None
         return list(self._inner(whole, add_special_tokens=False)["input_ids"])
 
@@ -70,7 +73,10 @@ def _brief(error: Exception) -> str:
 
 
 def tokenizer(spec: ModelSpec, folder: Path | None) -> Tokenizer | None:
-    """The model's tokenizer, or None if it has none. Raises InputError if it cannot be read."""
+    """The tokenizer of a model; None if it has none. Raises InputError if the tokenizer cannot be read.
+
+    - folder: the checkpoint of the model; None for a bundled model.
+    """
     if folder is not None and any((folder / name).is_file() for name in TOKENIZER_FILES):
         return HuggingFace(folder)
     return Tokenizer() if spec.vocab_size == 256 else None

@@ -1,10 +1,11 @@
-"""Token trees: a draft model grows a tree, one pass of the target verifies all its nodes, and the accepted
-path is kept.
+"""Token trees: a draft model grows a tree, one pass of the target verifies all nodes, and the accepted path
+is kept.
 
-Each pass of the draft runs one level and proposes the children of its nodes. They are the best tokens in
-greedy decoding, and otherwise draws without replacement. With its mask, each node sees only the committed
-tokens and its ancestors. Its position is its level. Accepted nodes are not contiguous in the cache. They are
-therefore moved together before the length includes them.
+Each pass of the draft runs one level of the tree and proposes the children of the nodes in this level. In
+greedy decoding, the children are the most likely tokens. Otherwise, they are drawn without replacement. A
+mask lets each node attend only to the committed tokens, its ancestors and itself. The position of a node is
+its level. Accepted nodes are not contiguous in the cache, so they are moved together before they are
+committed.
 """
 
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ from perfmodel.validate.decoder.tree_sampling import (
 
 
 class TreeDrafter(ModelDrafter):
-    """Drafts a tree in levels - 1 passes. The draft runs every level of the tree except the last. The scratch
-    slots hold the nodes. For a separate model, the token before the root comes first.
+    """Drafts a tree. The draft runs one pass for every level of the tree except the last. The scratch slots
+    contain the nodes. For a separate model, the token before the root precedes them.
     """
 
     def __init__(self, passes: ViewRunner, tree: Topology, sampling: Sampling) -> None:
@@ -49,10 +50,10 @@ class TreeDrafter(ModelDrafter):
         self._sees[0, 0] = True
 
     def propose(self, state: State) -> DraftedTokens:
-        """Tokens of all nodes but the root [batch, size - 1].
+        """The tokens of all nodes except the root, [batch, size - 1].
 
-        With sampling, it also returns the distributions from which each node's children were drawn, [batch,
-        nodes of all levels but the last, vocab].
+        The distributions are those from which the children of each node were drawn, [batch, nodes of all
+        levels except the last, vocab]. They are None in greedy decoding.
         """
         self.view.begin()
         tokens = state.newest(1 + self.lead)
@@ -76,14 +77,14 @@ class TreeDrafter(ModelDrafter):
 
 
 class TreeDecoder(Decoder):
-    """The same as `Decoder`, for trees.
+    """A `Decoder` that verifies trees.
 
     - gamma: the number of levels below the root.
-    - queries: the number of all nodes.
+    - queries: the number of nodes.
     """
 
     def __init__(self, target: Runner, draft: TreeDrafter, *rules: Any) -> None:
-        """rules: the other arguments of `Decoder`."""
+        """rules: the other arguments of `Decoder`, from `sampling` on."""
         super().__init__(target, draft, *rules)
         self.lead = draft.lead
         self.queries = draft.tree.size
@@ -91,7 +92,7 @@ class TreeDecoder(Decoder):
         self._sees = self.tree.sees[None]
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
-        """The target's logits [batch, size, vocab] after every node."""
+        """The logits [batch, size, vocab] of the target after every node."""
         hidden = self.target.extend(self._nodes(state, draft_tokens), self.tree.depth, self._sees)
         return self.target.model.logits(hidden)
 
@@ -106,7 +107,7 @@ class TreeDecoder(Decoder):
         )
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
-        """Moves the nodes of the accepted path together in the caches, and commits them as a chain."""
+        """Moves the nodes of the accepted path together in the caches, and then commits them like a chain."""
         assert isinstance(accepted, AcceptedPath)
         below = accepted.path[:, 1:]
         for cache, nodes in zip(self.caches, (below, self.lead + accepted.path), strict=False):
@@ -118,7 +119,7 @@ class TreeDecoder(Decoder):
 
 
 def move(cache: KVCache, path: Tensor) -> None:
-    """Moves some uncommitted tokens to the first slots after the committed ones plus one.
+    """Moves uncommitted tokens together. They follow the root, which is in the first uncommitted slot.
 
     - path [batch, n]: the offsets of these tokens from the first uncommitted slot.
     """
@@ -129,10 +130,10 @@ def move(cache: KVCache, path: Tensor) -> None:
 
 @dataclass(frozen=True)
 class TreeCounts:
-    """Counts over all unfinished sequences.
+    """Counts of the children of nodes on accepted paths, summed over all unfinished sequences.
 
-    - tried: how often the k-th child of a node on the accepted path was tried.
-    - taken: how often the k-th child was accepted.
+    - tried: the number of nodes with a k-th child, for k = 1, 2, ...
+    - taken: the number of nodes whose k-th child was accepted.
     """
 
     tried: tuple[int, ...]
@@ -140,18 +141,19 @@ class TreeCounts:
 
     @property
     def rates(self) -> list[float]:
-        """The probability that the k-th child is accepted, given that its parent was reached, for each k. See
+        """The share of nodes whose k-th child was accepted, for k = 1, 2, ... See
         `perfmodel.speculation.tree.TreeAcceptance`.
         """
         return [taken / tried if tried else 0.0 for taken, tried in zip(self.taken, self.tried, strict=True)]
 
 
 class TreeCounter:
-    """Counts the tried and accepted children of the nodes on accepted paths."""
+    """An observer of a decoder that counts the children of the nodes on accepted paths (`TreeCounts`)."""
 
     def __init__(self, tree: Topology) -> None:
         self.tree = tree
-        self._tried, self._taken = (torch.zeros_like(tree.children[0]) for _ in "tt")
+        self._tried = torch.zeros_like(tree.children[0])
+        self._taken = torch.zeros_like(tree.children[0])
 
     def __call__(self, state: State, accepted: AcceptedTokens) -> None:
         """Adds the counts of one iteration."""

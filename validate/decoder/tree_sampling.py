@@ -1,11 +1,12 @@
-"""A token tree as tables on the device, and the choice of its accepted path, by greedy equality or by
-rejection sampling over siblings that were drawn without replacement.
+"""A token tree as tables on the device, and the choice of its accepted path, in greedy decoding or by
+rejection sampling. The siblings must have been drawn without replacement.
 
 At a node, the children are tried in order of rank. If a child is rejected, the draft's distribution is
-subtracted from the target's, and the next child is judged by what is left of both. The path continues from
-the first accepted child. Sources: Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv
-2402.12374), algorithm 2. For a chain, the result is that of `sampling.accept_sampled` with the same random
-numbers.
+subtracted from the target's, and the rejected token is removed from the draft's distribution. The next child
+is tried with these two distributions. The path continues from the first accepted child.
+
+Sources: Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm 2.
+For a chain, the result is that of `sampling.accept_sampled` with the same random numbers.
 """
 
 from collections.abc import Sequence
@@ -24,15 +25,15 @@ class Topology:
     """The tables of one tree. The root is the newest token, which is not drafted.
 
     - size: the number of nodes.
-    - depth [size]: the level of each node below the root.
-    - sees: bool [size, size], whether a node is an ancestor of another or the node itself.
-    - children [size, most children of a node]: node numbers, 0 for none.
+    - depth [size]: the level of each node. The root has the level 0.
+    - sees: bool [size, size]. Row i is true for node i and its ancestors.
+    - children [size, most children of a node]: the numbers of the children of each node; 0 for none.
     - num_children [size]: the number of children of each node.
-    - rank [size]: a node's place among its siblings.
-    - widths: number of nodes on each level.
+    - rank [size]: the number of each node among its siblings, from 0.
+    - widths: the number of nodes of each level.
     - starts: the first node of each level, and `size`.
-    - max_children: largest number of children of a node, by level.
-    - picks: for each level but the last, the positions of the next level's tokens among the candidates,
+    - max_children: the largest number of children of a node in each level.
+    - picks: for each level except the last, the indices of the next level's tokens among the candidates,
       [width of the next level]. Each node has `max_children` candidates.
     """
 
@@ -68,15 +69,15 @@ class Topology:
 class AcceptedPath(AcceptedTokens):
     """The accepted path of a tree.
 
-    - path [batch, levels]: the accepted nodes, beginning with the root. The last node is repeated to fill the
-      row.
+    - path [batch, levels]: the accepted nodes, beginning with the root. The last node is repeated after the
+      end of the path.
     """
 
     path: Tensor
 
 
 def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> AcceptedPath:
-    """The accepted path in greedy decoding: at each node, the child that equals the target's argmax is
+    """The accepted path in greedy decoding. At each node, the child whose token is the target's argmax is
     accepted.
 
     - tokens [batch, size], logits [batch, size, vocab]: the tokens and logits of all nodes.
@@ -96,13 +97,12 @@ def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> Accept
 def accept_tree_sampled(
     tree: Topology, tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, generator: torch.Generator
 ) -> AcceptedPath:
-    """The accepted path by rejection sampling. It is exact if siblings are the draws of `sampling.race`, in
-    order.
+    """The accepted path by rejection sampling. If siblings are the draws of `sampling.race`, in order, the
+    output has the same distribution as sampling from the target alone.
 
-    tokens [batch, size]. The output has the same distribution as sampling from the target alone.
-
-    - draft_probs [batch, nodes of all levels but the last, vocab]: the distributions from which each node's
-      children were drawn.
+    - tokens [batch, size]: the tokens of all nodes.
+    - draft_probs [batch, nodes of all levels except the last, vocab]: the distributions from which the
+      children of each node were drawn.
     - target_probs [batch, size, vocab]: the target's distributions.
     """
     u = target_probs.new_empty(len(tokens), sum(tree.max_children)).uniform_(generator=generator)
@@ -119,9 +119,9 @@ def accept_tree_sampled(
             tried = walking & (taken == node) & (child > 0)
             token = tokens.gather(1, child[:, None])
             left = as_distribution(left, token)
-            stands = u[:, used, None] * left.gather(1, token) < rest.gather(1, token)
-            taken = torch.where(tried & stands[:, 0], child, taken)
-            refused = (tried & ~stands[:, 0])[:, None]
+            is_accepted = u[:, used, None] * left.gather(1, token) < rest.gather(1, token)
+            taken = torch.where(tried & is_accepted[:, 0], child, taken)
+            refused = (tried & ~is_accepted[:, 0])[:, None]
             rest = torch.where(refused, remainder(rest, left), rest)
             left = left.scatter(1, token, 0.0)
             used += 1
@@ -138,9 +138,7 @@ class TreeScript:
     """
 
     def __init__(self, tree: Topology, rates: Sequence[float]) -> None:
-        """rates: each is 0 or more, and their sum is at most 1. Children without a rate are never
-        accepted.
-        """
+        """rates: the probabilities, whose sum is at most 1. Children without a rate are never accepted."""
         beyond = tree.children.shape[1] - len(rates)
         fitted = F.pad(torch.tensor(rates, dtype=torch.float64), (0, beyond))
         self._cumulative = fitted.cumsum(0).float().to(tree.rank.device)
@@ -163,8 +161,8 @@ class TreeScript:
 
 
 def as_distribution(left: Tensor, token: Tensor) -> Tensor:
-    """`left` [batch, vocab], scaled to the sum 1. A row of zeros becomes the distribution with only `token`
-    [batch, 1].
+    """`left` [batch, vocab], scaled to the sum 1. A row of zeros becomes the distribution that always gives
+    the token in `token` [batch, 1].
     """
     total = left.sum(1, keepdim=True)
     certain = torch.zeros_like(left).scatter(1, token, 1.0)
@@ -172,8 +170,8 @@ def as_distribution(left: Tensor, token: Tensor) -> Tensor:
 
 
 def remainder(rest: Tensor, left: Tensor) -> Tensor:
-    """The positive part of rest - left [batch, vocab], scaled to the sum 1. It is the target's distribution
-    after a draw from `left` was rejected.
+    """The target's distribution after a draw from `left` was rejected: the positive part of rest - left
+    [batch, vocab], scaled to the sum 1.
     """
     over = (rest - left).clamp(min=0)
     total = over.sum(1, keepdim=True)
@@ -181,5 +179,5 @@ def remainder(rest: Tensor, left: Tensor) -> Tensor:
 
 
 def _select(values: Tensor, index: Tensor) -> Tensor:
-    """values [batch, n, ...] at index [batch]."""
+    """The elements of values [batch, n, ...] at index [batch]."""
     return values[torch.arange(len(values), device=values.device), index]

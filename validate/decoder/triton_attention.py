@@ -1,9 +1,9 @@
 """Split-KV attention in Triton. Each cached token is read once for all new tokens and all query heads that
 share it.
 
-A program computes one KV head of one sequence over one part of its cache. One more program computes the new
-tokens, and a second kernel merges the parts. Lengths are read on the device, so a captured graph works for
-any lengths.
+A program computes one KV head of one sequence over one part of the cache. Another program computes the new
+tokens. A second kernel merges the results. The kernels read lengths on the device, so a captured CUDA graph
+works for any lengths.
 """
 
 import math
@@ -16,32 +16,33 @@ from torch import Tensor
 from perfmodel.validate.decoder.attention import CacheSpan, FoldedAttention, fold
 from perfmodel.validate.decoder.kernels.combine import MERGED, WARPS as COMBINE_WARPS, _combine
 from perfmodel.validate.decoder.kernels.split_kv import _split
-from perfmodel.validate.decoder.tuning import Tuning, of_rows, tunings
+from perfmodel.validate.decoder.tuning import Tuning, of_rows, tile_of, tunings
 
 MAX_ROWS = 512
 """Largest number of rows (query heads per KV head x new tokens) for which the kernel is used, with heads of
-128 values; half as many for heads of 256. With more rows (prefill), reading the cache does not dominate.
+128 values. The number for heads of 256 values is half of that. With more rows (prefill), reading the cache
+does not dominate the time.
 """
 ROW_TILE = 64
-"""Largest number of rows of a program, for heads of 128: the rows of one tensor-core instruction. Two
+"""Largest number of rows of a program, for heads of 128 values: the rows of one tensor-core instruction. Two
 programs then fit on a multiprocessor, and one multiplies while the other computes exponentials. Programs that
-read the same cached tokens run at the same time, and find them in the chip's cache.
+read the same cached tokens run at the same time, so these tokens are in the L2 cache.
 """
 WIDE_HEAD = 256
-"""Size of a head, in values, from which on tiles are halved, because a token then needs twice the shared
+"""Number of values of a head from which on tiles have half the tokens, because a token needs twice the shared
 memory.
 """
 WIDE_HEAD_STAGES = 2
-"""Largest number of tiles in flight for such heads."""
+"""Largest number of tiles in flight for heads of at least `WIDE_HEAD` values."""
 
 
 class SplitKV(FoldedAttention):
     """Attention with the Triton kernel. Torch's own attention computes prefill, large trees and head sizes
     that are not a power of two.
 
-    - splits: parts per sequence and KV head; None to fill the device.
-    - unsplit: whether passes with several queries use one part, like engines whose kernel splits the cache
-      only for a single query.
+    - splits: the number of parts per sequence and KV head; None for the number that fills the device.
+    - unsplit: whether passes with several queries do not split the cache. Some engines have a kernel that
+      splits the cache only for a single query.
     """
 
     def __init__(self, tuning: Tuning | None = None, unsplit: bool = False) -> None:
@@ -52,10 +53,10 @@ class SplitKV(FoldedAttention):
         self.splits: int | None = None
 
     def takes(self, q: Tensor, new_k: Tensor, most: int = MAX_ROWS) -> bool:
-        """Whether the kernel can compute queries [batch, heads, n, d].
+        """Whether the kernel can compute queries [batch, heads, n, d]. On a GPU, it does not compute fp32,
+        which would spill registers.
 
-        - most: the largest number of rows that the kernel computes, for heads of 128. On a GPU, fp32 would
-          spill registers and is left to torch.
+        - most: the largest number of rows that the kernel computes, for heads of 128 values.
         """
         count = q.shape[1] // new_k.shape[1] * q.shape[2]
         d = q.shape[3]
@@ -88,10 +89,13 @@ class SplitKV(FoldedAttention):
         new_v: Tensor,
         sees: Tensor | None = None,
     ) -> Tensor:
-        """Attention over the pages of `page` tokens in index [batch * kv_heads, pages], int32, and the new
-        tokens.
+        """Attention over selected pages of the cache and over the new tokens. The other arguments are those
+        of `FoldedAttention`.
 
-        - span: the number of tokens in these pages, in order; without an index, those in the cache.
+        - index: the numbers of the selected pages, [batch * kv_heads, pages], int32; None for the whole
+          cache.
+        - page: the number of tokens of a page; 0 for the whole cache.
+        - span: the valid tokens of the selected pages or of the whole cache.
         """
         rows = fold(q, new_k.shape[1]).contiguous()
         n = q.shape[2]
@@ -101,7 +105,7 @@ class SplitKV(FoldedAttention):
         pad = tile_of(count, ROW_TILE // max(1, d // 128))
         pairs = batch * heads
         blocks = triton.cdiv(count, pad)
-        programs = pairs * blocks  # of each stretch
+        programs = pairs * blocks  # per stretch
         splits = self.splits or self.parts(tuning, programs, n, span.bound, q.device)
         stretches = splits + 1
         partial = torch.empty(pairs, stretches, count, d, dtype=torch.float32, device=q.device)
@@ -110,7 +114,7 @@ class SplitKV(FoldedAttention):
         result = torch.empty(batch, n, q.shape[1] * d, dtype=q.dtype, device=q.device)
         first = span.lengths if span.first is None else span.first.contiguous()
         visible = lse if sees is None else sees.contiguous().view(torch.uint8)
-        index = lse if index is None else index  # not looked at without pages
+        index = lse if index is None else index  # not read without pages
         cache_strides = (*k.stride()[:3], *v.stride()[:3])
         new_strides = (*new_k.stride()[:3], *new_v.stride()[:3])
         sees_by_sequence = sees is not None and len(sees) > 1
@@ -165,8 +169,10 @@ class SplitKV(FoldedAttention):
         return result
 
     def parts(self, tuning: Tuning, programs: int, queries: int, bound: int, device: torch.device) -> int:
-        """Number of parts into which a cache of at most `bound` tokens is split; see `Tuning.parts`. It is 1
-        for several queries with `unsplit`.
+        """The number of parts into which a cache of at most `bound` tokens is split (`Tuning.parts`). With
+        `unsplit`, it is 1 for several queries.
+
+        - programs: the number of programs of each part.
         """
         if self.unsplit and queries > 1:
             return 1
@@ -179,7 +185,8 @@ class SplitKV(FoldedAttention):
 class Launch(NamedTuple):
     """The parameters of a kernel's launch.
 
-    - tile: cached tokens that the kernel reads at once.
+    - tile: the number of cached tokens that the kernel reads at once.
+    - warps: the number of warps of a program.
     - stages: the number of tiles that are loaded at the same time.
     """
 
@@ -193,10 +200,3 @@ def launch(d: int, tuning: Tuning) -> Launch:
     if d < WIDE_HEAD:
         return Launch(tuning.block, tuning.warps, tuning.stages)
     return Launch(tuning.block // 2, tuning.warps, min(WIDE_HEAD_STAGES, tuning.stages))
-
-
-def tile_of(count: int, most: int) -> int:
-    """The tile size for `count` rows: a power of two from 16, the minimum of a matrix instruction, to
-    `most`.
-    """
-    return min(most, max(16, triton.next_power_of_2(count)))

@@ -1,7 +1,6 @@
-"""The small steps of a pass in Triton kernels: residual and norm, rotation of heads, SiLU times up, and
-experts.
+"""The implementation of `Pointwise` with Triton kernels.
 
-Each kernel reads and writes every value once. It rounds at the same places as `Pointwise`, except for
+Each kernel reads and writes every value once. It rounds values in the same places as `Pointwise`, except for
 products inside a rotation.
 """
 
@@ -19,13 +18,13 @@ from perfmodel.validate.decoder.model import Projected
 from perfmodel.validate.decoder.pointwise import Pointwise
 
 MAX_EXPERT_ROWS = 512
-"""Largest number of rows of a decoding pass. More rows (prefill) use a grouped product, and are never
-captured in a graph.
+"""Largest number of rows for the kernel `expert_rows`. More rows occur only in prefill, which is never
+captured in a CUDA graph, and use a grouped product.
 """
 
 
 class Fused(Pointwise):
-    """The steps with fused kernels, which have no gradients."""
+    """The steps of `Pointwise` with fused kernels, which have no gradients."""
 
     name = "triton"
 
@@ -46,9 +45,11 @@ class Fused(Pointwise):
     def by_expert(
         self, rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor | None = None
     ) -> Tensor:
-        """See `Pointwise.by_expert`. On GPUs before Hopper, few rows use the kernel `expert_rows`, because
-        torch's grouped product copies to the host there. The kernel converts fp8 weights in registers. From
-        Hopper on, fp8 is multiplied directly, and each row has its own scale.
+        """See `Pointwise.by_expert`. From Hopper on, fp8 weights are multiplied by rows that are quantised
+        too.
+
+        On GPUs before Hopper, few rows use the kernel `expert_rows`, because torch's grouped product copies
+        to the host there. The kernel converts fp8 weights in registers.
         """
         hopper = rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9
         if hopper and scale is not None:
@@ -62,7 +63,7 @@ class Fused(Pointwise):
 
 
 def _grouped_fp8(rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor) -> Tensor:
-    """See `Pointwise.by_expert`: rows quantised to fp8, in torch's grouped product."""
+    """See `Pointwise.by_expert`. The rows are quantised to fp8 and multiplied by torch's grouped product."""
     codes, row_scales = rows_to_fp8(rows)
     ends = torch.searchsorted(experts, torch.arange(len(weights), device=experts.device), right=True)
     return torch._scaled_grouped_mm(

@@ -1,11 +1,10 @@
-"""The product of few rows and an fp8 matrix in Triton. All multiprocessors share one read of the matrix.
+"""Multiplies a few rows by an fp8 matrix with Triton kernels. All multiprocessors share one read of the
+matrix.
 
-A matrix instruction computes 64 outputs of the matrix at a time, so few rows are enough to fill it. If the
-outputs alone make too few programs, each program computes a part of the inputs, and a second kernel adds the
-parts.
+A matrix instruction computes 64 outputs of the matrix at a time, so a few rows fill the instruction. If the
+outputs alone make too few programs, each program computes only a part of the inputs, and a second kernel adds
+the parts. `product_launch` chooses the sizes.
 """
-
-from typing import NamedTuple
 
 import torch
 import triton
@@ -13,14 +12,8 @@ import triton.language as tl
 from torch import Tensor
 
 from perfmodel.validate.decoder.kernels.fp8_rows import rows_to_fp8
-from perfmodel.validate.decoder.triton_attention import tile_of
+from perfmodel.validate.decoder.product_launch import MAX_ROWS, product_launch
 
-MAX_ROWS = 128
-"""Largest number of rows. From about this number on, the library's product fills the device."""
-INPUTS = 128
-"""Inputs of a tile: the number of bytes that Hopper's shared memory keeps together."""
-WARPS = 8 * 132
-"""Approximate number of warps that share a product: eight for each multiprocessor of an H100."""
 SUMMED = 512
 """Values that a program of `_add_parts` adds."""
 
@@ -42,10 +35,11 @@ def _few_rows(  # type: ignore[no-untyped-def]
     INPUTS: tl.constexpr,
     BIAS: tl.constexpr,
 ):
-    """Program (tile of outputs, part of the inputs): TILE outputs of all rows, over PART inputs, times the
-    scales. The program of the first part adds the bias.
+    """Program (tile of outputs, part of the inputs): computes TILE outputs of all rows over PART inputs, and
+    multiplies them by the scales. The programs of the first part also add the bias.
 
-    The sum over tiles is kept outside the matrix instruction, whose own sum has fewer bits than float32.
+    The sum over tiles of inputs is kept outside the matrix instruction, because the sum inside has fewer bits
+    than float32.
 
     - x: [rows, K] fp8, contiguous. x_scale: [rows].
     - codes: the matrix, [N, K] fp8, contiguous. scale: [N].
@@ -79,7 +73,7 @@ def _few_rows(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Program (stretch): BLOCK values of out [count], each the sum over parts [PARTS, count]."""
+    """Program (block): computes BLOCK values of out [count], each the sum over parts [PARTS, count]."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     inside = at < count
@@ -88,34 +82,13 @@ def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr
     tl.store(out_at + at, total.to(out_at.dtype.element_ty), mask=inside)
 
 
-class ProductLaunch(NamedTuple):
-    """The parameters of a launch of `_few_rows`.
-
-    - sizes: the constants of the launch.
-    - parts: the number of parts of the inputs; each has its own programs.
-    """
-
-    sizes: dict[str, int]
-    warps: int
-    stages: int
-    parts: int
-
-
-def product_launch(rows: int, outputs: int, inputs: int) -> ProductLaunch:
-    """The launch for x [rows, inputs] and a matrix [outputs, inputs]."""
-    pad = tile_of(rows, MAX_ROWS)
-    tile = 64 if pad < 64 else 128
-    stages = 5 if pad < 64 else 4
-    warps = tile // 16
-    wanted_parts = max(1, round(WARPS / warps / triton.cdiv(outputs, tile)))
-    part = INPUTS * triton.cdiv(triton.cdiv(inputs, INPUTS), wanted_parts)
-    sizes = {"PART": part, "PAD": pad, "TILE": tile, "INPUTS": INPUTS}
-    return ProductLaunch(sizes, warps, stages, triton.cdiv(inputs, part))
-
-
 def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The product of x [..., inputs] in bf16 and the transpose of fp8 codes [outputs, inputs]. Each token of
-    x is quantised first. Up to `MAX_ROWS` rows use the kernels of this module, and more use torch's product.
+    """The product of x [..., inputs] in bf16 and the transpose of fp8 codes [outputs, inputs]. Each row of x
+    is quantised first. Up to `MAX_ROWS` rows use the kernels of this module, and more rows use torch's
+    product.
+
+    - scale: the scale of each output, [outputs].
+    - bias: [outputs]; None for no bias.
     """
     codes, row_scales = rows_to_fp8(x.reshape(-1, x.shape[-1]))
     rows, inputs = codes.shape

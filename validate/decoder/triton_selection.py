@@ -1,5 +1,5 @@
-"""Attention over the tokens that the queries choose, in four Triton kernels. They compute scores, the index
-of the best tokens, and attention with that index (the two kernels of `triton_attention`).
+"""The implementation of `Selection` with Triton kernels. One kernel computes scores, and another finds the
+best pages or tokens. The two kernels of `triton_attention` then compute attention over these.
 """
 
 import torch
@@ -11,18 +11,19 @@ from perfmodel.validate.decoder.kernels.best import SEARCHED, WARPS as SEARCH_WA
 from perfmodel.validate.decoder.kernels.page_scores import _page_scores
 from perfmodel.validate.decoder.kernels.token_scores import _token_scores
 from perfmodel.validate.decoder.selection import Selection
-from perfmodel.validate.decoder.triton_attention import SplitKV, tile_of
+from perfmodel.validate.decoder.triton_attention import SplitKV
+from perfmodel.validate.decoder.tuning import tile_of
 
 SELECTED_ROWS = 128
 """Largest number of rows in a tile of scores, for heads of 128 values."""
 TILE = 64
+"""Number of pages or tokens whose scores one program computes."""
 SCORE_WARPS = 4
+"""Number of warps of such a program."""
 
 
 class FusedSelection(Selection):
-    """The selection with Triton kernels. Shapes that `SplitKV` leaves to torch are also left to torch
-    here.
-    """
+    """The selection with Triton kernels. Shapes that `SplitKV` does not compute are left to torch."""
 
     def __init__(self, attention: SplitKV) -> None:
         super().__init__(attention)
@@ -109,7 +110,7 @@ class FusedSelection(Selection):
 
     def search(self, score: Tensor, count: int) -> Tensor:
         batch, heads, _ = score.shape
-        lengths = torch.empty(0, dtype=torch.int64, device=score.device)  # not looked at without votes
+        lengths = torch.empty(0, dtype=torch.int64, device=score.device)  # not read without votes
         best = self._best(score.flatten(0, 1), count, lengths, (heads, 1))
         return best.view(batch, heads, count)
 
@@ -121,10 +122,12 @@ class FusedSelection(Selection):
         shape: tuple[int, int],
         scored: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        """Numbers [sequences x KV heads, count] of the best of votes [sequences x KV heads, units], int32.
+        """The numbers of the `count` units with the largest votes, [sequences x KV heads, count], int32.
 
-        - shape: KV heads, and rows of each.
-        - scored: inputs of the votes, see `_best`.
+        - votes: [sequences x KV heads, units]. The kernel computes them if there is `scored`.
+        - lengths: the number of cached tokens of each sequence, which is read only with `scored`.
+        - shape: the number of KV heads, and the number of rows per KV head.
+        - scored: the scores and their log-sum-exp, from which the votes are computed (see the kernel).
         """
         heads, rows = shape
         score, lse = scored or (votes, votes)

@@ -1,4 +1,4 @@
-"""The tunable parameters of the attention kernel on a device, and the results of a sweep."""
+"""The tunable parameters of the attention kernel: defaults, or the results of a sweep."""
 
 import os
 from pathlib import Path
@@ -9,17 +9,21 @@ from msgspec import Meta
 from perfmodel.specs import Frozen, files
 
 VARIABLE = "PERFMODEL_TUNING"
-"""Environment variable with the file of a sweep (`benchmarks/attention.py --best`)."""
+"""Environment variable with the path of a file of tunings. `benchmarks/attention.py --best` writes such a
+file.
+"""
 Count = Annotated[int, Meta(ge=1)]
+LEAST_TILE = 16
+"""Smallest number of rows of a matrix instruction."""
 
 
 class Tuning(Frozen):
-    """The parameters of the kernel. The defaults were the fastest of a sweep on an H200.
+    """The parameters of the kernel. The defaults were the fastest in a sweep on an H200.
 
-    - block: cached tokens of a tile.
-    - warps, stages: the warps and pipeline stages of a program.
-    - programs_per_processor: largest number of programs per multiprocessor.
-    - max_splits: largest number of parts per sequence and KV head.
+    - block: the number of cached tokens of a tile.
+    - warps, stages: the number of warps and of pipeline stages of a program.
+    - programs_per_processor: the largest number of programs per multiprocessor.
+    - max_splits: the largest number of parts per sequence and KV head.
     """
 
     block: Count = 64
@@ -29,11 +33,12 @@ class Tuning(Frozen):
     max_splits: Count = 32
 
     def parts(self, programs: int, bound: int, processors: int) -> int:
-        """Number of parts into which a cache of at most `bound` tokens is split. Every multiprocessor then
-        gets as many programs as allowed and no more, and each program reads at least four tiles.
+        """The number of parts into which a cache is split. The parts fill every multiprocessor with the
+        allowed number of programs if each program then has at least four tiles to read.
 
-        - programs: the programs of each part.
-        - processors: the multiprocessors of the device.
+        - programs: the number of programs of each part.
+        - bound: the largest number of cached tokens.
+        - processors: the number of multiprocessors of the device.
         """
         filling = self.programs_per_processor * processors // programs
         return max(1, min(filling, self.max_splits, bound // (4 * self.block)))
@@ -44,11 +49,11 @@ class _Sweep(Frozen):
 
 
 def tunings() -> dict[int, Tuning]:
-    """Largest number of rows (query heads per KV head x new tokens) -> the tuning for it. The last tuning
-    also serves more rows.
+    """Largest number of rows (query heads per KV head x new tokens) -> the tuning up to this number. The last
+    tuning also applies to more rows.
 
-    The tunings come from the file in the environment variable `VARIABLE`, or are the defaults. Raises
-    InputError, which names the file.
+    The tunings come from the file that `VARIABLE` names, or are the defaults. Raises InputError for an
+    invalid file.
     """
     path = os.environ.get(VARIABLE)
     if not path:
@@ -57,5 +62,16 @@ def tunings() -> dict[int, Tuning]:
 
 
 def of_rows(choices: dict[int, Tuning], rows: int) -> Tuning:
-    """The tuning for this many rows."""
+    """The tuning for a number of rows.
+
+    - choices: see `tunings`.
+    """
     return choices[min((most for most in choices if most >= rows), default=max(choices))]
+
+
+def tile_of(rows: int, most: int) -> int:
+    """The number of rows of a tile: a power of two from `LEAST_TILE` to `most` that is at least `rows`, or
+    else `most`.
+    """
+    next_power_of_2 = 1 << (rows - 1).bit_length()
+    return min(most, max(LEAST_TILE, next_power_of_2))

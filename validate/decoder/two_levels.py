@@ -1,12 +1,15 @@
 """Two levels of drafting (TriForce). A small model drafts for the *middle*, which is the target with a sparse
 cache. The target with the full cache verifies the tokens of the middle.
 
-An inner round drafts gamma_1 tokens with the small model and verifies them with the middle. Rounds are
-repeated until every sequence has at least gamma_2 tokens; it can have up to gamma_1 more. Then one pass of
-the target verifies them. The tokens of an inner round have the distribution of the middle, so the target can
-verify them like other drafts. For sampling, this needs a middle whose selection of cached tokens does not
-depend on the tokens that it verifies (`View.by_query`). Source: Sun et al. 2024 (TriForce), arXiv 2404.11912.
-`perfmodel.speculation.two_levels` predicts the times.
+In an inner round, the small model drafts gamma_1 tokens, and the middle verifies them. Inner rounds are
+repeated until every sequence has collected at least gamma_2 tokens. A sequence can collect up to gamma_1 more
+than that. Then one pass of the target verifies the collected tokens.
+
+The tokens of an inner round have the distribution of the middle, so the target can verify them like other
+drafts. For sampling, the middle's selection of cached tokens must not depend on the tokens that it verifies
+(`View.by_query`).
+
+Source: Sun et al. 2024 (TriForce), arXiv 2404.11912. `perfmodel.speculation.two_levels` predicts the times.
 """
 
 from dataclasses import dataclass
@@ -32,13 +35,13 @@ from perfmodel.validate.decoder.state import State
 
 
 class CollectingRunner(ViewRunner):
-    """A `ViewRunner` whose scratch slots begin with the tokens that a sequence has collected in this
+    """A `ViewRunner` whose first scratch slots contain the tokens that a sequence has collected in this
     iteration.
 
     - collected [batch]: the number of collected tokens.
 
-    If the runner has its own cache, this cache lags by two tokens, because the target may accept all
-    collected tokens and then adds one of its own.
+    If the runner has its own cache, this cache lags by two tokens. The reason is that the target can accept
+    all collected tokens and then adds its own token.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, owns_cache: bool) -> None:
@@ -49,8 +52,8 @@ class CollectingRunner(ViewRunner):
     def run(
         self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None
     ) -> Tensor:
-        """The same as `ViewRunner.run`, for a chain. `ahead` and `sees` are not used, because the collected
-        tokens determine them.
+        """See `ViewRunner.run`. The tokens are a chain after the collected tokens, so `ahead` and `sees` are
+        not used.
         """
         cache = self.runner.cache
         slots = cache.positions(self.collected + used, tokens.shape[1])
@@ -69,12 +72,12 @@ class CollectingRunner(ViewRunner):
 
 class TwoLevelDrafter:
     """The two-level draft: `small` drafts for `middle`, which is the target with a sparse cache. The host
-    waits for the device after each inner round, because the number of rounds depends on what the middle
-    accepted.
+    waits for the device after each inner round, because the middle's verification determines whether another
+    round is needed.
 
-    - enough: gamma_2, the number of tokens from which on a sequence waits for its verification.
-    - gamma: the largest number of tokens that a sequence can then have, gamma_1 + gamma_2.
-    - drafted [batch]: the number of collected tokens of a sequence.
+    - enough: gamma_2, the number of collected tokens from which on a sequence waits for the target.
+    - gamma: gamma_1 + gamma_2, the largest number of tokens that a sequence can collect.
+    - drafted [batch]: the number of collected tokens of each sequence.
     - inner [batch, gamma_1 + 1]: the number of inner rounds of this iteration in which 0, 1, ... gamma_1
       tokens of the small model were accepted.
     """
@@ -97,8 +100,8 @@ class TwoLevelDrafter:
         self.inner = torch.zeros(shape, dtype=torch.int64, device=self.drafted.device)
 
     def propose(self, state: State) -> DraftedTokens:
-        """The drafted tokens of one iteration. All rows have the length of the longest draft, and only the
-        first `drafted` tokens of a row are valid.
+        """The drafted tokens of one iteration, padded to the longest draft. Only the first `drafted` tokens
+        of a sequence are valid.
         """
         for passes in self.models:
             passes.collected.zero_()
@@ -126,7 +129,9 @@ class TwoLevelDrafter:
         return DraftedTokens(ahead.tokens.gather(1, positions), drafted_probs)
 
     def _ahead(self, state: State) -> State:
-        """A copy of the state that goes ahead of it and knows no end: a sequence stops when it has enough."""
+        """A copy of the state, which inner rounds extend. It has no limit, and a sequence is finished when it
+        has collected enough tokens.
+        """
         room = self.small.gamma + 1
         return State(
             tokens=torch.nn.functional.pad(state.tokens, (0, room)),
@@ -138,9 +143,9 @@ class TwoLevelDrafter:
         )
 
     def _round(self, ahead: State) -> Tensor | None:
-        """Drafts with the small model, verifies with the middle and takes what it accepts.
+        """Runs one inner round and adds the accepted tokens to `ahead`.
 
-        Returns the middle's distributions [batch, gamma_1 + 1, vocab] if tokens are drawn.
+        Returns the middle's distributions [batch, gamma_1 + 1, vocab]; None in greedy decoding.
         """
         draft_tokens, draft_probs = self.small.propose(ahead)
         hidden = self.middle.run(torch.cat((ahead.newest(1), draft_tokens), 1))
@@ -170,14 +175,14 @@ class TwoLevelDecoder(Decoder):
         self.levels = draft
 
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
-        """The same as `Decoder.start`. Raises InputError for prompts of one token."""
+        """See `Decoder.start`. Raises InputError for prompts of one token."""
         check_two_tokens(prompts)
         return super().start(prompts, new_tokens, seed)
 
     def judge(
         self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
     ) -> AcceptedTokens:
-        """The same as `Decoder.judge`, for the number of tokens that each sequence has drafted."""
+        """See `Decoder.judge`. Each sequence has its own number of draft tokens."""
         drafted = self.levels.drafted
         if self.sampling.greedy:
             return accept_greedy(draft_tokens, logits, drafted)
@@ -187,7 +192,7 @@ class TwoLevelDecoder(Decoder):
 
 @dataclass(frozen=True)
 class LevelCounts:
-    """Counts of the tokens that each level accepted, over all unfinished sequences.
+    """The numbers of tokens that each level accepted, summed over all unfinished sequences.
 
     - inner: the number of inner rounds in which the middle accepted 0, 1, ... gamma_1 tokens of the small
       model.
@@ -203,30 +208,32 @@ class LevelCounts:
 
     @property
     def rounds(self) -> float:
-        """Inner rounds per iteration."""
+        """The mean number of inner rounds per iteration."""
         return sum(self.inner) / max(1, self.iterations)
 
     @property
     def tokens_per_round(self) -> float:
-        """Mean number of tokens that an inner round gains, including the middle's own token."""
+        """The mean number of tokens that an inner round gains, including the middle's own token."""
         return 1 + self._from_small / max(1, sum(self.inner))
 
     @property
     def drafted(self) -> float:
-        """Mean number of tokens that the target verifies per iteration."""
+        """The mean number of tokens that the target verifies per iteration."""
         return self.rounds * self.tokens_per_round
 
     @property
     def small_alpha(self) -> float:
-        """Rate at which the middle accepts a token of the small model, given that it accepted the earlier
-        ones.
+        """The rate at which the middle accepts a token of the small model, given that it accepted all earlier
+        tokens of the round.
         """
         refused = sum(self.inner[:-1])
         return self._from_small / max(1, self._from_small + refused)
 
     @property
     def middle_alpha(self) -> float:
-        """Rate at which the target accepts a token of the middle, given that it accepted the earlier ones."""
+        """The rate at which the target accepts a token of the middle, given that it accepted all earlier
+        tokens of the iteration.
+        """
         refused = self.iterations - self.complete
         return self.accepted / max(1, self.accepted + refused)
 

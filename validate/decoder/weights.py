@@ -1,5 +1,5 @@
-"""Loads weights from a local Hugging Face folder, or makes random ones from a seed. Each tensor is read
-directly to its device and type.
+"""Loads weights from a local Hugging Face folder, or makes random weights from a seed. Each tensor is created
+on its final device and in its final type.
 """
 
 import zlib
@@ -44,8 +44,8 @@ class CheckpointFolder:
             raise InputError(f"{path}: must be a whole safetensors file: {cause[:120]}") from None
 
     def check_tied(self) -> None:
-        """Raises InputError if config.json has tie_word_embeddings but the folder has an LM head that differs
-        from the embedding.
+        """Raises InputError if the folder has an LM head that differs from the embedding. The method is for
+        models whose config.json has tie_word_embeddings.
         """
         head = self.whole("lm_head.weight")
         embedding = self.whole("model.embed_tokens.weight")
@@ -55,12 +55,14 @@ class CheckpointFolder:
             )
 
     def whole(self, name: str) -> torch.Tensor | None:
-        """A stored tensor; None if there is none with this name."""
+        """A stored tensor; None if the folder has no tensor with this name."""
         file = self._file_of.get(name)
         return None if file is None else file.get_tensor(name)
 
     def read(self, piece: Piece) -> torch.Tensor:
-        """Reads one piece. Only the bytes of the piece are read from the disk. Raises InputError."""
+        """Reads one piece. Only the bytes of the piece are read from the disk. Raises InputError if the
+        tensor is missing or has another shape.
+        """
         file = self._file_of.get(piece.name)
         if file is None and piece.name == "lm_head.weight":
             raise InputError(
@@ -78,7 +80,9 @@ class CheckpointFolder:
 
 
 def _files(folder: Path) -> list[str]:
-    """The files of the index, or ``model.safetensors``, or else the only file. Other files are not read."""
+    """The names of the weight files: those in the index, or else ``model.safetensors``, or else the only
+    file.
+    """
     index = folder / "model.safetensors.index.json"
     if index.exists():
         return _shards(index)
@@ -91,7 +95,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _shards(index: Path) -> list[str]:
-    """The files of an index, which are in its folder."""
+    """The names of the files in an index. Raises InputError if they are not in the folder of the index."""
     data = parse_json(str(index), read_text(index))
     file_of = data.get("weight_map") if isinstance(data, dict) else None
     if not isinstance(file_of, dict) or not file_of:
@@ -105,14 +109,14 @@ def _shards(index: Path) -> list[str]:
 
 
 def _is_file_name(name: object) -> bool:
-    """Whether a value names a file, without its folder."""
+    """Whether a value is the name of a file without a folder."""
     if not isinstance(name, str) or name in ("", ".."):
         return False
     return Path(name).name == name and name.isprintable()
 
 
 def _check_readable(folder: Path) -> None:
-    """Refuse (InputError) settings of config.json about tensors that this decoder would silently ignore."""
+    """Raises InputError for settings in config.json that this decoder would otherwise ignore."""
     config = read_mapping(folder / "config.json")
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
         raise InputError(
@@ -122,7 +126,7 @@ def _check_readable(folder: Path) -> None:
         raise InputError(
             f"{folder}: quantization_config: must be absent: weights must be floating-point and unscaled"
         )
-    kinds = config.get("layer_types") or []  # names, one a layer: `load_model` has seen to that
+    kinds = config.get("layer_types") or []  # a list of names, as `load_model` has checked
     if kinds != sorted(kinds):  # "full_attention" before "sliding_attention"
         sliding = [layer for layer, kind in enumerate(kinds) if kind != "full_attention"]
         raise InputError(
@@ -132,7 +136,9 @@ def _check_readable(folder: Path) -> None:
 
 class RandomWeights:
     """Normally distributed weights, which are made on the device. With the same seed, every rank gets its
-    slice of the same model.
+    part of the same model.
+
+    - deviation: the standard deviation.
     """
 
     def __init__(self, seed: int, device: torch.device, dtype: torch.dtype, deviation: float = 0.02) -> None:
@@ -142,7 +148,7 @@ class RandomWeights:
         self.deviation = deviation
 
     def read(self, piece: Piece) -> torch.Tensor:
-        """One piece of the random model of this seed. The weights of norms are 1."""
+        """One piece of the random model. The weights of norms are 1."""
         if "norm" in piece.name:
             return torch.ones(piece.shape, device=self.device, dtype=self.dtype)
         generator = torch.Generator(self.device).manual_seed(zlib.crc32(piece.name.encode(), self.seed))
@@ -161,7 +167,7 @@ def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None,
     """A model of the shape `spec` with the weights of `source`. Each parameter is allocated once, on its
     final device and in its final type.
 
-    - fp8: whether the matrices of the layers are quantised as they are read, see the module `fp8`.
+    - fp8: whether the matrices of the layers are quantised while they are read (see the module `fp8`).
     """
     model = _empty(spec, shard, fp8)
     fill(model, pieces(model), source)
@@ -177,7 +183,10 @@ def _empty(spec: ModelSpec, shard: RankShard | None, fp8: bool) -> Model:
 
 
 def fill(model: torch.nn.Module, parameters: Pieces, source: WeightSource) -> None:
-    """Gives the parameters of a model their values from `source`."""
+    """Sets the parameters of a model to values from `source`.
+
+    - parameters: the pieces of each parameter.
+    """
     owners = dict(model.named_modules())
     for name, parts in parameters:
         tensors = [source.read(part) for part in parts]
@@ -197,7 +206,11 @@ def fill(model: torch.nn.Module, parameters: Pieces, source: WeightSource) -> No
 
 
 def _row_peaks(source: WeightSource, piece: Piece, tensor: torch.Tensor) -> torch.Tensor:
-    """The largest size in each row of a matrix: of whole rows, even if a rank holds some of the columns."""
+    """The largest absolute value in each whole row of a matrix, even if this rank has only some of the
+    columns.
+
+    - tensor: the value of `piece`.
+    """
     whole = source.read(replace(piece, start=0, stop=None)) if piece.dim else tensor
     return whole.abs().amax(1)
 
@@ -213,9 +226,10 @@ def load(
 ) -> Model:
     """Loads a model.
 
-    - name: a bundled model's name or a folder, as the user gave it with `flag`.
-    - weights: ``checkpoint`` (those of the folder) or ``random:SEED``.
+    - name: the name of a bundled model, or a folder.
+    - weights: ``checkpoint`` for those of the folder, or ``random:SEED``.
     - dtype: the type of activations and of weights that are not fp8.
+    - flag: the flag whose value is `name`, for errors.
 
     Raises InputError if a file or tensor is missing, truncated or of the wrong shape, and if memory does not
     suffice.
@@ -233,7 +247,7 @@ def load(
 
 
 def weight_bytes(model: torch.nn.Module, dtype: torch.dtype) -> int:
-    """Bytes of all parameters: one byte per fp8 weight, and the size of `dtype` for the others."""
+    """The bytes of all parameters: one byte per fp8 weight, and the size of `dtype` per other weight."""
     return sum(p.numel() * (p.itemsize if p.dtype == FP8 else dtype.itemsize) for p in model.parameters())
 
 
@@ -254,11 +268,12 @@ def _source(
 
 
 def load_head(name: str, weights: str, target: Model) -> HeadModel:
-    """Loads an EAGLE-3 head for a target. Raises InputError.
+    """Loads an EAGLE-3 head for a target. Its matrices are fp8 if those of the target are.
 
     - name: the folder of the head, or ``eagle3`` for random weights.
+    - weights: see `load`.
 
-    Its matrices are fp8 if the target's are.
+    Raises InputError for another kind of head, for more than one rank, and for the reasons of `load`.
     """
     draft = head_of(name, target.spec)
     assert draft is not None
@@ -293,9 +308,9 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
 
 
 def head_of(name: str, target: ModelSpec) -> Eagle | None:
-    """The EAGLE head that a draft's name means. None if it means a whole model.
+    """The EAGLE head with this name; None if the name is that of a complete model.
 
-    - name: a folder with its config.json, or a kind such as ``eagle3``.
+    - name: a folder with a config.json, or a kind of draft such as ``eagle3``.
     """
     if not name.startswith("eagle") and not is_folder(name):
         return None

@@ -8,14 +8,15 @@ from perfmodel.validate.decoder.kernels.split_kv import UNSEEN
 SEARCHED = 8192
 """Largest number of scores per step of the search."""
 WARPS = 16
+"""Number of warps of a program, which searches the scores of one KV head."""
 LEAST = tl.constexpr(-(2**31))
-"""The smallest integer that `_ordered` returns; it marks units beyond the end."""
+"""The smallest integer that `_ordered` returns. It marks units beyond the end."""
 
 
 @triton.jit
 def _ordered(vote_at, t, units):  # type: ignore[no-untyped-def]
-    """Integers [t] that sort like the votes, which are floats. Units beyond the end have the smallest
-    integer.
+    """Integers for the units `t` that have the same order as the votes, which are floats. Units beyond the
+    end have the smallest integer.
     """
     bits = tl.load(vote_at + t, mask=t < units).to(tl.int32, bitcast=True)
     return tl.where(t < units, tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), LEAST)
@@ -25,7 +26,9 @@ def _ordered(vote_at, t, units):  # type: ignore[no-untyped-def]
 def _vote(  # type: ignore[no-untyped-def]
     score_at, vote_at, lse_at, length, pair, units, tiles, ROWS: tl.constexpr, PAD: tl.constexpr
 ):
-    """Store each unit's vote: the sum of its attention weights over all rows; -1 beyond the length."""
+    """Stores the vote of each unit: the sum of its attention weights over all rows, or -1 beyond the
+    length.
+    """
     rows = tl.arange(0, PAD)
     top = tl.full((PAD,), UNSEEN, tl.float32)
     total = tl.zeros((PAD,), tl.float32)
@@ -47,9 +50,11 @@ def _vote(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _threshold(vote_at, units, COUNT: tl.constexpr, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The largest integer that at least COUNT units reach. The search finds two of its bits per step.
+    """The largest integer that at least COUNT units reach. The search finds two bits of this integer per
+    step.
 
-    Each step counts the units that reach three values. The counts are added in one sum, 21 bits each.
+    Each step counts the units that reach each of three values. One 64-bit sum contains the three counts, with
+    21 bits each.
     """
     low = tl.full((), LEAST, tl.int64)
     for done in range(0, 32, 2):
@@ -82,14 +87,14 @@ def _best(  # type: ignore[no-untyped-def]
     TILE: tl.constexpr,
     VOTES: tl.constexpr,
 ):
-    """Program (sequence x KV head): the numbers of the COUNT units with the largest votes, in rising order.
-    Of units with equal votes, it selects the first.
+    """Program (sequence x KV head): stores the numbers of the COUNT units with the largest votes, in rising
+    order. Of units with equal votes, it selects the first.
 
-    - vote: [sequences x HEADS, units] float32. If VOTES, it is computed here and stored first.
-    - score: [sequences x HEADS, ROWS, units] and lse: [sequences x HEADS, tiles, ROWS], of `_token_scores`;
-      lengths: [sequences], cached tokens. The three are read if VOTES.
-    - index: [sequences x HEADS, COUNT] int32, the numbers of the units.
-    - TILE: votes that are read at a time.
+    - vote: [sequences x HEADS, units] float32. If VOTES, the program first computes and stores the votes.
+    - score, lse: the results of `_token_scores`; read if VOTES.
+    - lengths: [sequences], the numbers of cached tokens; read if VOTES.
+    - index: [sequences x HEADS, COUNT] int32, the stored numbers.
+    - TILE: the number of votes that are read at a time.
     - PAD: a power of two, at least ROWS.
     """
     pair = tl.program_id(0).to(tl.int64)

@@ -6,8 +6,9 @@ import triton.language as tl
 from perfmodel.validate.decoder.kernels.split_kv import UNSEEN
 
 MERGED = 16
-"""Stretches that a program loads at a time."""
+"""Number of stretches that a program loads at a time."""
 WARPS = 2
+"""Number of warps of a program, which merges one row."""
 
 
 @triton.jit
@@ -22,11 +23,10 @@ def _combine(  # type: ignore[no-untyped-def]
     D: tl.constexpr,
     MERGED: tl.constexpr,
 ):
-    """Program (sequence x KV head, row): the mean of a row's outputs over the stretches, weighted by their
-    sums of exponentials. MERGED stretches are read at a time.
+    """Program (sequence x KV head, row): stores the mean of a row's outputs over the stretches, weighted by
+    their sums of exponentials. MERGED stretches are read at a time.
 
-    - out: [sequences x HEADS, stretches, ROWS, D], of `_split`.
-    - lse: [sequences x HEADS, stretches, ROWS], of `_split`.
+    - out, lse: the results of `_split`.
     - result: [sequences, QUERIES, all query heads, D], the layout of the next matrix product's input.
     """
     pair = tl.program_id(0).to(tl.int64)

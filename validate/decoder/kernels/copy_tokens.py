@@ -5,7 +5,7 @@ import triton.language as tl
 from torch import Tensor
 
 WARPS = 1
-"""Warps of a program, which copies one head."""
+"""Number of warps of a program, which copies one head."""
 
 
 @triton.jit

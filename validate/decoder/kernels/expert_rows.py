@@ -1,14 +1,15 @@
-"""Multiplies a few rows, each by the matrix of its expert."""
+"""Multiplies each of a few rows by the matrix of its expert."""
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 BLOCK_M = 32
-"""Outputs of an expert that a program computes."""
+"""Number of outputs that a program computes."""
 BLOCK_K = 128
-"""Inputs that it multiplies at a time."""
+"""Number of inputs that a program multiplies at a time."""
 WARPS = 4
+"""Number of warps of a program."""
 
 
 @triton.jit
@@ -22,8 +23,8 @@ def _expert_rows(  # type: ignore[no-untyped-def]
     BLOCK_K: tl.constexpr,
     BLOCK_M: tl.constexpr,
 ):
-    """Program (row, stretch of outputs): BLOCK_M outputs of the product of a row and the matrix of its
-    expert. It adds BLOCK_K products at a time in float32.
+    """Program (row, block of outputs): stores BLOCK_M outputs of the product of a row and the matrix of its
+    expert. The sum is in float32, over BLOCK_K inputs at a time.
 
     - x: [rows, K], contiguous.
     - weight: [experts, M, K], contiguous.

@@ -1,4 +1,4 @@
-"""Quantises rows to fp8, each with a scale of its own."""
+"""Quantises rows to fp8. Each row has its own scale."""
 
 import torch
 import triton
@@ -8,17 +8,18 @@ from torch import Tensor
 from perfmodel.validate.decoder.fp8 import FP8, LEAST_PEAK
 
 BLOCK = 1024
-"""Values that a program reads at a time."""
+"""Number of values that a program reads at a time."""
 WARPS = 4
+"""Number of warps of a program, which quantises one row."""
 
 
 @triton.jit
 def _e4m3(x):  # type: ignore[no-untyped-def]
-    """The fp8 value nearest to a float32, with an absolute value of at most 448. It is computed by
-    arithmetic, because Triton's interpreter rounds conversions wrongly.
+    """The fp8 value that is nearest to the float32 value x, with an absolute value of at most 448. Arithmetic
+    replaces the conversion, because Triton's interpreter rounds conversions wrongly.
 
-    Three bits of the fraction are kept. Values below 2^-6 are rounded to multiples of 2^-9, which is the
-    distance of float32 values near 1.5 x 2^14.
+    Three bits of the fraction are kept. Values below 2^-6 are rounded to multiples of 2^-9. Adding 1.5 x 2^14
+    does this, because 2^-9 is the distance between float32 values of that size.
     """
     x = tl.minimum(tl.maximum(x, -448.0), 448.0)
     word = x.to(tl.int32, bitcast=True)
@@ -30,8 +31,8 @@ def _e4m3(x):  # type: ignore[no-untyped-def]
 def _rows_to_fp8(  # type: ignore[no-untyped-def]
     x_at, codes_at, scale_at, K: tl.constexpr, BLOCK: tl.constexpr, LEAST: tl.constexpr
 ):
-    """Program (row): the scale and the fp8 codes of a row. The scale maps the row's largest absolute value,
-    or LEAST if that is larger, to 448. The program reads the row twice, BLOCK values at a time.
+    """Program (row): stores the scale and the fp8 codes of a row. The scale maps the largest absolute value
+    of the row, but at least LEAST, to 448. The program reads the row twice, BLOCK values at a time.
 
     - x: [rows, K], contiguous.
     - codes: [rows, K] fp8.
@@ -52,9 +53,7 @@ def _rows_to_fp8(  # type: ignore[no-untyped-def]
 
 
 def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The codes and the scales [rows, 1] of x [rows, k]. The result is that of `fp8.by_row`, computed in one
-    kernel.
-    """
+    """The codes and the scales [rows, 1] of x [rows, k]. One kernel computes the result of `fp8.by_row`."""
     codes = torch.empty(x.shape, dtype=FP8, device=x.device)
     scale = torch.empty(len(x), 1, dtype=torch.float32, device=x.device)
     _rows_to_fp8[(len(x),)](

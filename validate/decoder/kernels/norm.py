@@ -10,8 +10,8 @@ from torch import Tensor
 def _add_norm(  # type: ignore[no-untyped-def]
     x_at, residual_at, weight_at, total_at, out_at, eps, HIDDEN: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Program (row): total = residual + x, rounded to the type of total; out = the root-mean-square norm of
-    total, times weight.
+    """Program (row): stores total = residual + x, rounded to the type of total. It also stores out, which is
+    the root-mean-square norm of total, times weight.
 
     - x, residual, total, out: [rows, HIDDEN], contiguous.
     - weight: the weight of each dimension, [HIDDEN].
@@ -31,7 +31,7 @@ def _add_norm(  # type: ignore[no-untyped-def]
 
 
 def norm_warps(block: int) -> int:
-    """Number of warps of `_add_norm`: one per 512 values, from 1 to 8."""
+    """The number of warps of `_add_norm`: one per 512 values, from 1 to 8."""
     return min(8, max(1, block // 512))
 
 

@@ -1,4 +1,4 @@
-"""Upper bounds of the attention scores of pages of keys."""
+"""Computes upper bounds of the attention scores of pages of keys."""
 
 import triton
 import triton.language as tl
@@ -22,13 +22,15 @@ def _page_scores(  # type: ignore[no-untyped-def]
     TILE: tl.constexpr,
     PAGE: tl.constexpr,
 ):
-    """Program (sequence x KV head, tile of pages): for each of TILE pages, an upper bound of the scores of
-    its keys with any row. It is infinite for the newest page, and minus infinite for pages beyond it.
+    """Program (sequence x KV head, tile of pages): stores an upper bound of the scores of the keys of each of
+    TILE pages with any row. The bound of the newest page is infinity, and that of later pages is minus
+    infinity.
 
     - q: [sequences x HEADS, ROWS, D], contiguous.
-    - low, high: least and largest value of each dimension of a page's keys, [sequences, HEADS, pages, D],
-      both with the strides page_b, page_h and page_s.
-    - lengths: [sequences], cached tokens; a page has PAGE of them.
+    - low, high: the smallest and largest value of each dimension of the keys of a page, [sequences, HEADS,
+      pages, D], both with the strides page_b, page_h and page_s.
+    - lengths: [sequences], the numbers of cached tokens.
+    - PAGE: the number of tokens of a page.
     - score: [sequences x HEADS, pages].
     - PAD: at least ROWS.
     """

@@ -1,4 +1,4 @@
-"""Normalises and rotates the heads of a projection, and writes them to their places."""
+"""Normalises and rotates the heads of a projection, and writes keys and values to the cache."""
 
 import triton
 import triton.language as tl
@@ -9,7 +9,7 @@ from perfmodel.validate.decoder.kernels.fp8_rows import _e4m3
 from perfmodel.validate.decoder.model import Projected
 
 WARPS = 1
-"""Warps of a program, which has one head."""
+"""Number of warps of a program, which computes one head."""
 
 
 @triton.jit
@@ -45,17 +45,17 @@ def _rotate(  # type: ignore[no-untyped-def]
     CACHED: tl.constexpr,
     ROUNDED: tl.constexpr,
 ):
-    """Program (token of a sequence, head): normalises, rotates and writes one head. The head of a value is
-    only written.
+    """Program (token of a sequence, head): normalises, rotates and writes one head. Heads of values are only
+    written.
 
-    - qkv: [batch x queries, HEADS + 2 x KV_HEADS, D], contiguous: query heads, keys, values.
+    - qkv: [batch x queries, HEADS + 2 x KV_HEADS, D], contiguous: the heads of queries, keys and values.
     - cosine, sine: [batch x queries, HALF]. Dimensions i and i + HALF are rotated as a pair. Dimensions from
       2 x HALF on are not rotated.
     - q_norm, k_norm: [D], read if NORM.
     - q: [batch, HEADS, queries, D], contiguous.
     - k, v: [batch, KV_HEADS, queries, D], with strides; rounded to fp8 if ROUNDED.
     - cache_k, cache_v: [batch, KV_HEADS, slots, D], with strides. If CACHED, keys and values are also written
-      there, at slots [batch x queries].
+      to these caches, at `slots` [batch x queries].
     - BLOCK: at least D.
 
     `token` and `head` are 64-bit integers, because offsets in a cache of a million tokens exceed 32 bits.
@@ -122,7 +122,7 @@ def rotate(
     cosine, sine = given.turns
     q = qkv.new_empty(batch, heads, n, d)
     k, v = out or qkv.new_empty(2, batch, kv_heads, n, d)
-    cache_k, cache_v, _, where = slots or (k, v, None, q)  # not touched where there is no cache
+    cache_k, cache_v, _, where = slots or (k, v, None, q)  # not used without a cache
     norms = layer.q_norm is not None
     q_norm, k_norm = (layer.q_norm, layer.k_norm) if norms else (q, q)  # not read without norms
     strides = (*k.stride()[:3], *v.stride()[:3], *cache_k.stride()[:3])

@@ -1,18 +1,19 @@
-"""The gated activation: the SiLU of the first half of a row, times the second half."""
+"""Computes the gated activation: the SiLU of the first half of a row, times the second half."""
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 BLOCK = 1024
-"""Values of a program."""
+"""Number of values that a program computes."""
 WARPS = 4
+"""Number of warps of a program."""
 
 
 @triton.jit
 def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Program (row, stretch): BLOCK values of SiLU(gate) times up. SiLU(gate) is first rounded to the type of
-    the output.
+    """Program (row, block): stores BLOCK values of SiLU(gate) times up. SiLU(gate) is first rounded to the
+    type of the output.
 
     - gate_up: [rows, 2 x INNER], contiguous: gate, then up.
     - out: the results, [rows, INNER].

@@ -1,15 +1,15 @@
-"""Attention over one stretch of the cache, or over the new tokens. `combine` merges the results."""
+"""Computes attention over one stretch of the cache, or over the new tokens. `combine` merges the results."""
 
 import triton
 import triton.language as tl
 
 NEW_TILE = tl.constexpr(16)
-"""New tokens of a tile. Larger tiles would need shared memory that the tiles of the cache use. With 32 tokens
-and a given mask, registers would spill on sm_80.
+"""Number of new tokens of a tile. Larger tiles would need shared memory that the tiles of the cache use. With
+32 tokens and a mask, registers would spill on sm_80.
 """
 UNSEEN = tl.constexpr(-1.0e30)
-"""Score of a token that a row does not see. It is finite, so that the difference of two such scores is a
-number.
+"""Score of a token that a row does not see. It is finite, because the difference of two infinite scores would
+not be a number.
 """
 
 
@@ -17,12 +17,15 @@ number.
 def _accumulate(q, k, v, seen, scale, top, total, out):  # type: ignore[no-untyped-def]
     """Adds one tile of tokens to the online softmax of some rows. Exponentials are powers of two.
 
-    - q: [rows, d]; k, v: [tile, d]; seen: [rows, tile], whether a row sees a token.
+    - q: [rows, d], the queries.
+    - k, v: [tile, d], the keys and values of the tile.
+    - seen: [rows, tile], whether a row sees a token.
     - scale: the factor on the scores, times log2(e).
     - top: [rows], the largest score so far.
-    - total: [rows], the sum of exponentials relative to it.
-    - out: [rows, d], the sum of the values weighted by these exponentials. The function returns top, total
-      and out, updated by the tile.
+    - total: [rows], the sum of exponentials relative to `top`.
+    - out: [rows, d], the sum of the values, weighted by these exponentials.
+
+    Returns the new top, total and out.
     """
     scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, UNSEEN)
     higher = tl.maximum(top, tl.max(scores, axis=1))
@@ -74,22 +77,22 @@ def _split(  # type: ignore[no-untyped-def]
     STATED: tl.constexpr,
     PAGE: tl.constexpr,
 ):
-    """Program (sequence x KV head x block of rows, stretch): PAD rows attend to one stretch of tokens.
-    Stretches 0 to splits - 1 are equal parts of the cache, which are read TILE tokens at a time. Stretch
-    `splits` has the new tokens.
+    """Program (sequence x KV head x block of rows, stretch): computes the attention of PAD rows to one
+    stretch of tokens. Stretches 0 to splits - 1 are equal parts of the cache. The program reads them TILE
+    tokens at a time. Stretch `splits` has the new tokens.
 
     - q: [sequences x HEADS, ROWS, D], contiguous. Row r belongs to new token r % QUERIES.
     - k, v: the cache, [sequences, HEADS, slots, D], with strides. fp8 values are converted to the type of q
       in registers.
     - new_k, new_v: [sequences, HEADS, new, D], with strides.
-    - lengths: [sequences], cached tokens.
+    - lengths: [sequences], the numbers of cached tokens.
     - first: [sequences, QUERIES], the first cached token that each query sees; read if WINDOW.
     - sees: [sequences, QUERIES, new] of 0 and 1, the new tokens that each query sees; read if STATED.
       Otherwise each query sees the new tokens up to its own.
-    - index: [sequences x HEADS, chosen], the pages of PAGE tokens that are read instead of the whole cache.
-      If PAGE is 0, the whole cache is read.
+    - index: [sequences x HEADS, chosen], the pages of PAGE tokens that are read instead of the whole cache;
+      not used if PAGE is 0.
     - out: [sequences x HEADS, splits + 1, ROWS, D] float32, the output of attention over the stretch alone.
-    - lse: [sequences x HEADS, splits + 1, ROWS] float32, log2 of the stretch's sum of exponentials.
+    - lse: [sequences x HEADS, splits + 1, ROWS] float32, the binary logarithm of the sum of exponentials.
     """
     pair = (tl.program_id(0) // blocks).to(tl.int64)
     stretch = tl.program_id(1)

@@ -1,4 +1,4 @@
-"""Attention scores of cached tokens, and the log-sum-exp of each tile of them."""
+"""Computes attention scores of cached tokens, and their log-sum-exp for each tile of tokens."""
 
 import triton
 import triton.language as tl
@@ -25,12 +25,12 @@ def _token_scores(  # type: ignore[no-untyped-def]
     D: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Program (sequence x KV head, tile of tokens): the scores of TILE tokens with all rows, and each row's
-    log of the sum of exponentials over the tile.
+    """Program (sequence x KV head, tile of tokens): stores the scores of TILE tokens with all rows. It also
+    stores the log-sum-exp of each row over the tile.
 
     - q: [sequences x HEADS, ROWS, D], contiguous.
     - k: the cache, [sequences, HEADS, tokens, D], with strides.
-    - lengths: [sequences], cached tokens. Later ones have the score `UNSEEN`.
+    - lengths: [sequences], the numbers of cached tokens. Tokens beyond a length have the score `UNSEEN`.
     - score: [sequences x HEADS, ROWS, tokens].
     - lse: [sequences x HEADS, tiles, ROWS].
     - scale: the factor on the scores.

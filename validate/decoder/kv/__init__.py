@@ -1,5 +1,5 @@
-"""The views through which drafts read the KV cache, one file per KV method. Each runs the method of the same
-name in `perfmodel.kv`.
+"""The views through which drafts read the KV cache, one file per KV method. Each file runs the method of the
+same name in `perfmodel.kv`.
 """
 
 from functools import cache
@@ -14,20 +14,23 @@ from perfmodel.validate.decoder.runner import Runner
 __all__ = ["View", "every_method", "names", "view", "view_class"]
 
 LEAST_BUDGET = 64
+"""Smallest budget in `every_method`, in tokens."""
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of all views, sorted."""
+    """The names of all KV methods that have a view, sorted."""
     return names_in(__path__)
 
 
 def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[str, ...]:
-    """All KV methods that a draft model can run, as written for ``--draft-kv``. The budget is an eighth of
-    the context, or a larger minimum.
+    """All KV methods that a draft model can run, as values of ``--draft-kv``. Their budget is an eighth of
+    the context, but at least `LEAST_BUDGET` and eight times the draft length.
 
-    - own_prefill: whether to include the published form of StreamingLLM. Models with sliding layers and fp8
-      caches cannot run it.
+    - context: the context, in tokens.
+    - gamma: the draft length.
+    - own_prefill: whether to include the published form of StreamingLLM, which cannot run with sliding layers
+      or fp8 caches.
     """
     budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
     spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}
@@ -38,7 +41,7 @@ def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[st
 
 
 def view_class(method: KVMethod) -> type[View]:
-    """The class of view that runs a method. Raises InputError for a method that can only be predicted."""
+    """The class of views that runs a method. Raises InputError for a method that can only be predicted."""
     if method.name not in names():
         known = ", ".join(names())
         raise InputError(f"--draft-kv: the decoder runs {known}; {method.name} can be predicted but not run")
@@ -49,7 +52,9 @@ def view_class(method: KVMethod) -> type[View]:
 
 
 def view(method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> View:
-    """A view of a runner's cache, with room for `new_tokens` generated tokens. An iteration commits at most
-    max_accepted + 1 tokens.
+    """The view of a runner's cache that runs a method.
+
+    - new_tokens: the largest number of generated tokens.
+    - max_accepted: the largest number of accepted draft tokens per iteration.
     """
     return view_class(method)(method, runner, new_tokens, max_accepted)

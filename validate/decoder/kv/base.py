@@ -1,10 +1,10 @@
-"""The base classes of views. A view selects the committed tokens of a `KVCache` that a draft reads, as a KV
-method of `perfmodel.kv` describes.
+"""The base classes of views. A view selects the committed tokens of a `KVCache` that a draft reads. It runs a
+KV method of `perfmodel.kv`.
 
-Every view has the same contract. `build` is called once the prompts are in the cache, `attend` for each layer
-of a draft step, and `commit` after a verification. To add a view, add a file with the name of its method.
+The decoder calls `build` once the prompts are in the cache, `attend` for each layer of a draft step, and
+`commit` after a verification. To add a view, add a file with the name of its method.
 """
-# ruff: noqa: B027 - what a view has nothing to do for, it leaves as it is
+# ruff: noqa: B027 - views override only the methods that they need
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -23,17 +23,19 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class View(ABC):
-    """Base of all views. `source` is the runner's cache, from which the draft's keys and values come."""
+    """The base class of all views. `source` is the cache of the runner, which has the keys and values."""
 
     window: int = 0
-    """Number of last prompt tokens whose queries `build` needs."""
+    """The number of last prompt tokens whose queries `build` needs."""
     own_prefill: ClassVar[bool] = False
-    """Whether all keys and values, also those of the prompt, come from passes that read only this view."""
+    """Whether all keys and values, including those of the prompt, come from passes that read only this
+    view.
+    """
     by_query: ClassVar[bool] = False
-    """Whether `attend` selects tokens by its queries. One selection serves all queries."""
+    """Whether `attend` selects tokens with its queries. All queries of a pass share one selection."""
     changing: ClassVar[tuple[str, ...]] = ()
-    """Names of attributes that iterations change, except copied keys and values and tensors that are computed
-    from them.
+    """The names of the attributes that iterations change. Copied keys and values, and tensors that are
+    computed from them, are not listed.
     """
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -52,33 +54,35 @@ class View(ABC):
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        """The same as `FoldedAttention`, over the new tokens and the committed tokens that this view
-        selects.
+        """Attention over the new tokens and the committed tokens that this view selects. The arguments are
+        those of `FoldedAttention`.
         """
 
     def begin(self) -> None:
-        """Called before the draft steps of an iteration. All layers and steps use the span that it makes."""
+        """Called before the draft steps of an iteration. All layers and steps use the span that is set
+        here.
+        """
         self._span = self.source.span()
 
     def commit(self, start: Tensor, count: Tensor) -> None:
         """Called after the source committed tokens.
 
-        - count [batch]: the number of committed tokens, 0 to max_accepted + 1.
-        - start [batch]: the position of the first.
+        - start [batch]: the position of the first of these tokens.
+        - count [batch]: the number of these tokens, from 0 to max_accepted + 1.
         """
 
     def refresh(self) -> None:
-        """Periodic work that the host starts. It runs after `commit` and outside captured graphs."""
+        """Called after each iteration, outside captured graphs, for periodic work that the host starts."""
 
     def tighten(self) -> None:
         """Lowers the bounds on the host to the actual lengths. Only this method may wait for the device."""
 
 
 class Packed(View):
-    """A view with its own cache of `slots` tokens. One more slot receives tokens that are to be discarded.
+    """A view with its own cache of `slots` tokens. One more slot receives discarded tokens.
 
-    Subclasses choose which tokens `build` copies, and the slots of later tokens. The order of tokens has no
-    effect, because the keys contain their positions.
+    Subclasses choose the tokens that `build` copies, and the slots of later tokens. The order of the tokens
+    has no effect, because the keys are already rotated.
     """
 
     bound: int
@@ -98,22 +102,23 @@ class Packed(View):
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
 
     def raise_bound(self, bound: int) -> None:
-        """Sets the upper bound of the lengths to `bound` tokens. If the bound of the source is fixed for
-        captured graphs, it is the number of slots.
+        """Sets the upper bound of the lengths to `bound` tokens, or to the number of slots if that is
+        smaller. For captured graphs, the bound is always the number of slots.
         """
         self.bound = self.slots if self.source.fixed else min(bound, self.slots)
 
     def copy(self, layer: int, index: Tensor) -> None:
-        """Copies the source's tokens at index [batch, kv_heads, at most slots] into the first slots of a
-        layer.
+        """Copies tokens of the source into the first slots of a layer.
+
+        - index: the slots of the tokens in the source, [batch, kv_heads, at most slots].
         """
         count = index.shape[2]
         self.k[layer][:, :, :count] = pick_tokens(self.source.k[layer], index)
         self.v[layer][:, :, :count] = pick_tokens(self.source.v[layer], index)
 
     def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
-        """Copies the source's tokens start, start + 1, ... into slots [batch, n]. Tokens beyond the first
-        `count` [batch] are discarded.
+        """Copies the source's tokens at positions start, start + 1, ... into slots [batch, n]. Only the first
+        `count` [batch] tokens are copied.
         """
         places = self.source.slot(self.source.positions(start, slot.shape[1]))
         keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
@@ -130,10 +135,10 @@ class Packed(View):
 
 
 def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and a mask of the
-    valid tokens.
+    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and the mask of
+    valid tokens [batch, 1, pages, page, 1]. The last page of a sequence need not be full.
 
-    The mask is [batch, 1, pages, page, 1], because the last page may not be full.
+    - page: the number of tokens of a page.
     """
     keys = keys[:, :, : source.bound].to(dtype)
     pages = F.pad(keys, (0, 0, 0, -source.bound % page)).unflatten(2, (-1, page))
@@ -142,7 +147,7 @@ def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tu
 
 
 def check_option(method: KVMethod, option: str, value: object, good: bool) -> None:
-    """Raises InputError unless `good`, for an option that can be predicted but not run by the decoder."""
+    """Raises InputError unless `good`: the option has a value that the decoder cannot run."""
     if not good:
         raise InputError(
             f"--draft-kv: {method.name}: {option}={value} can be predicted but not run by the decoder"

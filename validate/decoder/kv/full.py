@@ -1,4 +1,4 @@
-"""The view of the method `full`: a draft step reads every committed token in place."""
+"""The view of the method `full`. A draft step reads every committed token in place."""
 
 from torch import Tensor
 
@@ -6,7 +6,9 @@ from perfmodel.validate.decoder.kv.base import View
 
 
 class FullView(View):
-    """Reads all committed tokens. A self-draft with this view computes the same as its target."""
+    """The view that reads all committed tokens. A self-draft with this view computes the same as its
+    target.
+    """
 
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None

@@ -1,4 +1,4 @@
-"""The view of the method `quantized`: a draft step reads every committed token from a copy with fewer
+"""The view of the method `quantized`. A draft step reads every committed token from a copy with fewer
 bits.
 """
 
@@ -12,15 +12,16 @@ from perfmodel.validate.decoder.memory import allocate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 SCALE = torch.float16
+"""The type of scales and zero points."""
 LEAST_STEP = 1e-7
-"""Lower limit of a group's step. Values are divided by the step, which would be 0 for a group of equal
-values.
+"""Lower limit of the step by which the values of a group are divided. The step of a group of equal values is
+0.
 """
 
 
 class QuantizedView(View):
-    """Stores codes of 4 or 8 bits. Each `group` values of a head's key or value share a scale and a zero
-    point in fp16.
+    """The view that stores codes of 4 or 8 bits. `group` neighbouring values of a key or value share a scale
+    and a zero point.
     """
 
     def __init__(self, method: Quantized, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -39,8 +40,8 @@ class QuantizedView(View):
         self.scales = allocate(what, (*shape, d // self.group, 2), device, SCALE)
 
     def build(self, observed: Observed) -> None:
-        """Quantises the prompts. It works on one layer and sequence at a time, because the intermediate
-        tensors are large.
+        """Quantises the prompts, one layer and sequence at a time, because the intermediate tensors are
+        large.
         """
         bound = self.source.bound
         tokens, codes, scales = (
@@ -50,8 +51,8 @@ class QuantizedView(View):
             codes[index], scales[index] = self._quantise(part)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Quantises the tokens that the verification wrote. Rejected tokens are beyond the length and will be
-        overwritten.
+        """Quantises the tokens that the verification wrote. Rejected tokens are beyond the length, so later
+        tokens overwrite them.
         """
         positions = self.source.positions(start, self.max_accepted + 1)
         codes, scales = self._quantise(self.source.read(positions))
@@ -65,7 +66,7 @@ class QuantizedView(View):
         return self.attention(q, k, v, self._span, new_k, new_v, sees)
 
     def _quantise(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes and (scale, zero point) of x [..., head_dim]."""
+        """The codes of x [..., head_dim], and the scales and zero points [..., groups, 2]."""
         grouped = x.unflatten(-1, (-1, self.group)).float()
         top = 2**self.bits - 1
         low, high = grouped.aminmax(dim=-1, keepdim=True)

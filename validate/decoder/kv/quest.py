@@ -28,11 +28,12 @@ class QuestView(View):
         self.pages = -(-capacity // method.page)
         self.page = method.page
         shape = (layers, batch, heads, self.pages + 1, d)
-        self.low, self.high = (torch.empty(shape, dtype=self.dtype, device=source.k.device) for _ in "lh")
+        self.low = torch.empty(shape, dtype=self.dtype, device=source.k.device)
+        self.high = torch.empty_like(self.low)
 
     def build(self, observed: Observed) -> None:
-        """Computes the bounds of the prompts' pages, layer by layer, after clearing the bounds of earlier
-        prompts.
+        """Computes the bounds of the pages of the prompts, layer by layer. The bounds of earlier prompts are
+        cleared.
         """
         most = torch.finfo(self.low.dtype).max
         self.low.fill_(most)
@@ -44,7 +45,7 @@ class QuestView(View):
             self.high[layer][:, :, :count] = pages.masked_fill(~valid, -most).amax(3)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Widens the bounds of the pages of the new tokens."""
+        """Widens the bounds of the pages that have new tokens."""
         n = self.max_accepted + 1
         positions = self.source.positions(start, n)
         keep = torch.arange(n, device=start.device) < count[:, None]
@@ -55,8 +56,8 @@ class QuestView(View):
         self.high.scatter_reduce_(3, page, keys, "amax")
 
     def begin(self) -> None:
-        """Computes the number of tokens that are read in each sequence. They are those of its best pages; the
-        newest page may not be full.
+        """Computes the number of tokens in the best pages of each sequence. The newest page, which is always
+        one of these, need not be full.
         """
         super().begin()
         lengths = self.source.lengths

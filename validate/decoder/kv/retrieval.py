@@ -1,5 +1,5 @@
-"""The view of the method `retrieval` (TriForce). It copies the chunks whose mean key has the best score for
-the latest query, and chooses them again every few iterations.
+"""The view of the method `retrieval` (TriForce). It copies the chunks whose mean keys have the best scores
+with the latest query, and selects chunks again every few iterations.
 """
 
 import torch
@@ -12,17 +12,17 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class RetrievalView(Packed):
-    """Has `budget` slots per KV head, with the best chunks first. Tokens that are committed later replace the
-    worst chunks, from the end.
+    """The view with `budget` slots per KV head, which have the best chunks first. Tokens that are committed
+    later replace the worst chunks, from the end.
 
-    The first choice uses the query of the last prompt token. A rebuild uses the query of the newest token in
-    the first draft step of the iteration.
+    The first selection uses the query of the last prompt token. Later selections use the query of the newest
+    token in the first draft step of the iteration.
     """
 
     window = 1
     changing = (*Packed.changing, "since", "latest", "iteration")
     latest: Tensor
-    """Queries [layers, batch, heads, 1, head_dim]."""
+    """The queries for the next selection, [layers, batch, heads, 1, head_dim]."""
     iteration: int
 
     def __init__(self, method: Retrieval, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -39,10 +39,10 @@ class RetrievalView(Packed):
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
 
     def build(self, observed: Observed) -> None:
-        """Sums the keys of every chunk, then chooses chunks with the query of the last prompt token.
+        """Sums the keys of every chunk, and selects chunks with the query of the last prompt token.
 
-        For full chunks, sums have the same order as means. The newest chunk, which may not be full, is always
-        chosen.
+        The scores of sums of full chunks have the same order as those of means. The newest chunk, which need
+        not be full, is always selected.
         """
         self.sums.zero_()
         for layer, keys in enumerate(self.source.k):
@@ -62,15 +62,17 @@ class RetrievalView(Packed):
         for layer in range(len(self.latest)):
             best = self._scores(layer, filled).topk(count, dim=-1).indices
             tokens = (best[..., None] * self.chunk + within).flatten(2)
-            outside = tokens >= lengths[:, None, None]  # they are moved to the end, and made readable
+            outside = tokens >= lengths[:, None, None]  # moved to the end, and read from slot 0 instead
             order = outside.to(torch.int8).argsort(dim=-1, stable=True)
             self.copy(layer, torch.where(outside, 0, tokens).gather(2, order)[..., : self.slots])
         self.lengths.copy_(filled.clamp(max=count) * self.chunk - (-lengths) % self.chunk)
         self.since.zero_()
 
     def _scores(self, layer: int, filled: Tensor) -> Tensor:
-        """The best score of each chunk over the query heads of a KV head [batch, kv_heads, chunks]: infinite
-        for the newest of the `filled` chunks, and minus infinity for those without tokens.
+        """The best score of each chunk over the query heads of a KV head, [batch, kv_heads, chunks]. It is
+        infinity for the newest chunk, and minus infinity for chunks without tokens.
+
+        - filled [batch]: the number of chunks with tokens.
         """
         sums = self.sums[layer][:, :, :-1]
         number = torch.arange(sums.shape[2], device=sums.device)
@@ -79,7 +81,7 @@ class RetrievalView(Packed):
         return score.masked_fill(number >= filled[:, None, None], -torch.inf)
 
     def begin(self) -> None:
-        """Also requests that the queries of the next pass are kept for the next rebuild."""
+        """See `View.begin`. The queries of the next pass are kept for the next selection."""
         super().begin()
         self._unobserved_layers = len(self.k)
 
@@ -92,7 +94,7 @@ class RetrievalView(Packed):
         return super().attend(layer, q, new_k, new_v, sees)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Adds the new tokens to the sums of their chunks, and copies them to `_slots_of`."""
+        """Adds the new tokens to the sums of their chunks, and copies them to slots (`_slots_of`)."""
         n = self.max_accepted + 1
         offset = torch.arange(n, device=start.device)
         self._add_to_sums(self.source.positions(start, n), offset < count[:, None])
@@ -102,8 +104,8 @@ class RetrievalView(Packed):
         self.raise_bound(self.bound + n)
 
     def _add_to_sums(self, positions: Tensor, is_committed: Tensor) -> None:
-        """Adds keys [batch, n] to the sums of their chunks; what is not committed goes to a last, unused
-        one.
+        """Adds the keys at positions [batch, n] to the sums of their chunks. Keys that are not committed go
+        to the last sum, which is not used.
         """
         keys = self.source.read(positions)[: len(self.sums)].to(self.dtype)
         unused = self.sums.shape[3] - 1
@@ -111,7 +113,9 @@ class RetrievalView(Packed):
         self.sums.scatter_add_(3, chunk[None, :, None, :, None].expand_as(keys), keys)
 
     def _slots_of(self, offset: Tensor) -> Tensor:
-        """Slots [batch, n] of the next tokens: free ones, then those of the worst chunks, from the end."""
+        """The slots [batch, n] of the next tokens: free slots, and then those of the worst chunks, from the
+        end.
+        """
         free = self.lengths[:, None] + offset
         replaced = self.slots - 1 - (self.since[:, None] + offset) % self.slots
         return torch.where(free < self.slots, free, replaced)

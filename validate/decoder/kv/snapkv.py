@@ -1,5 +1,5 @@
-"""The view of the method `snapkv`. It keeps the prompt tokens to which the end of the prompt attends most,
-which are chosen once, and all later tokens.
+"""The view of the method `snapkv`. It keeps all generated tokens, and the prompt tokens to which the end of
+the prompt attends most. These are selected once.
 """
 
 import math
@@ -14,8 +14,8 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class SnapView(Packed):
-    """Has `budget` tokens of the prompt per KV head, including the observation window, and then the generated
-    tokens.
+    """The view with `budget` tokens of the prompt per KV head, including the observation window, and with the
+    generated tokens after these.
     """
 
     def __init__(self, method: SnapKV, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -26,20 +26,20 @@ class SnapView(Packed):
         super().__init__(method, runner, new_tokens, max_accepted, slots=slots)
 
     def build(self, observed: Observed) -> None:
-        """Chooses and copies the tokens. It works on one layer and sequence at a time, because the scores are
-        large.
+        """Selects and copies prompt tokens, one layer and sequence at a time, because the scores need much
+        memory.
         """
         self.raise_bound(min(self.source.bound, self.kept))
-        # a separate draft lags: of one token it holds none
+        # the cache of a separate draft lags by one token, so it is empty after a prompt of one token
         for layer in range(self.k.shape[0] if self.source.bound else 0):
             rows = range(self.k.shape[1])
             self.copy(layer, torch.cat([self._choose(layer, row, observed) for row in rows]))
         self.lengths.copy_(self.source.lengths.clamp(max=self.kept))
-        self._less = int((self.source.lengths - self.lengths).min())  # in every row, from now on
+        self._less = int((self.source.lengths - self.lengths).min())  # the same in all later iterations
 
     def _choose(self, layer: int, row: int, observed: Observed) -> torch.Tensor:
-        """Token indices [1, kv_heads, at most budget] of one sequence, the best first, so that valid ones
-        come first.
+        """The indices of the selected tokens of one sequence, [1, kv_heads, at most budget]. The best tokens
+        are first, so valid tokens precede others.
         """
         keys = self.source.k[layer, row, :, : self.source.bound].to(self.dtype)
         length = self.source.lengths[row]
@@ -50,8 +50,8 @@ class SnapView(Packed):
         scores = (q @ keys.transpose(1, 2)).float() / math.sqrt(keys.shape[-1])
         scores = scores.masked_fill(position > query_positions[:, None], -math.inf)
         votes = scores.softmax(-1).sum(1, keepdim=True)
-        # those of the window are not pooled; of a shorter prompt all are in the window, some of them no
-        # numbers
+        # The votes of the window are not pooled. In a prompt shorter than the window, all tokens are in the
+        # window, and some of their votes are NaN.
         votes = votes.masked_fill(position >= length - self.window, 0.0)
         votes = F.avg_pool1d(votes, self.kernel, stride=1, padding=self.kernel // 2)[:, 0]
         votes = votes.masked_fill(position >= length - self.window, math.inf)
@@ -65,7 +65,7 @@ class SnapView(Packed):
         self.raise_bound(self.bound + self.max_accepted + 1)
 
     def tighten(self) -> None:
-        """Lowers the bound to that of the source minus the tokens that were left out. It does not wait for
-        the device.
+        """Lowers the bound to that of the source minus the number of tokens that were left out. The host does
+        not wait for the device.
         """
         self.raise_bound(min(self.bound, self.source.bound - self._less))

@@ -1,6 +1,7 @@
-"""The views of the method `streamingllm`: attention sinks, and a sliding window in a ring buffer. The
-keys and values are copies of the target's. With `own_prefill`, as in the StreamingLLM paper, they come from
-passes in which the draft reads only this view.
+"""The views of the method `streamingllm`: attention sinks, and a sliding window in a ring buffer.
+
+`StreamingView` copies keys and values of the target. `RollingView` (`own_prefill`) is the form in the
+StreamingLLM paper, in which all keys and values come from passes that read only this view.
 """
 
 from collections.abc import Callable
@@ -17,24 +18,26 @@ from perfmodel.validate.decoder.pointwise import rotate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 WINDOW_CHUNK = 128
-"""Largest number of prompt tokens in one pass over the window. The last token of such a pass sees up to this
-many tokens beyond the budget.
+"""Largest number of prompt tokens in one pass of `RollingView`. Because of the other tokens of its pass, a
+token can attend to up to this many tokens beyond the budget.
 """
 
 
 class RollingCache(KVCache):
-    """A cache of only the latest `capacity` tokens. A view must copy older tokens that it needs before they
+    """A cache of only the latest `capacity` tokens. A view that needs older tokens must copy them before they
     are overwritten.
     """
 
     def slot(self, positions: Tensor) -> Tensor:
-        """The slot of the token at position t is t modulo `capacity`."""
+        """The slots of the tokens at `positions`: the positions modulo `capacity`."""
         return positions % self.capacity
 
 
 class StreamingView(Packed):
-    """Slot i < sinks has token i. The other slots are a ring: token t is in slot sinks + (t - sinks) mod
-    window. Keys and values are copies of the source's, and keys keep their positions in the text.
+    """The view with copies of the keys and values of the source. Keys keep their positions in the text.
+
+    Slot i < sinks has token i. The other slots are a ring of `ring` slots, in which token t has the slot
+    sinks + (t - sinks) mod ring.
     """
 
     def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -50,7 +53,7 @@ class StreamingView(Packed):
         super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
 
     def build(self, observed: Observed | None = None) -> None:
-        """Copies the sinks and, for each slot of the ring, the latest token that belongs in it."""
+        """Copies the sinks and, for each slot of the ring, the latest token of this slot."""
         last = self.source.lengths[:, None] - 1
         ring = torch.arange(self.ring, device=last.device)
         latest = last - (last - self.sinks - ring) % self.ring
@@ -64,11 +67,14 @@ class StreamingView(Packed):
         self.raise_bound(self.source.bound)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Newly committed tokens replace the oldest tokens in the ring."""
+        """Replaces the oldest tokens in the ring by the newly committed tokens."""
         self.take(start, count, self.max_accepted + 1)
 
     def take(self, start: Tensor, count: Tensor, most: int) -> None:
-        """The same as `commit`, for at most `most` tokens, which must fit into the ring."""
+        """See `commit`.
+
+        - most: an upper bound of `count`. This many tokens must fit into the ring.
+        """
         token = self.source.positions(start, most)
         in_ring = self.sinks + (token - self.sinks) % self.ring
         self.place(start, count, torch.minimum(token, in_ring))
@@ -77,14 +83,14 @@ class StreamingView(Packed):
 
 
 class RollingView(StreamingView):
-    """StreamingLLM as published: keys and values come from passes over this view, and positions are positions
-    in the view.
+    """StreamingLLM as published: keys and values come from passes that read only this view, and positions are
+    positions in the view.
 
-    A pass sees the sinks, the window and its own tokens at consecutive positions 0, 1, ... (Xiao et al. 2023,
-    arXiv 2309.17453, section 3.2). Attention scores depend only on differences of positions. The keys of the
-    window therefore stay unchanged. The keys of the sinks are rotated by the number of dropped tokens, which
-    puts them right before the window. LongRoPE's factors are those of the whole text, regardless of the
-    window.
+    A pass attends to the sinks, the window and its own tokens at consecutive positions 0, 1, ... (Xiao et al.
+    2023, arXiv 2309.17453, section 3.2). Attention scores depend only on differences of positions, so the
+    keys of the window stay unchanged. The keys of the sinks are rotated by the number of dropped tokens.
+    Their positions are then those right before the window. The factors of LongRoPE are those of the whole
+    text.
     """
 
     own_prefill = True
@@ -94,21 +100,19 @@ class RollingView(StreamingView):
         super().__init__(method, runner, new_tokens, max_accepted)
         self.rotary = replace(runner.rotary, scale=1.0)
         self.chunk = min(WINDOW_CHUNK, self.ring)
-        """Most tokens of a prompt in one pass."""
+        """The largest number of prompt tokens in one pass."""
         self.sink_keys = torch.zeros_like(self.k[..., : self.sinks, :])
-        """The sinks' keys at their original positions. Rotating keys again and again would accumulate
-        rounding errors.
+        """The keys of the sinks at their original positions. Repeated rotations of the same keys would
+        accumulate rounding errors.
         """
 
     def read(self, tokens: Tensor, lengths: Tensor, run: Callable[[Tensor], object]) -> None:
-        """Runs prompts through the view, one chunk at a time.
+        """Runs prompts through the view, one chunk at a time. A chunk attends to itself and to the earlier
+        tokens that the view keeps. The time is O(longest x budget), and the memory is that of one chunk.
 
         - tokens [batch, longest]: the prompts.
         - lengths [batch]: the lengths of the prompts.
-        - run: the function that runs the pass of one chunk.
-
-        A chunk sees itself and the earlier tokens that the view keeps. The time is O(longest x budget), and
-        the memory is that of one chunk.
+        - run: a function that runs the pass of one chunk.
         """
         self.source.set_lengths(torch.zeros_like(lengths), 0)
         self.build()
@@ -122,13 +126,13 @@ class RollingView(StreamingView):
             self.take(self.source.lengths - count, count, most)
 
     def build(self, observed: Observed | None = None) -> None:
-        """Copies the kept tokens from the source, which must have all of them."""
+        """See `StreamingView.build`. The source must still have all copied tokens."""
         super().build()
         self.sink_keys.copy_(self.k[..., : self.sinks, :])
         self._move_sinks()
 
     def take(self, start: Tensor, count: Tensor, most: int) -> None:
-        """The same as `StreamingView.take`. It also rotates the sinks to the positions before the window."""
+        """See `StreamingView.take`. The sinks are then rotated to the positions before the window."""
         super().take(start, count, most)
         self._move_sinks()
 

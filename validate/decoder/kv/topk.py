@@ -1,5 +1,5 @@
-"""The view of the method `topk`: every step scores every key and attends to the tokens with the best scores.
-It gives an upper bound of the acceptance of sparse methods and saves no time.
+"""The view of the method `topk`. Every step computes the scores of all keys, and attends to the tokens with
+the best scores. The method gives an upper bound of the acceptance of sparse methods, but saves no time.
 """
 
 from torch import Tensor
@@ -9,8 +9,8 @@ from perfmodel.validate.decoder.kv.base import View
 
 
 class TopKView(View):
-    """Selects, per KV head, the `budget` tokens with the largest attention weights, summed over the query
-    heads that share it.
+    """The view that selects the `budget` tokens with the largest attention weights per KV head. The weights
+    are summed over the query heads that share the KV head.
     """
 
     by_query = True
