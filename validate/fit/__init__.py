@@ -1,3 +1,1 @@
-"""Fits calibrations to measured points: counts operations, solves least squares, and judges the fit by refits
-without a part of the rows.
-"""
+"""Fits calibrations to measured points, and judges each fit by refits without a part of the points."""

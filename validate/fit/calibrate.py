@@ -1,5 +1,5 @@
-"""Makes the fitted calibrations ``hardware/calibrations/<gpu>.<stack>.yaml``: fits them, judges them on
-held-out rows and writes them.
+"""Makes the fitted calibrations ``hardware/calibrations/<gpu>.<stack>.yaml``: fits them, computes their
+errors on held-out rows, and writes them.
 """
 
 import datetime
@@ -17,10 +17,11 @@ from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.solving import significant
 
 HELD_OUT = ("point", "batch", "draft", "model")
-"""The kinds of folds that are tried for the observed error. It is the largest of their errors."""
+"""The kinds of folds for the observed error of a calibration, which is the largest of their errors."""
 PASSES = ("target_s", "draft_s", "verify_s")
+"""The quantities that are times of passes."""
 STRONG = 0.8
-"""Correlation above which a pair of constants is reported."""
+"""Absolute correlation above which a pair of constants is reported."""
 COMMENT = (
     "Written by `perfmodel validate calibrate --write` from validate/fit/recipes.yaml and "
     "published measurements."
@@ -42,7 +43,7 @@ class Report:
 
 
 def report(recipe: Recipe) -> Report:
-    """Fits the constants of a recipe to all its rows and judges the fit."""
+    """Fits the constants of a recipe to all its rows, and computes the errors of the fit."""
     points = points_of(recipe)
     whole = whole_fit(recipe)
     in_sample = errors_by_quantity(points, points.predict(whole.calibration))
@@ -54,7 +55,7 @@ def report(recipe: Recipe) -> Report:
 
 
 def as_dict(fit_report: Report) -> dict[str, Any]:
-    """A report as a mapping for JSON."""
+    """A report in JSON types."""
     recipe = fit_report.recipe
     return {
         "calibration": recipe.name,
@@ -68,7 +69,7 @@ def as_dict(fit_report: Report) -> dict[str, Any]:
 
 
 def _constants_as_dict(fitted: Fit) -> dict[str, Any]:
-    """The constants of a fit with their uncertainty, and how they depend on each other."""
+    """The constants of a fit with their standard errors and correlations."""
     stated = fitted.calibration.fit
     assert stated is not None
     return {
@@ -86,7 +87,7 @@ def _as_dicts(errors: dict[str, Errors]) -> dict[str, dict[str, Any]]:
 
 
 class CorrelatedPair(NamedTuple):
-    """Two constants of a fit and their correlation, -1 to 1."""
+    """Two constants of a fit and their correlation, from -1 to 1."""
 
     first: str
     second: str
@@ -94,7 +95,7 @@ class CorrelatedPair(NamedTuple):
 
 
 def correlated(fitted: StatedFit) -> list[CorrelatedPair]:
-    """The pairs of strongly correlated constants. The rows can hardly separate them."""
+    """The pairs of strongly correlated constants. The rows can hardly separate the effects of such a pair."""
     pairs = []
     for name, row in zip(fitted.parameters, fitted.correlation, strict=True):
         for other, correlation in zip(fitted.parameters, row[:-1], strict=False):
@@ -130,7 +131,9 @@ def _error_line(rows: str, errors: dict[str, dict[str, float]]) -> str:
 
 
 def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
-    """Quantity -> errors of a calibration on the rows of a recipe to which it was not fitted."""
+    """Quantity -> errors of a calibration on the rows of a recipe. The calibration was not fitted to these
+    rows.
+    """
     calibration = calibration.replace(shards_lm_head=recipe.shards_lm_head)
     points = points_of(recipe)
     return errors_by_quantity(points, points.predict(calibration))
@@ -162,11 +165,11 @@ def _on_other_devices(recipe: Recipe) -> list[Recipe]:
 
 
 def observed(fit_report: Report) -> dict[str, Scatter]:
-    """Quantity -> the observed error that the calibration file states: the largest error over the kinds of
-    folds.
+    """Quantity -> the observed error that the calibration file states. It is the largest error over the kinds
+    of folds (`HELD_OUT`).
 
-    If all rows have the same model, they give no error for other models. For passes, the errors with each
-    model held out on another device of the stack are then also considered.
+    If all rows have the same model, there is no fold by model. For passes, the fold by model on another
+    device of the stack then counts instead.
     """
     judged = [by for by in HELD_OUT if by in fit_report.held_out]
     folds = {
@@ -183,8 +186,8 @@ def observed(fit_report: Report) -> dict[str, Scatter]:
 
 
 def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
-    """Errors, in words, on another device of the same stack with each model held out; empty if no device has
-    two models.
+    """Description -> the errors on another device of the same stack if each model is held out. The mapping is
+    empty if no other device has two models.
     """
     for other in _on_other_devices(recipe):
         if has_folds(other, "model"):
@@ -195,7 +198,7 @@ def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
 
 
 def as_shipped(fit_report: Report, date: datetime.date) -> Calibration:
-    """The content of the file of a fitted calibration. Constants are rounded, and the errors are those on
+    """The content of the file of a fitted calibration. Constants are rounded. The stated errors are those on
     held-out rows and on another device.
     """
     recipe = fit_report.recipe
@@ -244,13 +247,13 @@ def _transfer_scatter(recipe: Recipe) -> Scatter | None:
 
 
 def path_of(name: str) -> Path:
-    """The path of a calibration's file."""
+    """The path of the file of a calibration."""
     return data_directory("calibrations") / f"{name}.yaml"
 
 
 def refreshed(recipe: Recipe, today: datetime.date) -> str:
-    """The text of the calibration file that a recipe gives now. Its date is `today` only if something else in
-    the file has changed.
+    """The new text of the calibration file of a recipe. Its date is `today` if anything else in the file has
+    changed; otherwise the date stays the same.
     """
     fit_report = report(recipe)
     path = path_of(recipe.name)

@@ -1,6 +1,7 @@
-"""Measured points whose operations are counted once, so that many calibrations can be tried quickly.
+"""Models measured points as functions of a calibration. Operations are counted once, so a fit can quickly try
+many calibrations.
 
-The scenarios are made as for `perfmodel whatif`, so users get the same predictions.
+The scenarios come from the same code as those of `perfmodel whatif`, so users get the same predictions.
 """
 
 from dataclasses import dataclass, replace
@@ -17,20 +18,19 @@ from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import Scenario, with_calibration
 
 TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
-"""The fitted times: the three passes, and the time of an iteration outside them."""
+"""The fitted quantities: the times of the three passes, and the time of an iteration outside the passes."""
 ANY_ALPHA = 0.8
-"""Acceptance of rows without a published one. It does not affect any time."""
+"""Acceptance of points without a published acceptance. The value does not affect any time."""
 
 
 @dataclass(frozen=True)
 class PassPart:
     """One kind of pass in a measured quantity.
 
-    - tokens: the tokens of all sequences in one pass.
-    - times: how often the pass runs.
-
-    The draft passes of a tree have one part for each width of a level. `times` is then the share of the
-    levels with this width, and `levels` is True, because each pass also chooses the nodes of a level.
+    - tokens: the number of tokens of all sequences in one pass.
+    - times: the number of runs of the pass. For the draft of a tree, each width of a level has its own part,
+      and `times` is the share of the levels with this width.
+    - levels: whether each pass also selects the nodes of a level of a tree.
     """
 
     machine: Machine
@@ -52,8 +52,8 @@ class PassPart:
 class Group:
     """Points that differ only in batch, context and gamma.
 
-    - index: their positions among all points.
-    - passes: quantity -> the passes that it consists of.
+    - index: the indices of these points among all points.
+    - passes: quantity -> the passes whose times add up to it.
     """
 
     scenario: Scenario
@@ -63,7 +63,7 @@ class Group:
     passes: dict[str, list[PassPart]]
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
-        """Quantity -> predicted seconds of each point, for the quantities that the points have."""
+        """Quantity -> the predicted seconds of each point, for the quantities that the points have."""
         times = {}
         for name, parts in self.passes.items():
             times[name] = np.sum([part.predict(calibration) for part in parts], axis=0)
@@ -79,7 +79,7 @@ class Group:
 
     def bytes_read(self, quantity: str) -> Array:
         """The bytes of weights and cache that one pass of a quantity reads, for each point. If the quantity
-        has several parts, the smallest number is used.
+        has several parts, it is the smallest of their numbers.
         """
         by_part = []
         for part in self.passes[quantity]:
@@ -89,9 +89,10 @@ class Group:
 
 
 class PointSet:
-    """Points in a fixed order with their counted operations.
+    """Points in a fixed order, with their counted operations.
 
-    - layout: a calibration whose `shards_lm_head` was assumed when they were counted.
+    - layout: a calibration. Its `shards_lm_head` determines the counts, so `predict` needs calibrations with
+      the same value.
     """
 
     def __init__(self, points: tuple[MeasuredPoint, ...], layout: Calibration) -> None:
@@ -112,7 +113,10 @@ class PointSet:
         return np.array([getattr(p, quantity) for p in self.points], dtype=float)
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
-        """Quantity -> predicted seconds of each point; NaN if a point has no such pass."""
+        """Quantity -> the predicted seconds of each point; NaN if the point does not have the quantity.
+
+        Raises ValueError if `shards_lm_head` differs from that of `layout`.
+        """
         if calibration.shards_lm_head != self.layout.shards_lm_head:
             raise ValueError("counted under another layout of the LM head")
         out = {name: np.full(len(self.points), np.nan) for name in TIMES}
@@ -130,8 +134,8 @@ class PointSet:
         return np.asarray(drafts * times["draft_s"] + times["verify_s"] + times["overhead_s"])
 
     def speedup(self, times: dict[str, Array]) -> Array:
-        """The speedup of each point from predicted times and the measured tokens per iteration; NaN if these
-        were not measured.
+        """The speedup of each point, from predicted times and the measured tokens per iteration; NaN if these
+        tokens were not measured.
 
         - times: the result of `predict`.
         """
@@ -140,7 +144,9 @@ class PointSet:
 
 
 def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
-    """The scenario of a measured row. Its acceptance is that of the row if the row has one."""
+    """The scenario of a measured point, with its measured tokens per iteration or acceptance if it states
+    one.
+    """
     tokens_per_iteration = p.tokens_per_iteration if p.gamma else None
     alpha = None
     if tokens_per_iteration is None:
@@ -158,7 +164,7 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
         tokens_per_iteration=tokens_per_iteration,
         weights=p.weights,
         kv_dtype=p.kv_dtype,
-        calibration="ideal",  # the device's own may be what is being made
+        calibration="ideal",  # the calibration of the device may be the one that is being fitted
     )
     scenario = with_calibration(resolve(query), calibration)
     if attention_of(calibration.stack) is None:
@@ -189,8 +195,8 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
 
 
 def draft_passes(p: MeasuredPoint) -> list[tuple[float, float]]:
-    """The draft passes in `draft_s`, as pairs: the tokens per sequence in a pass, and how often it runs. For
-    a tree, the second number is a share of the passes.
+    """The kinds of draft passes of a point, as pairs: the tokens per sequence in a pass, and the share of the
+    draft passes that have this number of tokens.
     """
     levels = p.widths[:-1] if p.widths else (1,)
     return [(float(width), levels.count(width) / len(levels)) for width in dict.fromkeys(levels)]

@@ -1,4 +1,4 @@
-"""Error statistics of predictions. All tables, checks and calibrations use them."""
+"""Computes the error statistics of predictions that all tables, checks and calibrations use."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +10,18 @@ from perfmodel.validate.fit.counted_points import TIMES, Array, PointSet
 from perfmodel.validate.solving import significant
 
 ERROR_DIGITS = 3
-"""Digits of an error in a file."""
+"""Significant digits of an error in a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Errors over some rows.
+    """Errors over some rows. The relative error is predicted / measured - 1, and the log error is
+    log(predicted / measured).
 
-    - mape: mean absolute relative error.
-    - bias: mean signed relative error.
-    - worst: the signed relative error of the largest size.
-    - log_rms: root mean square of the logarithmic error.
-
-    The relative error is predicted / measured - 1, and the logarithmic error is log(predicted / measured).
+    - mape: the mean absolute relative error.
+    - bias: the mean signed relative error.
+    - worst: the signed relative error with the largest absolute value.
+    - log_rms: the root mean square of the log error.
     """
 
     rows: int
@@ -38,7 +37,7 @@ class Errors:
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:
     """The errors over the rows that have both values; None if there are no such rows. Rows with a prediction
-    of 0 are left out (``ideal`` predicts no overhead).
+    of 0 are left out, because the calibration ``ideal`` predicts no overhead.
     """
     has_both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
     if not has_both.any():
@@ -63,8 +62,10 @@ def same_side(predicted: Any, measured: Any) -> Any:
 
 
 def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, Errors]:
-    """Quantity -> errors, for every quantity that the points measure. The predicted speedup uses the measured
+    """Quantity -> errors, for every measured quantity of the points. The predicted speedup uses the measured
     tokens per iteration.
+
+    - times: the predicted seconds (`PointSet.predict`).
     """
     by_quantity = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
     by_quantity["speedup"] = errors_of(points.speedup(times), points.measured("speedup"))

@@ -1,6 +1,4 @@
-"""Fits the constants of a calibration and their covariance to measured points, by bounded least squares on
-log ratios.
-"""
+"""Fits the constants of a calibration to measured points, by bounded least squares on log errors."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,26 +14,24 @@ from perfmodel.validate.fit.recipes import Recipe
 from perfmodel.validate.solving import Parameter, Values, estimate
 
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
-"""Weights of quantities. The overhead has a lower weight, because it is a difference of published figures and
-only about a twentieth of an iteration.
+"""Quantity -> weight of its log errors. The overhead has a lower weight, because it is a difference of
+published figures and only about a twentieth of an iteration.
 """
 SOFT = 0.05
-"""Log ratio above which a residual counts linearly (soft L1), so one outlier does not distort the fit."""
+"""Size above which a residual counts linearly (soft L1), so one outlier does not distort the fit."""
 ENOUGH = 1e-8
-"""Relative change of parameters or cost below which a fit is done."""
+"""Relative change of parameters or cost below which a fit ends."""
 SEARCHED = {name: declared.search for name, declared in CONSTANTS.items() if declared.search}
-"""Search range of each constant that can be fitted."""
+"""Constant that can be fitted -> its search range."""
 
 
 @dataclass(frozen=True)
 class Fit:
     """A fitted calibration.
 
-    - values: the free constants.
-    - stderr: their standard errors.
-    - at_bound: the constants that ended at a bound of their search.
-
-    Constants at a bound have no standard error and no correlation.
+    - values: the values of the free constants.
+    - stderr: the standard errors of the free constants that are not at a bound.
+    - at_bound: the free constants that ended at a bound of their search range.
     """
 
     calibration: Calibration
@@ -62,8 +58,10 @@ def start_of(recipe: Recipe) -> Calibration:
 
 
 def used(points: tuple[MeasuredPoint, ...], train: Mask) -> dict[str, Mask]:
-    """Quantity -> mask of the points that are used for it. If several rows repeat one baseline time, only the
-    first counts.
+    """Quantity -> mask of the points to which it is fitted. If several rows repeat one baseline time, only
+    the first of these rows counts for ``target_s``.
+
+    - train: mask of the points of the fit.
     """
     first = np.zeros(len(points), dtype=bool)
     seen: set[tuple[object, ...]] = set()
@@ -82,9 +80,10 @@ def fit(
     train: Mask,
     begin: dict[str, float] | None = None,
 ) -> Fit:
-    """Fits the `free` constants to the points of the mask `train`. The others keep their values of `start`.
+    """Fits the constants in `free` to the points in the mask `train`. The other constants keep the values of
+    `start`.
 
-    - begin: the values at which the search begins.
+    - begin: the values at which the search begins; by default those of `SEARCHED`.
     """
     parameters = []
     for name in free:
@@ -112,10 +111,11 @@ def fit(
 
 
 def weighted_residuals(times: dict[str, Array], logs: dict[str, Array], rows: dict[str, Mask]) -> Array:
-    """The logs of predicted over measured times, times the weights of the quantities, concatenated in the
-    order of `rows`.
+    """The log errors of times, multiplied by the weights of the quantities, and concatenated in the order of
+    `rows`.
 
-    - logs: the logs of the measured times.
+    - times: the predicted times.
+    - logs: the logarithms of the measured times.
     - rows: quantity -> mask of the points that are used for it.
     """
     residuals = []

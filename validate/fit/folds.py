@@ -1,5 +1,5 @@
-"""Judges a fit on held-out rows. The rows are divided into folds, and each fold is predicted by a refit
-without it.
+"""Predicts measured points by refits without them. The points of a recipe are divided into folds, and each
+fold is predicted by a refit without the fold.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,11 @@ from perfmodel.validate.fit.fitting import Fit, fit, points_of, start_of
 from perfmodel.validate.fit.recipes import Recipe
 
 Key = Callable[[MeasuredPoint], tuple[object, ...]]
+"""A function that returns the key of a point. Points with the same key are in the same fold."""
 
 
 def _context(p: MeasuredPoint) -> int:
-    """The context of the plan, where sequences grew while they were timed."""
+    """The context in the plan of the measurement. Sequences can grow while they are timed."""
     return p.context if p.asked_context is None else p.asked_context
 
 
@@ -37,18 +38,18 @@ FOLDS: dict[str, Key] = {
     "context": lambda p: (_context(p),),
     "tp": lambda p: (p.tp,),
 }
-"""Kind of fold -> the key of a point; points with the same key are in the same fold. The accuracy check uses
-``point``, with which no baseline time is in both the fitted and the judged rows.
+"""Kind of fold -> its key. The accuracy check uses ``point``, with which a baseline time is never in both the
+fitted and the predicted points.
 """
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The times of every point, predicted by a fit without its fold.
+    """The times of every point, predicted by a fit without the point's fold.
 
-    - times: quantity -> seconds ``[point]``.
-    - fold: number of the fold of each point, ``[point]``.
-    - fits: the fit without each fold.
+    - times: quantity -> predicted seconds, ``[point]``.
+    - fold: the number of the fold of each point, ``[point]``.
+    - fits: the fit without each fold, by number.
     """
 
     points: PointSet
@@ -65,15 +66,20 @@ def whole_fit(recipe: Recipe) -> Fit:
 
 
 def folds_of(points: tuple[MeasuredPoint, ...], by: str) -> NDArray[np.intp]:
-    """The fold of each point, numbered by first appearance."""
+    """The number of the fold of each point. Folds are numbered in the order of their first points.
+
+    - by: the kind of fold.
+    """
     numbers: dict[tuple[object, ...], int] = {}
     return np.array([numbers.setdefault(FOLDS[by](p), len(numbers)) for p in points])
 
 
 @cache
 def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
-    """Fits a recipe once without each of its folds and predicts this fold. There must be two folds or more,
-    see `has_folds`.
+    """Fits a recipe once without each of its folds, and predicts this fold with the fit. There must be at
+    least two folds (`has_folds`).
+
+    - by: the kind of fold.
     """
     points = points_of(recipe)
     fold = folds_of(points.points, by)
@@ -89,8 +95,8 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
 
 
 def has_folds(recipe: Recipe, by: str) -> bool:
-    """Whether the rows of a recipe are in more than one fold of this kind. Rows without drafts have no folds
-    by draft.
+    """Whether the points of a recipe are in more than one fold of this kind. Points without drafts have no
+    folds by draft.
     """
     points = points_of(recipe).points
     if by == "draft" and not any(p.draft for p in points):

@@ -1,10 +1,10 @@
-"""Fits the constants of the indexer of sparse attention to public tables. The tables time whole modules: the
-GEMMs, the indexer and the attention of a layer.
+"""Fits the constants of the indexer of sparse attention to public tables. The tables have the times of whole
+modules: the GEMMs, the indexer and the attention of a layer.
 
-A calibration predicts the kernels of a module with the indexer at the full bandwidth. The rest of the
-module's time is ``layer + tokens * token + (1/f - 1) * bytes / BW``. Here bytes are those of keys and scores,
-``BW`` is the bandwidth and ``f`` the share of it that the indexer reaches. The constants are a non-negative
-least-squares fit of the relative errors.
+A calibration predicts the kernels of a module if the indexer reaches the full bandwidth. The formula for the
+rest of the module's time is ``layer + tokens * token + (1/f - 1) * bytes / BW``. ``bytes`` are those of keys
+and scores, ``BW`` is the bandwidth, and ``f`` is the share of the bandwidth that the indexer reaches. The
+constants are a non-negative least-squares fit of the relative errors.
 """
 
 from dataclasses import dataclass, replace
@@ -26,26 +26,34 @@ from perfmodel.validate.fit.tables import Table, Tables, where
 from perfmodel.validate.solving import nonnegative
 
 MODEL = "deepseek-v3.2"
+"""The model whose modules are used."""
 NAME = "dsa_generation_module_perf"
+"""The name of the table."""
 DEGREES = (8, 4)
 """Numbers of devices that share the heads of a module."""
 SHORTEST_TOKENS = 64
+"""Smallest context of the used modules, in tokens."""
 LEAST_ROWS = 60
+"""Smallest number of modules for a fit."""
 UNPRICED = IndexConstants(bandwidth_fraction=0.0, layer_s=0.0, token_s=0.0)
-"""Constants of a calibration without an indexer. A bandwidth fraction of 0 means the usual bandwidth."""
+"""Constants of a calibration without fitted constants of an indexer. A bandwidth fraction of 0 means the
+fraction of attention.
+"""
 IDEAL = IndexConstants(bandwidth_fraction=1.0, layer_s=0.0, token_s=0.0)
+"""Constants of an indexer that reaches the full bandwidth."""
 HELPS = 0.9
-"""The constants are used only if the median error with them is below this share of the median error without
+"""Fitted constants are used only if their median error is less than this share of the median error without
 them.
 """
 PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", "rope", "kv append")
+"""The operations of a pass, other than attention, that are part of a module."""
 
 
 def with_indexer(
     kernels: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
 ) -> Kernels:
-    """The same kernel constants, with `index` if the tables have such modules and the median error falls by
-    at least a tenth.
+    """The same kernel constants, with `index` if the tables have enough modules and the fit reduces the error
+    (`HELPS`).
     """
     if not tables.versions("sparse_attention", engine, NAME):
         return kernels
@@ -63,10 +71,10 @@ def with_indexer(
 
 @dataclass(frozen=True)
 class TimedModules:
-    """Timed modules (layers) of sparse attention.
+    """Timed modules of sparse attention.
 
     - ops: for each of `DEGREES`, the operations of the modules, whose counts are arrays ``[module]``.
-    - seconds, tokens: the time and the tokens of each module.
+    - seconds, tokens: the time and the number of tokens of each module, in the order of `DEGREES`.
     """
 
     gpu: GPUSpec
@@ -101,7 +109,7 @@ class TimedModules:
         return cls(gpu, calibration, model.num_hidden_layers, ops, seconds, tokens)
 
     def priced(self, index: IndexConstants) -> Array:
-        """Predicted seconds of each module with these constants of an indexer."""
+        """The predicted seconds of each module with these constants of an indexer."""
         constants = index_constants(index).items()
         update = {name: Constant(value=value, source=NAME) for name, value in constants}
         machine = Machine(self.gpu, self.calibration.replace(**update))
@@ -109,11 +117,11 @@ class TimedModules:
         return np.concatenate(by_degree) / self.layers
 
     def error(self, index: IndexConstants) -> float:
-        """Median absolute log error of the modules with these constants."""
+        """The median absolute log error of the modules with these constants."""
         return float(np.median(np.abs(np.log(self.priced(index) / self.seconds))))
 
     def fitted(self) -> IndexConstants:
-        """The constants with the smallest relative errors."""
+        """The constants with the smallest squared relative errors."""
         index_ops = [op for op in chain.from_iterable(self.ops) if isinstance(op, IndexerOp)]
         moved = np.concatenate([op.cost.kv_bytes + op.cost.activation_bytes for op in index_ops])
         ideal_s = moved / self.layers / self.gpu.memory_bandwidth_bytes_per_s

@@ -18,8 +18,10 @@ Fit = TypeVar("Fit")
 
 @dataclass(frozen=True)
 class IndexConstants:
-    """Constants of a sparse-attention indexer: the share of the memory bandwidth, and the seconds per layer
-    and per token.
+    """Constants of an indexer of sparse attention.
+
+    - bandwidth_fraction: the share of the memory bandwidth that it reaches.
+    - layer_s, token_s: the fixed seconds per layer, and the seconds per token in a layer.
     """
 
     bandwidth_fraction: float
@@ -31,9 +33,11 @@ class IndexConstants:
 class Kernels:
     """All kernel constants from the tables of one device and engine.
 
+    - source: a description of the tables.
     - gemm, experts: format of the weights -> fit.
     - attention, latent: format of the cache -> fit.
     - allreduce: number of devices -> pairs of message size (bytes) and seconds.
+    - index: the fit of an indexer; None if the tables do not determine it.
     """
 
     source: str
@@ -46,9 +50,10 @@ class Kernels:
 
 
 def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
-    """Fits all kernel constants.
+    """Fits all kernel constants except those of an indexer. Formats that the engine's tables do not have come
+    from the tables of other engines.
 
-    - version: that of the tables; by default the newest.
+    - version: the version of the engine; by default the newest.
 
     Raises InputError if the engine has no GEMM table of this version.
     """
@@ -78,5 +83,5 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
 
 
 def _completed(fits: dict[str, Fit], others: dict[str, Fit]) -> dict[str, Fit]:
-    """The fits, and behind them those of formats that they lack."""
+    """The fits, followed by the fits of `others` for formats that `fits` does not have."""
     return fits | {form: fitted for form, fitted in others.items() if form not in fits}

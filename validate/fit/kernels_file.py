@@ -1,5 +1,5 @@
-"""Makes a calibration of the kind ``kernels`` from the result of `kernels.distil`, with sources and fit
-errors.
+"""Makes a calibration of the kind ``kernels`` from the result of `kernels.distil`. The calibration states
+sources and fit errors.
 """
 
 import datetime
@@ -20,7 +20,7 @@ from perfmodel.validate.solving import significant
 
 COMMENT = "Written by `perfmodel calibrations import aiconfigurator` from public kernel tables (Apache-2.0)."
 MOST_PEAK_SHARE = 2.0
-"""Largest share of the peak that a file states. A larger one would mean that the peak is wrong."""
+"""Largest share of the peak that a file states. A larger share would mean that the peak is wrong."""
 
 
 def index_constants(index: IndexConstants) -> dict[str, float]:
@@ -35,7 +35,7 @@ def index_constants(index: IndexConstants) -> dict[str, float]:
 def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | None = None) -> Calibration:
     """The calibration with these kernel constants.
 
-    - date: today by default.
+    - date: the date of the file; by default today.
     """
     values: dict[str, tuple[float, str]] = {
         **_dense_constants(k),
@@ -65,7 +65,7 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
 
 
 def _dense_constants(k: Kernels) -> dict[str, tuple[float, str]]:
-    """(value, source) of the constants of GEMMs and small kernels."""
+    """Constant of GEMMs and small kernels -> value and source."""
     gemm = k.gemm["bf16"]
     start_s = gemm.constants.start_s
     efficiency = dict(gemm.constants.curve)
@@ -86,7 +86,7 @@ def _dense_constants(k: Kernels) -> dict[str, tuple[float, str]]:
 
 
 def _attention_constants(k: Kernels) -> dict[str, tuple[float, str]]:
-    """(value, source) of the constants of attention over a cache of keys and values."""
+    """Constant of attention over a cache of keys and values -> value and source."""
     bf16 = k.attention["bfloat16"]
     gemm_efficiency = dict(k.gemm["bf16"].constants.curve)
     constants = {
@@ -101,7 +101,7 @@ def _attention_constants(k: Kernels) -> dict[str, tuple[float, str]]:
 
 
 def _latent_constants(k: Kernels) -> dict[str, tuple[float, str]]:
-    """(value, source) of the constants of attention over a latent cache, as far as there are tables of it."""
+    """Constant of attention over a latent cache -> value and source, for the cache formats with tables."""
     constants = {}
     bf16 = k.latent.get("bfloat16")
     if bf16:
@@ -114,7 +114,7 @@ def _latent_constants(k: Kernels) -> dict[str, tuple[float, str]]:
 
 
 def _index_constants(k: Kernels) -> dict[str, tuple[float, str]]:
-    """(value, source) of the constants of an indexer above 0."""
+    """Constant of an indexer that is not 0 -> value and source."""
     if k.index is None:
         return {}
     source = f"sparse-attention modules less the GEMMs and attention priced here: {_calls(k.index)}"

@@ -1,8 +1,7 @@
-"""Reads ``recipes.yaml``, which lists the constants that are fitted for each device and stack, and says why
-others are not.
+"""Reads ``recipes.yaml``, which lists the constants that are fitted for each device and stack.
 
-Constants that the measurements cannot determine keep the value of the literature calibration from which a
-recipe starts. Its `notes` and `pinned` state the reasons that are not obvious. The module
+Constants that the measurements cannot determine keep the values of the calibration from which a recipe
+starts. The `notes` and `pinned` of a recipe state the reasons that are not obvious. The module
 perfmodel/specs/calibrations/calibration.py declares the search range of each constant.
 """
 
@@ -18,8 +17,10 @@ class Recipe(Frozen):
     """The recipe of one fitted calibration.
 
     - base: the calibration from which the fit starts.
-    - free: names of the fitted constants.
-    - pinned: name -> (value, reason), for constants that are not fitted but differ from the base.
+    - set_name: the published set of measurements.
+    - free: the names of the fitted constants.
+    - pinned: constant -> value and reason, for constants that are not fitted but differ from the base.
+    - shards_lm_head: whether the stack divides the LM head among tensor-parallel ranks.
     """
 
     name: str
@@ -44,10 +45,11 @@ def _read(path: Path) -> dict[str, Recipe]:
 
 
 RECIPES = _read(Path(__file__).with_suffix(".yaml"))
+"""Name of a fitted calibration -> its recipe."""
 
 
 def recipe_of(name: str) -> Recipe:
-    """The recipe of the calibration `name`. Raises InputError."""
+    """The recipe of a fitted calibration. Raises InputError for an unknown name."""
     if name not in RECIPES:
         raise unknown_name("NAME", "fitted calibration", name, RECIPES)
     return RECIPES[name]

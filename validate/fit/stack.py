@@ -1,8 +1,8 @@
-"""Fits stack factors, which scale kernel constants to whole passes. They are fitted to one half of a record
-and judged on the other half.
+"""Fits stack factors, which scale kernel constants to whole passes. The errors are those on one half of a
+record with factors that were fitted to the other half.
 
-Each factor scales all constants of one kind of work. There are only four, because a record of a few dozen
-points cannot determine more.
+Each factor scales all constants of one kind of work. There are only four factors, because a record of a few
+dozen points cannot determine more.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,12 @@ KINDS: dict[str, tuple[Work, ...]] = {
     "rest of a pass": ("small", "pass"),
     "outside the passes": ("iteration",),
 }
-"""Factor -> the kinds of work that it scales. It multiplies their times and divides their efficiencies, which
-stay at most 1.
+"""Factor -> the kinds of work whose constants it scales. A factor multiplies times and divides efficiencies,
+which stay at most 1.
 """
 LOW = 0.25
 HIGH = 4.0
+"""Bounds of a factor."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class StackFit:
     """The stack factors, fitted to all points.
 
     - calibration: the scaled calibration.
-    - held_out: errors of each half with the factors that were fitted to the other half.
+    - held_out: the errors of each half with factors that were fitted to the other half.
     """
 
     factors: dict[str, float]
@@ -47,7 +48,7 @@ class StackFit:
 
 
 def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
-    """A calibration in which the constants of each kind of work are scaled by its factor."""
+    """The calibration with all constants scaled by the factors of their kinds of work."""
     values: dict[str, float] = {}
     for kind, factor in factors.items():
         for name, declared in CONSTANTS.items():
@@ -61,9 +62,8 @@ def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
 
 
 def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str, float]:
-    """The factors with the smallest log errors of pass and overhead times on the points of the mask `train`.
-
-    Predictions of 0, such as the overhead of ``ideal``, are left out.
+    """The factors with the smallest log errors on the points in the mask `train`. Times that are predicted to
+    be 0, such as the overhead with the calibration ``ideal``, are left out.
     """
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     plain = points.predict(kernels)
@@ -78,11 +78,12 @@ def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str
 
 
 def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: str = "--stack") -> StackFit:
-    """Fits the factors to each half of the points and judges them on the other half. Points that share a
+    """Fits the factors to all points, and to each half of the points for the errors. Points that share a
     baseline time are in the same half.
 
-    Raises InputError, which begins with `where`, if all points share one baseline time, or if no pass was
-    timed.
+    - where: the beginning of an error message.
+
+    Raises InputError if all points share one baseline time, or if no pass was timed.
     """
     folds = folds_of(measured, "point")
     if not folds.any():
@@ -103,10 +104,8 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
 def with_stack(
     measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str, where: str = "--stack"
 ) -> Calibration:
-    """The calibration `name`: the kernel constants, scaled by the stack factors.
-
-    Its observed error is that of each half with the factors that were fitted to the other half. Raises
-    InputError, see `fit_stack`.
+    """The calibration `name`: the kernel constants, scaled by fitted stack factors. The observed errors are
+    those of `StackFit.held_out`. Raises InputError for the reasons of `fit_stack`.
     """
     stack = fit_stack(measured, kernels, where)
     set_name = measured[0].set_name

@@ -1,7 +1,7 @@
-"""Reads public kernel tables, which are Parquet files of the package ``aiconfigurator-core`` (Apache-2.0) in
-a folder.
+"""Reads public kernel tables: the Parquet files of the package ``aiconfigurator-core`` (Apache-2.0).
 
-A file is ``<root>/<device>/<family>/<engine>/<version>/<name>.parquet``. Its times are in milliseconds.
+The path of a file is ``<root>/<device>/<family>/<engine>/<version>/<name>.parquet``. Its times are in
+milliseconds.
 """
 
 import io
@@ -23,7 +23,9 @@ from perfmodel.specs import serving_engines
 
 MS = 1e-3
 Table = dict[str, NDArray[Any]]
+"""Column -> its values."""
 ENGINES = tuple(word for word, engine in serving_engines().items() if engine.kernel_tables)
+"""Engines that have kernel tables."""
 TEXT = {
     "attn_dtype",
     "distribution",
@@ -37,21 +39,21 @@ TEXT = {
     "nccl_dtype",
     "op_name",
 }
-"""Columns that hold words; every other column holds numbers."""
+"""Columns with text. All other columns have numbers."""
 MAX_TABLE_BYTES = 2**26
 """Largest size of a table, in bytes. The tables of aiconfigurator-core 0.12.0 have at most 2 MB."""
 MAX_ROWS = 10**6
 """Largest number of rows of a table. The tables of aiconfigurator-core 0.12.0 have at most 126,360."""
 MAX_WORD = 200
-"""Largest number of characters of a word."""
+"""Largest number of characters of a text."""
 MOST = 1e12
-"""Largest number that a table may have."""
+"""Largest number in a table."""
 
 
 class CheckedTable(Table):
-    """A table: column -> values, all of equal length.
+    """A table that raises InputError for a missing column. All columns have the same length.
 
-    - where: the file, for messages.
+    - where: the file, for error messages.
     """
 
     def __init__(self, where: str, columns: dict[str, NDArray[Any]]) -> None:
@@ -73,10 +75,10 @@ class VersionedTable(NamedTuple):
 class Tables:
     """The tables of one device.
 
-    - path: the folder that the user gave.
-    - device: the name of the device's folder.
-    - files: place in the device's folder -> path.
-    - package: the name of the tables' package.
+    - path: the folder with all tables, as the user wrote it.
+    - device: the name of the folder of the device.
+    - files: path below the folder of the device -> path of the file.
+    - package: the name of the package with the tables, and its version.
     """
 
     path: str
@@ -91,7 +93,7 @@ class Tables:
         - gpu: the name of the device.
         """
         paths = sorted(Path(path).rglob("*"))
-        # what follows the folder of all devices
+        # the paths below the folder of all devices
         by_place = {file.as_posix().partition("systems/data/")[2]: file for file in paths}
         tables = {place: file for place, file in by_place.items() if place.endswith(".parquet")}
         if not tables:
@@ -108,7 +110,7 @@ class Tables:
         return cls(path, device, of_device, _package(paths))
 
     def versions(self, family: str, engine: str, name: str) -> list[str]:
-        """Versions of an engine that have this table, the newest last."""
+        """The versions of an engine that have a table, the newest last."""
         versions = []
         for place in self.files:
             table_family, table_engine, version, file = PurePosixPath(place).parts[:4]
@@ -117,7 +119,9 @@ class Tables:
         return sorted(versions, key=release_order)
 
     def read_version(self, family: str, engine: str, version: str | None, name: str) -> VersionedTable:
-        """The table of this version of an engine, or of the newest version if this one has none."""
+        """A table of a version of an engine, or of the newest version if this version does not have it.
+        Raises InputError if no version has the table.
+        """
         known = self.versions(family, engine, name)
         if not known:
             raise InputError(f"{self.path}: must hold {self.device}/{family}/{engine}/VERSION/{name}.parquet")
@@ -125,10 +129,10 @@ class Tables:
         return VersionedTable(used, self.read(family, engine, used, name))
 
     def read(self, family: str, engine: str, version: str, name: str) -> Table:
-        """One table, with a column ``seconds`` instead of ``latency``. Raises InputError for a file that is
-        not such a table.
+        """A table, with a column ``seconds`` instead of ``latency``. Raises InputError for a file that is not
+        such a table.
 
-        A column of a wrong type, or with missing or infinite values, is an error only when it is used.
+        A column that has a wrong type, or missing or infinite values, raises InputError only when it is used.
         """
         import pyarrow as pa
 
@@ -148,7 +152,7 @@ class Tables:
 
 
 def _package(paths: Iterable[Path]) -> str:
-    """The package of the tables, with its version if its metadata are there."""
+    """The name of the package, with its version if a path shows it."""
     for path in paths:
         metadata = re.search(r"aiconfigurator_core-([^/]+)\.dist-info", path.name)
         if metadata:
@@ -157,9 +161,10 @@ def _package(paths: Iterable[Path]) -> str:
 
 
 def folder_of(gpu: str, folders: Collection[str]) -> str:
-    """The folder of a device. Its name is that of the device without the memory size. The tables may have a
-    longer name (``rtx_pro_6000_server``) or a shorter one (``b60`` for ``arc-pro-b60-24gb``). Raises
-    InputError if there is none.
+    """The name of the folder of a device: the name of the device without its memory size.
+
+    The folder can also have a longer name (``rtx_pro_6000_server``) or a shorter name (``b60`` for
+    ``arc-pro-b60-24gb``). Raises InputError if there is no such folder.
     """
     name = gpu.rpartition("-")[0].replace("-", "_")
     longer = [folder for folder in folders if folder.startswith(f"{name}_")]
@@ -171,7 +176,7 @@ def folder_of(gpu: str, folders: Collection[str]) -> str:
 
 
 def where(table: Table, keep: Mask) -> Table:
-    """The rows of a table for which the mask `keep` is True."""
+    """The rows of a table in the mask `keep`."""
     selected = copy(table)
     selected.update((name, values[keep]) for name, values in table.items())
     return selected
@@ -184,7 +189,7 @@ def most_frequent(calls: Table) -> Table:
 
 
 def fastest(calls: Table, keys: tuple[str, ...]) -> Table:
-    """One row for each distinct call, namely that of its fastest kernel.
+    """The row of the fastest kernel for each distinct call.
 
     - keys: the columns that identify a call.
     """
@@ -201,9 +206,7 @@ def _kind(column: str) -> str:
 
 
 def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The columns, with the types that their names require. Raises ValueError for a table that is too
-    large.
-    """
+    """The valid columns of a Parquet file. Raises ValueError for a table that is too large."""
     import pyarrow.parquet as pq
     from pyarrow import types
 
@@ -233,6 +236,6 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def release_order(version: str) -> list[float]:
-    """The sort key of a version. It sorts 1.3.0rc9 before 1.3.0rc20, and that before 1.3.0."""
+    """The sort key of a version. It sorts 1.3.0rc9 before 1.3.0rc20, and 1.3.0rc20 before 1.3.0."""
     numbers = [float(n) for n in re.findall(r"\d+", version)]
     return [*numbers[:3], *(numbers[3:] if "rc" in version else [math.inf])]

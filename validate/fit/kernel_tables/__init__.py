@@ -1,1 +1,1 @@
-"""Fits the constants of each kind of kernel to public tables of timed calls. Each kind is a module."""
+"""Fits the constants of kernels to public tables of timed calls. Each kind of kernel has a module."""

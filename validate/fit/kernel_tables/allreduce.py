@@ -1,4 +1,4 @@
-"""The times of all-reduces by message size and number of devices."""
+"""Reads the times of all-reduces by message size and number of devices."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,15 +6,15 @@ from numpy.typing import NDArray
 from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
 
 MESSAGES = tuple(4**n for n in range(7, 14))
-"""Message sizes in bytes at which times are taken."""
+"""Message sizes, in bytes, at which the times are interpolated."""
 
 
 def allreduce_knots(tables: Tables) -> dict[int, list[tuple[float, float]]]:
     """Number of devices -> pairs of message size (bytes) and seconds. Each time is that of the fastest kernel
-    of any engine and version.
+    of all engines and versions.
 
     Over PCIe, the times of versions differ by up to a factor of ten, because they were measured on different
-    servers. The fastest server has peer access.
+    servers. The fastest server has peer access between its devices.
     """
     fastest: dict[int, dict[float, float]] = {}
     sources = [(engine, "custom_allreduce_perf") for engine in ENGINES]
@@ -30,7 +30,7 @@ def allreduce_knots(tables: Tables) -> dict[int, list[tuple[float, float]]]:
 
 
 def _allreduce_calls(table: Table) -> Table:
-    """The all-reduces of a table of communication that were not run eagerly."""
+    """The all-reduces in a table of communication, except those that were run without CUDA graphs."""
     operations = np.char.replace(table["op_name"].astype(str), "_", "")
     keep = np.char.find(operations, "allreduce") >= 0
     if "kernel_source" in table:
@@ -39,14 +39,20 @@ def _allreduce_calls(table: Table) -> Table:
 
 
 def _bytes_per_value(calls: Table) -> NDArray[np.float64]:
-    """Bytes of the values in which the tables count a message: of 16 bits, and in NCCL's tables also of 8."""
+    """The bytes of the values of each message. The tables have values of 16 bits; those of NCCL also have 8
+    bits.
+    """
     if "nccl_dtype" not in calls:
         return np.full(len(calls["seconds"]), 2.0)
     return np.where(calls["nccl_dtype"] == "int8", 1.0, 2.0)
 
 
 def _message_knots(by_size: dict[float, float]) -> list[tuple[float, float]]:
-    """(message bytes, seconds) at each of `MESSAGES` within the measured sizes. Times never fall."""
+    """Pairs of message size (bytes) and seconds, for each of `MESSAGES` within the measured sizes. The times
+    do not decrease with the size.
+
+    - by_size: message size -> measured seconds.
+    """
     sizes = sorted(by_size)
     log_sizes = np.log(sizes)
     log_times = np.maximum.accumulate(np.log([by_size[size] for size in sizes]))

@@ -1,5 +1,5 @@
-"""The time of attention in a decoding step: ``t0 + bytes / (f BW)``, where f is the share of the memory
-bandwidth BW.
+"""Fits the time of attention in a decode step, ``t0 + bytes / (f BW)``. Here f is the reached share of the
+memory bandwidth BW.
 """
 
 from dataclasses import replace
@@ -15,13 +15,17 @@ from perfmodel.validate.solving import Values
 VALUE_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 """Name of a cache format in the tables -> bytes per value."""
 FEWEST_CALLS = 100
+"""Smallest number of calls for a fit."""
 MOST_SEQUENCES = 256
+"""Largest batch of the used calls."""
+MOST_GROUPED = 16
+"""Largest number of query heads per KV head in the used calls."""
 LARGE_CACHE_BYTES = 1e6
+"""Bytes of keys and values above which a call determines the bandwidth."""
 HIDDEN_S = 5e-5
-"""If reading the whole last-level cache takes longer than this, in seconds, the cache would hide repeated
-reads.
-"""
+"""Seconds to read the whole last-level cache above which it hides the memory reads of repeated calls."""
 FIRST = {"fixed_s": 1e-5, "bandwidth_fraction": 0.8}
+"""The values at which the search begins."""
 
 
 def attention_fits(
@@ -43,10 +47,10 @@ def attention_fits(
         context = calls["isl"] + calls["step"]
         cache_bytes = batch * kv_heads * context * 2 * width * value_bytes
         moved_s = (cache_bytes + 4 * batch * heads * width) / gpu.memory_bandwidth_bytes_per_s
-        grouped = heads / kv_heads <= 16
+        grouped = heads / kv_heads <= MOST_GROUPED
         keep = (cache_bytes > _uncached_bytes(gpu)) & grouped
         fitted = _fit(moved_s[keep], calls["seconds"][keep], f"{engine} {version}")
-        if _uncached_bytes(gpu) > LARGE_CACHE_BYTES:  # so long calls do not determine the start
+        if _uncached_bytes(gpu) > LARGE_CACHE_BYTES:  # such large calls do not determine the fixed time
             short = (cache_bytes <= LARGE_CACHE_BYTES) & grouped
             shortest_s = float(np.median(calls["seconds"][short]))
             start_s = max(shortest_s, fitted.constants.fixed_s)
@@ -63,7 +67,7 @@ def _fit(moved_s: Array, seconds: Array, source: str) -> TableFit[MemoryConstant
 
 
 def _uncached_bytes(gpu: GPUSpec) -> float:
-    """Bytes above which repeated calls do not find the cache in a large last-level cache."""
+    """The bytes of keys and values above which repeated calls read them from memory."""
     cached = gpu.last_level_cache
     if cached and cached.si / gpu.memory_bandwidth_bytes_per_s > HIDDEN_S:
         return cached.si

@@ -1,5 +1,5 @@
-"""The time of experts: ``t0 + touched bytes / (f BW) + flops / (g F)``, and for prompts also ``+ p routed
-bytes / BW``. BW and F are the peak bandwidth and FLOP/s.
+"""Fits the time of experts, ``t0 + touched bytes / (f BW) + flops / (g F)``, and for prompts also ``+ p
+routed bytes / BW``. BW and F are the peak bandwidth and FLOP/s.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,31 +23,36 @@ from perfmodel.validate.fit.tables import Table, Tables, most_frequent, where
 from perfmodel.validate.solving import Values
 
 FORMATS = gemms.FORMATS | {"int4_wo": "int4", "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4-a8"}
+"""Name of a weight format in the tables -> perfmodel's name."""
 ACTIVATION_BYTES = 2
+"""Bytes per value of the hidden vectors that are moved."""
 POPULARITY = 1.2
-"""Popularity of experts that is assumed for rows "power_law_1.01" of the tables. With this value, their times
-agree with those of balanced routing.
+"""Assumed popularity of experts (see `touched`) for rows of the tables with the distribution
+"power_law_1.01". With this value, the fit agrees with that to rows of balanced routing.
 """
 FEWEST_CALLS = 60
+"""Smallest number of calls for a fit."""
 DECODED_TOKENS = 1024
-"""Largest number of tokens in the calls of a decoding pass."""
+"""Largest number of tokens of a call that counts as decoding."""
 PROMPT_TOKENS = 16_384
-"""Largest number of tokens in the calls of a pass over prompts."""
+"""Largest number of tokens of a call that counts as prefill."""
 MOST_RANKS = 16
+"""Largest number of expert-parallel ranks in the used calls."""
 CONTRADICTED = {("vllm", "mxfp4")}
-"""Engines and formats whose prompts took longer on a server than in the tables. gpt-oss-120b on H200 took 2.0
-times as long (inferencex-profiling@237385bf). SGLang's and TensorRT-LLM's kernels take 1.8 and 1.4 times as
-long.
+"""(engine, format) of kernels whose prefill took longer on a server than in the tables. gpt-oss-120b on H200
+took 2.0 times as long (inferencex-profiling@237385bf). In the tables, the kernels of SGLang and TensorRT-LLM
+take 1.8 and 1.4 times as long.
 """
 FIRST = {"fixed_s": 3e-5, "bandwidth_fraction": 0.8, "flops_fraction": 0.3}
 FIRST_OF_PROMPTS = {**FIRST, "routed_passes": 4.0}
+"""The values at which the searches for decoding and for prefill begin."""
 
 
 @dataclass(frozen=True)
 class PromptConstants(RooflineConstants):
-    """Constants of the kernels of experts in prompts.
+    """Constants of the kernels of experts in prefill.
 
-    - routed_passes: see `ExpertKernel`.
+    - routed_passes: the factor p in the formula of this module (see `ExpertKernel`).
     """
 
     routed_passes: float
@@ -57,7 +62,8 @@ class PromptConstants(RooflineConstants):
 class ExpertFit:
     """The fits of one weight format.
 
-    - prompts: the fit for passes over prompts; None if a server contradicts the table (`CONTRADICTED`).
+    - decoding, prompts: the fits for decoding and for prefill. The latter is None if a server contradicts the
+      table (`CONTRADICTED`).
     """
 
     decoding: TableFit[RooflineConstants]
@@ -65,9 +71,11 @@ class ExpertFit:
 
 
 def expert_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, ExpertFit]:
-    """Weight format -> its fit, from the newest table up to a version; empty without a table.
+    """Weight format -> its fit. The mapping is empty if the engine has no table of experts.
 
-    Calls in prompts also move the hidden vectors of their tokens, once for each expert of a token.
+    In prefill, a call also moves the hidden vector of each token once for each expert of the token.
+
+    - version: the version of the engine; if it has no table, the newest version is used.
     """
     fits = {}
     for name, calls, source in _calls_by_format(tables, gpu, engine, version):
@@ -86,7 +94,7 @@ def expert_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict
 def _calls_by_format(
     tables: Tables, gpu: GPUSpec, engine: str, version: str
 ) -> Iterator[tuple[str, Table, str]]:
-    """Format, the usual calls in it, and their source, of each format with a published peak."""
+    """The format, the usual calls and the source, for each format with a published peak."""
     if not tables.versions("moe", engine, "moe_perf"):
         return
     version, table = tables.read_version("moe", engine, version, "moe_perf")
@@ -133,9 +141,7 @@ def _fit(
 
 
 def _main_kernel(calls: Table) -> Table:
-    """The rows of the most frequent kernel. If another kernel ran the same call faster, its time replaces the
-    row's.
-    """
+    """The calls of the most frequent kernel. If another kernel ran the same call faster, its time is used."""
     keys = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
     stacked = np.stack([calls[c] for c in keys])
     numbers = np.unique(stacked, axis=1, return_inverse=True)[1].ravel()

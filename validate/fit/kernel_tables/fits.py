@@ -1,4 +1,4 @@
-"""Fits constants to the rows of a kernel table, by robust least squares on the logs of times."""
+"""Fits constants to the calls of a kernel table, by robust least squares on the logarithms of times."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,9 +13,11 @@ from perfmodel.validate.solving import Parameter, Values, estimate
 Constants = TypeVar("Constants")
 
 WORST_MEDIAN = 0.25
-"""Largest median error of a fit that is used."""
+"""Largest median error of a credible fit."""
 LEAST_SHARE = 0.3
-"""Smallest share of the bandwidth of a kernel that is used."""
+"""Smallest share of the bandwidth of a credible kernel."""
+SOFT = 0.1
+"""Log error above which a call counts linearly (soft L1)."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,8 @@ class TableFit(Generic[Constants]):
     """The fitted constants of one kind of kernel in one format.
 
     - median_error: the median absolute log error of times.
-    - rows: number of calls in the fit.
-    - source: engine and version of the table.
+    - rows: the number of calls in the fit.
+    - source: the engine and version of the table.
     """
 
     constants: Constants
@@ -37,8 +39,8 @@ class TableFit(Generic[Constants]):
 class MemoryConstants:
     """Constants of memory-bound kernels.
 
-    - fixed_s: fixed time of a call, in seconds.
-    - bandwidth_fraction: share of the memory bandwidth.
+    - fixed_s: the fixed time of a call, in seconds.
+    - bandwidth_fraction: the reached share of the memory bandwidth.
     """
 
     fixed_s: float
@@ -47,9 +49,9 @@ class MemoryConstants:
 
 @dataclass(frozen=True)
 class RooflineConstants(MemoryConstants):
-    """Constants of kernels that memory or arithmetic bounds.
+    """Constants of kernels whose time is bounded by memory or by arithmetic.
 
-    - flops_fraction: share of the peak FLOP/s.
+    - flops_fraction: the reached share of the peak FLOP/s.
     """
 
     flops_fraction: float
@@ -62,24 +64,26 @@ def table_fit(
     build: Callable[..., Constants],
     source: str,
 ) -> TableFit[Constants]:
-    """The constants with which log(predict(values)) is closest to log(seconds).
+    """The constants with which the predicted times are closest to the measured times.
 
-    - seconds [rows]: the times of the calls.
-    - first: name -> value at which the search starts.
-    - build: makes the constants from their values, given by name.
+    - predict: a function that returns the predicted seconds of the calls for constants by name, [rows].
+    - seconds: the measured times of the calls, [rows].
+    - first: name of a constant -> value at which the search begins.
+    - build: a function that makes the result from the values of the constants.
+    - source: see `TableFit`.
     """
     parameters = [Parameter(name, value, log=True) for name, value in first.items()]
 
     def residuals(values: Values) -> Array:
         return np.asarray(np.log(predict(values) / seconds))
 
-    optimum = estimate(parameters, residuals, soft=0.1)
+    optimum = estimate(parameters, residuals, soft=SOFT)
     median_error = float(np.median(np.abs(optimum.solution.residuals)))
     return TableFit(build(**optimum.values), median_error, len(seconds), source)
 
 
 def is_credible(fitted: TableFit[RooflineConstants]) -> bool:
-    """Whether a kernel with these constants is plausible for an engine."""
+    """Whether the fit is good enough to be used, and the kernel fast enough for an engine."""
     return fitted.median_error <= WORST_MEDIAN and fitted.constants.bandwidth_fraction >= LEAST_SHARE
 
 

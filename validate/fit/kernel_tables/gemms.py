@@ -1,9 +1,9 @@
-"""The time of a GEMM: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``. BW and F are the peak bandwidth
-and FLOP/s.
+"""Fits the time of a GEMM, ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``. BW and F are the peak
+bandwidth and FLOP/s.
 
-In tables that were measured without CUDA graphs, t0 includes the launch. All formats therefore use the t0 of
-16-bit GEMMs. A format whose efficiency would be too far above 1 is left out; another engine's table of the
-same device then supplies it.
+In tables that were measured without CUDA graphs, t0 includes the launch. Calibrations therefore use the t0 of
+16-bit GEMMs for all formats. A format whose efficiency would be too far above 1 is left out. `kernels.distil`
+then uses another engine's table of the same device.
 """
 
 from collections.abc import Sequence
@@ -24,23 +24,29 @@ KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
 and 256 tokens.
 """
 FEWEST_CALLS = 500
+"""Smallest number of calls for a fit."""
 SMALL_WEIGHTS_BYTES = 1e6
+SMALL_TOKENS = 16
+"""Largest weights, in bytes, and largest number of tokens of a GEMM that counts as shortest."""
 LARGE_WEIGHTS_BYTES = 16e6
+LARGE_WIDTH = 1024
+"""Smallest weights, in bytes, and smallest width and depth of a matrix in the fit of the efficiency."""
 GRAPHED_START_S = 30e-6
 """A small GEMM that takes longer than this was not launched from a CUDA graph."""
 BEST_EFFICIENCY = 1.1
 """Largest plausible efficiency, as a share of the roofline."""
 FIRST_FIXED_S = 4e-6
 FIRST_EFFICIENCY = 0.7
+"""The values at which the search begins."""
 
 
 @dataclass(frozen=True)
 class GemmConstants:
     """The constants of GEMMs in one format.
 
-    - start_s: the time of the smallest GEMM.
+    - start_s: the median time of the shortest GEMMs.
     - fixed_s: the fitted t0.
-    - curve: pairs of tokens and efficiency (share of the roofline).
+    - curve: pairs of a number of tokens and the efficiency, which is a share of the roofline.
     """
 
     start_s: float
@@ -49,7 +55,7 @@ class GemmConstants:
 
 
 def gemm_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit[GemmConstants]]:
-    """Weight format -> its fit, for the formats that the table has."""
+    """Weight format -> its fit, for the formats that the table has and whose fit is plausible."""
     table = tables.read("gemm", engine, version, "gemm_perf")
     fits = {}
     for word, name in FORMATS.items():
@@ -65,10 +71,11 @@ def gemm_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[s
         moved_s = moved_bytes / gpu.memory_bandwidth_bytes_per_s
         computed_s = 2 * m * n * k / peak
         roof_s = np.maximum(moved_s, computed_s)
-        shortest = (weights_bytes <= SMALL_WEIGHTS_BYTES) & (m <= 16)
+        shortest = (weights_bytes <= SMALL_WEIGHTS_BYTES) & (m <= SMALL_TOKENS)
         start_s = float(np.median(seconds[shortest]))
         knots = [float(t) for t in KNOTS if t in m or t in (KNOTS[0], KNOTS[-1])]
-        keep = (weights_bytes >= LARGE_WEIGHTS_BYTES) & (m <= KNOTS[-1]) & (n >= 1024) & (k >= 1024)
+        is_large = (weights_bytes >= LARGE_WEIGHTS_BYTES) & (n >= LARGE_WIDTH) & (k >= LARGE_WIDTH)
+        keep = is_large & (m <= KNOTS[-1])
         fitted = _curve_fit(m[keep], roof_s[keep], seconds[keep], knots, f"{engine} {version}")
         best = max(share for _, share in fitted.constants.curve)
         if start_s <= GRAPHED_START_S and best <= BEST_EFFICIENCY:
@@ -79,7 +86,7 @@ def gemm_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[s
 def _curve_fit(
     m: Array, roof_s: Array, seconds: Array, knots: Sequence[float], source: str
 ) -> TableFit[GemmConstants]:
-    """The fitted t0, as `start_s` too, and the efficiency at each knot."""
+    """The fitted t0 and the efficiency at each knot. `start_s` is not fitted here, so it is also t0."""
     log_m = np.log(m)
     log_knots = np.log(knots)
     names = [f"efficiency_{knot:g}" for knot in knots]

@@ -1,5 +1,5 @@
-"""The time of attention over a latent cache (MLA) in a decoding step: ``t0 + max(bytes / (f BW), flops / (g
-F))``. BW and F are the peak bandwidth and FLOP/s.
+"""Fits the time of attention over a latent cache (MLA) in a decode step, ``t0 + max(bytes / (f BW), flops /
+(g F))``. BW and F are the peak bandwidth and FLOP/s.
 """
 
 import numpy as np
@@ -14,14 +14,16 @@ from perfmodel.validate.solving import Values
 LATENT_WIDTH = 576
 """Cached values per token: 512 of the latent vector and 64 of the rotated key."""
 VALUE_WIDTH = 512
+"""Values of the latent vector that attention sums."""
 FIRST = {"fixed_s": 1e-5, "bandwidth_fraction": 0.7, "flops_fraction": 0.5}
+"""The values at which the search begins."""
 
 
 def latent_fits(
     tables: Tables, gpu: GPUSpec, engine: str, version: str
 ) -> dict[str, TableFit[RooflineConstants]]:
-    """Format of the cache -> its fit, from the first existing table of this engine, SGLang and
-    TensorRT-LLM.
+    """Format of the cache -> its fit, for credible fits. The table is that of the engine, or else that of
+    SGLang, or else that of TensorRT-LLM. The mapping is empty without a table.
     """
     engines = (engine, "sglang", "trtllm")
     with_table = [name for name in engines if tables.versions("mla", name, "generation_mla_perf")]
