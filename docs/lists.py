@@ -22,7 +22,7 @@ from perfmodel.specs.huggingface import supported
 from perfmodel.specs.published import read_published
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import plan, plan_points, schema
-from perfmodel.validate.studies.sources import TITLES
+from perfmodel.validate.studies.public_answers import TITLES
 from perfmodel.validate.studies.tables.cells import right_if_it_pays, right_if_not, wrong_of_sure
 
 ROOT = Path(__file__).parents[1]

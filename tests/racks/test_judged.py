@@ -11,6 +11,8 @@ from perfmodel.specs import Z
 from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.speculation import Workload, predict
 from perfmodel.validate.studies import racks
+from perfmodel.validate.studies.rack_errors import RackError
+from perfmodel.validate.studies.rack_rows import scenario_of
 
 
 @pytest.mark.slow
@@ -57,7 +59,7 @@ def test_what_the_page_says_of_mtp_on_another_maker_s_device() -> None:
         if row.source_id not in ("ix-dsr1-mi355", "ix-qwen35-mi355") or not row.gamma:
             continue
         workload = Workload.of(float(row.batch or 1), float(row.context or 0), row.gamma)
-        predicted_ms = 1e3 * float(predict(racks.scenario_of(row.row_id), workload).iteration_s)
+        predicted_ms = 1e3 * float(predict(scenario_of(row.row_id), workload).iteration_s)
         if row.step_ms is not None:
             assert predicted_ms == pytest.approx(row.step_ms, rel=0.15)
         else:
@@ -75,13 +77,13 @@ def test_the_width_of_steps_is_what_left_out_rows_need_beside_the_tables_of_link
     errors = [
         each.unexplained <= racks.width(left_out, "step")
         for each in left_out
-        if each.figure == "step" and each.beyond_box
+        if each.figure == "step" and each.beyond_node
     ]
     assert 0.85 <= sum(errors) / len(errors) < 1.0
 
 
 def test_the_tables_of_links_explain_a_part_of_an_error() -> None:
     """Half-widths add as independent ones do; what the links explain whole needs no further width."""
-    missed = racks.RackError("a", "b", "step", measured=10.0, predicted=10.0 * math.exp(-0.5), links=0.3 / Z)
+    missed = RackError("a", "b", "step", measured=10.0, predicted=10.0 * math.exp(-0.5), links=0.3 / Z)
     assert missed.unexplained == pytest.approx(0.4)
     assert replace(missed, links=0.6 / Z).unexplained == 0.0

@@ -1,13 +1,14 @@
-"""What a published row on a rack asks, and the constants of a fold, by hand."""
+"""The constants of engines on racks: how they change a scenario, and how a fit weighs them, by hand."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.validate.studies.rack_rows import FoldConstants
+from perfmodel.validate.studies.rack_fit import RackConstants, fit
 
-FOLD = FoldConstants(waiting=1.4, overlap={"sglang": 0.3})
+FOLD = RackConstants(waiting=1.4, overlap={"sglang": 0.3})
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ def test_a_fold_has_its_own_waiting_and_the_overlap_of_the_engine(
     asked: str, engine: str, overlap: float
 ) -> None:
     wide = Query("deepseek-v3", "h200", 256, 4096, gamma=0, nodes="2x8", ep=16, dp=16, engine="sglang")
-    fabric = FOLD.of(resolve(replace(wide, overlap=asked)), engine).machine.fabric
+    fabric = FOLD.of_engine(engine).applied_to(resolve(replace(wide, overlap=asked))).machine.fabric
     assert fabric is not None
     assert fabric.waiting == 1.4
     assert fabric.overlap == overlap
@@ -27,4 +28,15 @@ def test_a_fold_has_its_own_waiting_and_the_overlap_of_the_engine(
 
 def test_one_box_has_no_constants_of_racks() -> None:
     boxed = resolve(Query("deepseek-v3", "h200", 8, 4096, gamma=0, tp=8, engine="sglang"))
-    assert FOLD.of(boxed, "sglang") == boxed
+    assert FOLD.of_engine("sglang").applied_to(boxed) == boxed
+
+
+def test_a_constant_one_spread_away_costs_as_much_as_a_source_with_the_usual_error_of_a_step() -> None:
+    """`waiting` is expected at 1.25 with a spread of 0.3 in its logarithm, `overlap` at 0.5 with 0.3."""
+    assert RackConstants(1.25, {"vllm": 0.5}).penalty == 0.0
+    assert RackConstants(1.25 * math.exp(0.3), {"vllm": 0.5}).penalty == pytest.approx(0.2**2)
+    assert RackConstants(1.25, {"vllm": 0.5, "sglang": 0.2}).penalty == pytest.approx(0.2**2)
+
+
+def test_a_fit_without_steps_gives_the_expected_constants() -> None:
+    assert fit([]) == RackConstants(1.25, {})

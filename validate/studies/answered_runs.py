@@ -1,5 +1,5 @@
-"""Answers questions about public runs with the bundled constants. A question contains only what the run's
-author would know.
+"""Predicts the figures of public runs with the bundled constants. A prediction uses only inputs that the
+run's author would know.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,13 @@ from perfmodel.validate.studies.log_errors import log_error
 from perfmodel.validate.studies.public_runs import PublicRun, RunKind
 
 SET_ALPHA = 0.7
-"""Acceptance in questions about the ratio of an iteration to a step. The ratio does not depend on it."""
+"""Acceptance in questions about the ratio of an iteration to a step. The ratio does not depend on this
+value.
+"""
 DEGREES = (1, 2, 4, 8)
-"""Tensor-parallel degrees that are tried if a source does not state its degree."""
+"""Tensor-parallel degrees that are tried if the source does not state the degree of its run."""
 REQUESTS_PER_CLIENT = 10
-"""Requests per client if a source does not state their number. The value is a choice."""
+"""Requests per client if the source does not state their number. The value is a choice."""
 
 
 def spelled_kind(run: PublicRun) -> str:
@@ -34,8 +36,8 @@ def step_query(run: PublicRun) -> Query:
 
 
 def speculating_query(run: PublicRun) -> Query:
-    """The question about a run with drafts, with the acceptance `SET_ALPHA`. Raises InputError if the run has
-    no draft length.
+    """The question about a run with drafts, with the acceptance `SET_ALPHA`. Raises InputError if the run
+    states no draft length.
     """
     return Query(
         batch=run.batch,
@@ -49,10 +51,11 @@ def speculating_query(run: PublicRun) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A figure of a run, predicted and measured.
+    """A measured figure of a run, and its prediction with the bundled constants.
 
-    - figure: ``step``, ``speedup`` or ``ratio`` (an iteration over a step).
-    - verdict: the verdict of an answer with a speedup.
+    - figure: ``step`` (seconds), ``speedup`` or ``ratio`` (an iteration over a step).
+    - interval: the 90 % interval of the prediction; None if there is none.
+    - verdict: the verdict on a speedup.
     """
 
     run: PublicRun
@@ -69,8 +72,8 @@ class Answered:
 
 
 def answers(run: PublicRun) -> list[Answered]:
-    """The predicted figures of a run. A run with drafts has the speedup, and also the ratio if its times are
-    stated. Raises InputError for a run about which no question can be asked.
+    """The figures of a run with their predictions. A run with drafts has a speedup, and also a ratio if it
+    states its times. Raises InputError for a run that cannot be predicted.
     """
     match run.kind:
         case RunKind.STEP:
@@ -85,7 +88,7 @@ def answers(run: PublicRun) -> list[Answered]:
 def _baseline(run: PublicRun, degree: int | None = None) -> WhatIf:
     """The answer for a run without drafts.
 
-    - degree: used if the source states none.
+    - degree: the tensor-parallel degree to use if the source states none.
     """
     arguments = run.query_arguments(degree)
     return whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **arguments)
@@ -97,7 +100,7 @@ def _step(run: PublicRun) -> Answered:
 
 
 def served_arguments(run: PublicRun) -> dict[str, Any]:
-    """The arguments of `traffic` for a run with a fixed number of clients."""
+    """The arguments of `traffic` for a run with a constant number of clients."""
     input_mean = run.stated("input_tokens")
     output_mean = run.stated("output_tokens")
     spreads: dict[str, int] = {}
@@ -116,8 +119,8 @@ def served_arguments(run: PublicRun) -> dict[str, Any]:
 
 
 def _uniform_std(mean: float) -> int:
-    """The spread of lengths that are drawn from 1 to twice their mean, in whole tokens below the largest that
-    a question may state.
+    """The standard deviation of lengths that are drawn uniformly from 1 to twice their mean. It is rounded
+    down to a value that `traffic` accepts.
     """
     return int(largest_std(mean)) - 1
 
@@ -150,8 +153,8 @@ def _speculation(run: PublicRun) -> list[Answered]:
 
 
 def degree_of(run: PublicRun) -> int:
-    """The tensor-parallel degree of a run. If it is not stated, it is the degree whose predicted baseline
-    step is closest to the measured one. It is 1 if the baseline step was not measured.
+    """The tensor-parallel degree of a run. If the source states none, it is the degree whose predicted
+    baseline step is closest to the measured one, or 1 without a measured baseline step.
     """
     if run.tensor_parallel:
         return run.tensor_parallel

@@ -1,10 +1,10 @@
-"""Choices that were made while the errors of the held-out sources were known, as ``results/choices.json``
-lists them.
+"""Lists the choices that were made by hand while the errors of the sources were known
+(``results/choices.json``).
 
 The choices are the set of constants, their priors, the values of constants without rows, and the formula of
-interval widths. The errors of sources that are left out of a fit are therefore slightly optimistic. The file
-lists these choices and the sources. A choice may change only together with the set of sources, which `text`
-checks.
+interval widths. Because of these choices, the errors of sources that are left out of a fit are slightly
+optimistic. The file also lists the sources. A choice may change only together with the set of sources, which
+`text` checks.
 """
 
 import json
@@ -25,7 +25,7 @@ PATH = BUNDLED / "choices.json"
 
 
 def present() -> dict[str, Any]:
-    """The sources whose rows count, and the present choices, as a mapping for JSON."""
+    """The sources whose rows count in the errors, and the present choices, in JSON types."""
     sources = {run.source_id for run in public_runs() if run.counts}
     as_text = json.dumps({"sources": sorted(sources), "choices": _choices()})
     return dict(json.loads(as_text))
@@ -69,7 +69,11 @@ def recorded() -> dict[str, Any]:
 
 
 def text(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str:
-    """The text of the file. Raises InputError if a choice has changed and the set of sources has not."""
+    """The new text of the file. Raises InputError if a choice has changed and the set of sources has not.
+
+    - before: the recorded content; None if there is no file yet.
+    - now: the present content (`present`).
+    """
     if before is not None and before["sources"] == now["sources"]:
         changed = [name for name, value in now["choices"].items() if before["choices"].get(name) != value]
         if changed:

@@ -1,5 +1,5 @@
-"""Judges decisions that follow from predictions for public runs: whether to speculate, and how many tokens to
-draft.
+"""Judges two decisions that follow from predictions for public runs: whether to speculate, and how many
+tokens to draft.
 """
 
 import math
@@ -19,12 +19,12 @@ from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Array
 
 NEAR = 0.03
-"""Share of the throughput that a draft length may lose and still count as close to the best one."""
+"""Largest share of the throughput that a draft length may lose to count as near the best length."""
 
 
 def side_counts(speedups: Sequence[JudgedRun]) -> dict[str, int]:
-    """Counts of correct and wrong verdicts (`count_sides`). Each row is predicted with constants that were
-    fitted without its source.
+    """The counts of `count_sides`. Each speedup is predicted with constants that were fitted without its
+    source.
     """
     measured = np.array([r.measured for r in speedups])
     predicted = measured * np.exp([r.off for r in speedups])
@@ -33,10 +33,12 @@ def side_counts(speedups: Sequence[JudgedRun]) -> dict[str, int]:
 
 
 def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> dict[str, int]:
-    """Counts of speedups that are predicted on the correct side of 1. The speedups measured above 1 are also
-    counted separately, because the rule "always speculate" gets all of them right.
+    """Counts of correct and wrong verdicts, that is, of speedups predicted on the correct or the wrong side
+    of
+    1. Speedups that were measured above 1 are also counted separately, because the rule "always speculate" is
+       right for all of them.
 
-    - sure: whether the whole interval of a prediction is on one side of 1.
+    - sure: whether the whole interval of each prediction is on one side of 1.
     """
     right = same_side(predicted, measured)
     pays = measured >= 1.0
@@ -52,10 +54,10 @@ def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> d
 
 @dataclass(frozen=True)
 class Choice:
-    """The draft length that predictions choose in a sweep, and the best one by measurement.
+    """The predicted best draft length of a sweep, and the measured best draft length.
 
-    - gamma, best_gamma: None means no draft.
-    - speedup, best_speedup: the measured speedups with both.
+    - gamma, best_gamma: the predicted and the measured best length; None means no draft.
+    - speedup, best_speedup: the measured speedups with these two lengths.
     """
 
     run: PublicRun
@@ -66,11 +68,11 @@ class Choice:
 
     @property
     def lost(self) -> float:
-        """Share of the best measured throughput that is lost with the predicted length."""
+        """The share of the best measured throughput that is lost with the predicted best length."""
         return 1.0 - self.speedup / self.best_speedup
 
     def as_dict(self) -> dict[str, Any]:
-        """The choice and its server as a mapping for JSON."""
+        """The choice and its server in JSON types."""
         return {
             "source": self.run.source_id,
             "model": load_model(self.run.model).name,
@@ -102,8 +104,9 @@ def best_length_loss(rows: Sequence[Answered]) -> dict[str, Any]:
 
 
 def _sweeps(rows: Sequence[Answered]) -> list[list[Answered]]:
-    """Speedups by the server, load and draft, which differ in the draft length. Runs of one length belong to
-    different sweeps, in their order.
+    """Groups of speedups of one server, batch and draft that differ in the draft length. If a draft length
+    was measured several times, its first measurement belongs to the first sweep, its second to the second,
+    and so on.
     """
     runs_of = Counter[Any]()
     sweeps: dict[Any, list[Answered]] = {}
@@ -116,9 +119,9 @@ def _sweeps(rows: Sequence[Answered]) -> list[list[Answered]]:
 
 
 def _choice(sweep: Sequence[Answered], errors: Sequence[float]) -> Choice:
-    """The choice among the lengths of a sweep and no draft, whose speedup is 1.
+    """The choice between the draft lengths of a sweep and no draft, whose speedup is 1.
 
-    - errors: log errors of the speedups.
+    - errors: the log errors of the predicted speedups.
     """
     gammas = [None, *(a.run.gamma for a in sweep)]
     measured = [1.0, *(a.measured for a in sweep)]

@@ -1,7 +1,7 @@
-"""Additional costs of engines with their default flags. The fit uses InferenceX's runs, whose flags are
-tuned.
+"""Lists the additional costs of engines that run with their default flags.
 
-The fitted rows do not have these costs. Every answer includes them.
+The fits of `engines` use runs with tuned flags (InferenceX), so these costs are not part of the constants
+that are fitted there. Every answer includes these costs.
 """
 
 from perfmodel.validate.studies.parameters import PlacedConstant
@@ -13,8 +13,8 @@ _HOST = (
     " on H200 and B200), DeepSeek-R1 AWQ on 8 H100 (16.1 ms from 192 to 8,000 tokens)"
 )
 _TRITON_EXPERTS = 3e-5
-"""The value of `vllm.hopper.expert_layer_s`, in seconds. Other engines and devices run the same Triton
-kernels of experts.
+"""The value of ``vllm.hopper.expert_layer_s``, in seconds. Other engines and devices run the same Triton
+kernels for experts.
 """
 DEFAULT_FLAGS = (
     PlacedConstant(

@@ -1,5 +1,5 @@
-"""Computes the part of the accuracy record about serving engines: held-out errors, their intervals, and
-correct verdicts (speedup above or below 1).
+"""Computes the part of the accuracy record about the rows to which the constants of serving engines are
+fitted: held-out errors, the coverage of intervals, and verdicts (speedup above or below 1).
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ from perfmodel.validate.studies.robust import Array
 
 
 def figures() -> dict[str, Any]:
-    """The part of the accuracy record about serving engines."""
+    """The part of the accuracy record about these rows."""
     errors = replayed_as_recorded()
     folds = recorded()["step_folds"]["seen"]
     of_degrees = step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, folds)
@@ -44,8 +44,8 @@ def figures() -> dict[str, Any]:
 
 
 def _steps(errors: HeldOutReplay) -> dict[str, Any]:
-    """Errors of steps by relation. No interval is narrower than that of a less novel relation, as in answers
-    (`HeldOutReplay.stated`).
+    """The errors of steps by relation and engine. As in answers (`HeldOutReplay.stated`), no interval is
+    narrower than that of a less novel relation.
     """
     by_relation: dict[str, Any] = {}
     least: dict[str, float] = {}
@@ -59,10 +59,10 @@ def _steps(errors: HeldOutReplay) -> dict[str, Any]:
 
 
 def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
-    """Errors by engine, with the number of rows inside the interval that follows from the other groups, and
-    its median half-width as a share.
+    """The errors by engine, with the coverage of intervals. The interval of a row follows from the errors of
+    the other groups, so there is none if there are only a few groups (`TOO_FEW_GROUPS`).
 
-    - least: smallest half-width of each engine's intervals.
+    - least: engine -> smallest half-width of its intervals, in logarithms.
     """
     if len(set(errors.groups)) <= TOO_FEW_GROUPS:
         return {errors.engines[0]: _errors(errors)}
@@ -78,7 +78,7 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
 
 
 def _errors(errors: HeldOutErrors) -> dict[str, Any]:
-    """Errors over rows, and the mean over groups, in which each group counts once."""
+    """The errors over rows, and the mean error over groups, in which each group counts once."""
     over_rows = errors_of(np.exp(errors.off), np.ones(len(errors.off)))
     of_each_group = of_groups(errors.off, errors.groups)
     assert over_rows is not None
@@ -93,14 +93,16 @@ def _errors(errors: HeldOutErrors) -> dict[str, Any]:
 
 
 def _cells(errors: HeldOutErrors) -> dict[str, Any]:
-    """Errors by engine, device and model, over all degrees. Each degree is predicted without its rows."""
+    """The errors by engine, device and model, over all tensor-parallel degrees. Each degree is predicted with
+    a fit without its rows.
+    """
     cells = grouped(range(len(errors.groups)), lambda i: name_of(errors.groups[i][:3]))
     return {name: _errors(errors.part(index)) for name, index in cells.items()}
 
 
 def _sides(errors: HeldOutReplay) -> dict[str, Any]:
-    """Verdicts on speedups at the measured tokens per iteration (`count_sides`), by kind of fold: draft
-    length or task, version, the whole study, ...
+    """Counts of verdicts on speedups at the measured tokens per iteration (`count_sides`), by kind of fold
+    (`RATIO_FOLDS`) and engine.
     """
     counts: dict[str, Any] = {}
     with_speedup = [i for i, row in enumerate(errors.rows) if row.gained]
@@ -116,9 +118,10 @@ def _sides(errors: HeldOutReplay) -> dict[str, Any]:
 
 
 def _side(errors: HeldOutReplay, by: RatioFold, index: list[int], width: Array) -> dict[str, int]:
-    """The same of the rows at `index`.
+    """The counts of verdicts on some rows.
 
-    - width: the half-width of their intervals, of log errors.
+    - index: the indices of these rows.
+    - width: the half-widths of their intervals, in logarithms.
     """
     rows = [errors.rows[i] for i in index]
     measured = np.array([row.gained / row.ratio for row in rows])  # type: ignore[operator]

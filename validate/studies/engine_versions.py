@@ -1,4 +1,6 @@
-"""Finds the engine version of a published row: the stated version, or the version of its day."""
+"""Finds the engine version of a published row: the stated version, or the newest version on the day of the
+run.
+"""
 
 from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow
 
@@ -6,18 +8,18 @@ DATED = {
     "trtllm": {"2025-10-29": "1.1.0rc2", "2026-01-29": "1.2.0rc6", "2026-05-18": "1.3.0rc14"},
     "sglang": {"2026-01-13": "0.5.7", "2026-02-06": "0.5.9", "2026-05-15": "0.5.12"},
 }
-"""Engine -> first day -> version. A run that states no version gets the version of its day."""
+"""Engine -> first day -> version that runs from this day on are assumed to use."""
 
 
 def dated(engine: str, day: str) -> str:
-    """The version that runs of an engine get by their day (YYYY-MM-DD); empty if it is not known."""
+    """The assumed version of an engine on a day (YYYY-MM-DD); empty if no version of that time is listed."""
     since = [start for start in DATED.get(engine, {}) if start <= day]
     return DATED[engine][max(since)] if since else ""
 
 
 def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
-    """The engine version of a row: the stated version, or that of its day. TensorRT-LLM's gpt-oss branch
-    counts as 1.2.0rc0.
+    """The engine version of a row: the stated version, or the assumed version on its day (`dated`).
+    TensorRT-LLM's gpt-oss branch counts as 1.2.0rc0.
     """
     if row.engine_version == "gpt-oss-dev":
         return "1.2.0rc0"

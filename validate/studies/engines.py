@@ -1,8 +1,8 @@
-"""Fits the constants of serving engines to all rows, and fits them again without each fold, from which the
-stated errors follow.
+"""Fits the constants of serving engines to all rows, and again without each fold. The stated errors are those
+of rows that were left out.
 
-``results/engines.json`` has the constants of every fold, so the accuracy check can predict held-out rows
-without a fit. `STEP_FOLDS` and `RATIO_FOLDS` list the held-out groups.
+``results/engines.json`` has the constants of every fold. With this file, the accuracy check predicts held-out
+rows without a fit. `STEP_FOLDS` and `RATIO_FOLDS` list the kinds of folds.
 """
 
 import datetime
@@ -41,9 +41,9 @@ from perfmodel.validate.studies.steps import DecodeRows, group_of
 PATH = BUNDLED / "engines.json"
 """The file with the constants of all folds."""
 LONG_CONTEXT = 1024.0
-"""Context, in tokens, above which a row counts as one with a long context."""
+"""Context, in tokens, above which a row has a long context."""
 WIDE = 256.0
-"""Number of verified tokens above which a verification counts as wide."""
+"""Number of verified tokens above which a verification is wide."""
 RatioFold = Literal["seen", "version", "model", "draft", "context", "width", "transferred"]
 Folds = dict[str, Mapping[Any, Mapping[str, Mapping[str, float]]]]
 """``step_folds`` or ``ratio_folds`` -> kind of fold -> name of a fold -> the constants that were fitted
@@ -54,11 +54,12 @@ SOURCE = "source"
 
 
 class Fold(NamedTuple):
-    """A kind of fold. Rows with the same `key` are held out together.
+    """A kind of fold.
 
+    - key: a function of a row. Rows with the same key are held out together.
     - words: the name of the fold in tables.
-    - stated_as: the name of the fold in the description of the stated error.
-    - ratio: for steps, the kind of fold of ratios that is stated with it.
+    - stated_as: the held-out rows in the description of a stated error; empty if no file states it.
+    - ratio: for steps, the kind of fold whose errors of ratios are stated together with those of steps.
     """
 
     key: Callable[[Any], Hashable]
@@ -92,7 +93,8 @@ STEP_FOLDS: dict[Relation, Fold] = {
     ),
 }
 """Relation of a question to the fitted rows -> the folds of steps that measure its error, from the least to
-the most novel. The last two use the same constants as "gpu", which were fitted without the device.
+the most novel relation. The last two relations have the constants of "gpu", which were fitted without the
+device.
 """
 RATIO_FOLDS: dict[RatioFold, Fold] = {
     "seen": Fold(lambda row: row.group, "draft length or task", "draft lengths or tasks"),
@@ -103,11 +105,15 @@ RATIO_FOLDS: dict[RatioFold, Fold] = {
     "width": Fold(lambda row: "wide" if row.tokens > WIDE else "narrow", "tokens verified at once"),
     "transferred": Fold(lambda row: row.engine, "engine", "engines"),
 }
+"""Kind of fold -> the folds of ratios (an iteration over a step)."""
 
 
 class FittedAnew(NamedTuple):
-    """The fits to all rows, of steps and of ratios (an iteration over a step), and the fits without each
-    fold.
+    """New fits.
+
+    - steps: the fit to all steps.
+    - iterations: the fit to all ratios of an iteration to a step.
+    - folds: the constants that were fitted without each fold.
     """
 
     steps: Estimate
@@ -130,9 +136,10 @@ def make() -> FittedAnew:
 
 @dataclass(frozen=True)
 class HeldOutReplay:
-    """Held-out errors of steps by relation, and of ratios (an iteration over a step) by kind of fold. Each
-    row is predicted with constants that were fitted without its fold.
+    """The errors of all rows. Each row is predicted with constants that were fitted without its fold.
 
+    - steps: relation -> the errors of steps.
+    - ratios: kind of fold -> the errors of ratios (an iteration over a step).
     - rows: the rows of `ratios`, in order.
     """
 
@@ -141,7 +148,7 @@ class HeldOutReplay:
     rows: tuple[Iteration, ...]
 
     def stated(self) -> Stated:
-        """Engine -> relation -> the errors that its file states."""
+        """Engine -> relation -> the errors that ``hardware/fitted/engines.yaml`` states."""
         stated: Stated = {}
         for engine in ENGINES:
             stated[engine] = {}
@@ -154,7 +161,9 @@ class HeldOutReplay:
         return stated
 
     def _observed(self, engine: str, relation: Relation, ratio_fold: RatioFold) -> dict[Quantity, Scatter]:
-        """The errors of an engine's steps and ratios at a relation, or at the next one with rows of it."""
+        """The errors of an engine's steps and ratios for a relation. If the relation has no rows of the
+        engine, they are those of the next more novel relation that has some.
+        """
         step_fold = _first(STEP_FOLDS, relation, self.steps, engine)
         ratio_fold = _first(RATIO_FOLDS, ratio_fold, self.ratios, engine)
         of_steps = f"steps {STEP_FOLDS[step_fold].stated_as}"
@@ -169,8 +178,8 @@ class HeldOutReplay:
         return self.ratios["draft"].scatter("", "ratios of kinds of draft left out whole", borrowed=1.0)
 
     def unseen_context(self) -> Scatter:
-        """The error of ratios at long contexts, which are held out together, for each e-fold beyond the other
-        contexts.
+        """The error of ratios at long contexts, per e-fold of the context beyond the other contexts. All long
+        contexts are held out together.
         """
         source = f"ratios of contexts above {LONG_CONTEXT:g} tokens left out whole"
         return self._for_each_fold(
@@ -178,8 +187,8 @@ class HeldOutReplay:
         )
 
     def unseen_width(self) -> Scatter:
-        """The error of ratios with verifications of `2 * WIDE` tokens and more, for each e-fold beyond the
-        other rows. All verifications above `WIDE` tokens are held out together.
+        """The error of ratios with very wide verifications (more than `2 * WIDE` tokens), per e-fold of the
+        tokens beyond the other rows. All wide verifications are held out together.
         """
         source = f"ratios of verifications of more than {WIDE:g} tokens left out whole"
         return self._for_each_fold("width", [row.tokens for row in self.rows], WIDE, 2 * WIDE, source)
@@ -187,7 +196,11 @@ class HeldOutReplay:
     def _for_each_fold(
         self, by: RatioFold, values: Sequence[float], most: float, above: float, source: str
     ) -> Scatter:
-        """Errors of the rows `above`, for each e-fold beyond the largest of those up to `most`."""
+        """The error of rows with a value greater than `above`, per e-fold beyond the largest value up to
+        `most`.
+
+        - values: the context or the number of verified tokens of each row.
+        """
         largest = max(value for value in values if value <= most)
         judged = [i for i, value in enumerate(values) if value > above]
         errors = self.ratios[by].part(judged)
@@ -197,8 +210,10 @@ class HeldOutReplay:
         )
 
     def widened(self, by: RatioFold, width: Array) -> Array:
-        """The half-widths of `covered`, widened for rows that verify more tokens than the other rows of their
+        """The half-widths `width`, widened for rows that verify more tokens than the other folds of their
         engine.
+
+        - width: the half-width of each row (`covered`).
         """
         keys = np.array([RATIO_FOLDS[by].key(row) for row in self.rows])
         width_per_fold = Z * self.unseen_width().deviation
@@ -212,8 +227,8 @@ class HeldOutReplay:
 
 
 def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOutErrors], engine: str) -> Any:
-    """The first relation from `relation` on that has rows of the engine; else the last, which is the
-    widest.
+    """The first kind of fold from `relation` on that has rows of the engine. If none has, it is the last,
+    whose error is the largest.
     """
     stated = [by for by, fold in folds.items() if fold.stated_as]
     later = stated[stated.index(relation) :]
@@ -221,8 +236,8 @@ def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOu
 
 
 def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
-    """The error to state. An engine without rows gets that of all others; one or two groups give no
-    quantile.
+    """The error to state. It is that of all other engines if the engine has no rows. It has no quantile if
+    there are only one or two groups.
     """
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
     if len(set(errors.groups)) <= TOO_FEW_GROUPS:
@@ -231,8 +246,11 @@ def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
 
 
 def no_narrower(less: Scatter | None, more: Scatter) -> Scatter:
-    """The larger of two errors. The error of a relation is at least that of a less novel relation, because a
-    new device may also run a new model.
+    """The larger of two errors. The error of a relation must be at least that of a less novel relation,
+    because a new device can also run a new model.
+
+    - less: the error of the less novel relation; None if there is none.
+    - more: the error of the more novel relation.
     """
     return less if less is not None and less.deviation > more.deviation else more
 
@@ -270,8 +288,8 @@ def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
 
 
 def acceptance() -> Scatter:
-    """The error of the predicted tokens per iteration if the acceptance of one draft length is used as a
-    constant rate for another length.
+    """The error of the predicted tokens per iteration of one draft length if the acceptance comes from
+    another draft length, as a constant rate.
     """
     lists = {row.positions: row.conditional for row in served() if row.draft != "ngram"}
     for row in engine_speculation():
@@ -291,10 +309,10 @@ def acceptance() -> Scatter:
 
 
 def carried_errors(rates: Sequence[float]) -> list[float]:
-    """Log errors of tokens per iteration, per e-fold of the draft length, if each length is predicted from
-    each other length.
+    """The log errors of tokens per iteration, per e-fold of the draft length. Each draft length is predicted
+    from each other draft length.
 
-    - rates: the acceptance at each position.
+    - rates: the acceptance at each position of the draft.
     """
     gained = np.cumsum(np.cumprod([1.0, *rates]))
     lengths = range(1, len(gained))
@@ -315,7 +333,7 @@ def refitted_files(date: datetime.date) -> dict[Path, str]:
 
 
 def files_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: datetime.date) -> dict[Path, str]:
-    """The result of `refitted_files`, from fits that `make` returned."""
+    """The result of `refitted_files`, from the fits that `make` returns."""
     constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)
     steps = rows_of("seen").rows
@@ -337,8 +355,8 @@ def files_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: dateti
 
 
 def _facts(steps: Sequence[DecodeRow], iterations: Sequence[Iteration]) -> dict[str, Any]:
-    """Facts about the engine of these steps and iterations. Versions are sorted by number, the newest
-    last.
+    """What the steps and iterations of one engine cover: versions, devices, models, drafts, and the largest
+    sizes. The newest version is the last.
     """
     stacks = {*map(version_of, steps), *(row.version for row in iterations)}
     versions = {VERSION.search(stack)[0] for stack in stacks if release(stack)}  # type: ignore[index]
@@ -363,8 +381,8 @@ def recorded() -> dict[str, Any]:
 
 
 def steps_without(source: str) -> Values:
-    """The constants of steps that were fitted without the rows of a source; those of the fit to all rows if
-    the source has no rows.
+    """The constants of steps that were fitted without the rows of a source. If the source has no rows, they
+    are those of the fit to all rows.
     """
     record = recorded()
     folds = record["step_folds"][SOURCE]
@@ -378,7 +396,7 @@ def replayed_as_recorded() -> HeldOutReplay:
 
 
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Device -> its models.
+    """Device -> its models, without repetitions.
 
     - pairs: pairs of a device and a model.
     """

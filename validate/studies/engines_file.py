@@ -1,4 +1,4 @@
-"""Makes the text of ``hardware/fitted/engines.yaml``: the fitted constants with their errors and sources."""
+"""Writes the text of ``hardware/fitted/engines.yaml``: the fitted constants with their errors and sources."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,9 @@ HEADER = """\
 """
 PATH = files.data_directory(FOLDER) / FILE
 FITTED_ON = ("engine_decode.csv", "engine_speculation.csv", "served.csv", "step_laws.csv")
+"""The published tables to whose rows the constants are fitted."""
 Stated = dict[str, dict[Relation, dict[Quantity, Scatter]]]
+"""Engine -> relation of a question to the fitted rows -> quantity -> its stated error."""
 
 
 def render(
@@ -37,10 +39,10 @@ def render(
 ) -> str:
     """The content of ``hardware/fitted/engines.yaml``.
 
-    - decoding, iteration: the fitted constants of steps and of iterations.
-    - errors: engine -> errors of its predictions.
-    - shared: key -> error that belongs to no single engine.
-    - fitted: engine -> its other facts (`specs.engines.Engine`).
+    - decoding, iteration: the fits of steps and of iterations.
+    - errors: the errors of the predictions of each engine.
+    - shared: key of the file -> an error that does not belong to one engine.
+    - fitted: engine -> its other keys in the file (`specs.engines.Engine`).
     - rows: the numbers of steps and of iterations.
     - date: the date of the fit.
     """
@@ -68,7 +70,9 @@ def render(
 
 
 def _fit(iteration: Estimate) -> dict[str, Any]:
-    """The correlation of the constants of iterations that are no factors of versions, below its diagonal."""
+    """The part of the file with the correlation matrix of the constants of iterations, up to its diagonal.
+    Factors of versions are not part of this matrix.
+    """
     constant = [i for i, p in enumerate(SPECULATING) if DRIFT not in p.place]
     covariance = iteration.covariance[np.ix_(constant, constant)]
     variances = np.diag(covariance)
@@ -110,7 +114,7 @@ def _insert(
 
 
 def _section(data: dict[str, Any], scope: str) -> dict[str, Any]:
-    """The part of the file for the constants of a scope, made if it is not there."""
+    """The mapping of the file that has the constants of a scope. It is added if it does not exist."""
     constants: dict[str, Any]
     engine, _, architecture = scope.partition(".")
     word, _, since = scope.partition(DRIFT)

@@ -23,8 +23,8 @@ from perfmodel.validate.studies.public_parameters import PUBLIC
 from perfmodel.validate.studies.robust import Values
 
 GRAPH_TOKENS = (8, 512)
-"""Step and largest size of the captured CUDA graphs, in tokens. vLLM captures 1, 2, 4 and multiples of 8
-tokens up to 512 by default (config/compilation.py).
+"""Step and largest size of the captured CUDA graphs, in tokens. By default, vLLM captures graphs of 1, 2 and
+4 tokens and of multiples of 8 tokens up to 512 (config/compilation.py).
 """
 
 
@@ -33,8 +33,8 @@ class FittedConstants:
     """The constants of an engine on a device as functions of the fitted parameters.
 
     - kernels: the kernel constants of the device.
-    - chosen: constant -> the parameter that determines it.
-    - drifts: factors for the device and the version, which are applied last.
+    - chosen: name of a constant -> the parameter that determines it.
+    - drifts: factors for the device and the version. They are applied last.
     """
 
     kernels: Calibration
@@ -50,10 +50,10 @@ class FittedConstants:
         parameters: Sequence[PlacedConstant],
         kernels_of: str | None = None,
     ) -> "FittedConstants":
-        """Finds the parameters that apply to an engine, a version and a device.
+        """Selects the parameters that apply to an engine, a version and a device.
 
-        - kernels_of: another device whose kernels replace the device's own. The constants of public runs are
-          then not used.
+        - kernels_of: another device whose kernel constants replace the device's own. In this case, the
+          constants of public runs are not used.
         """
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
@@ -85,7 +85,7 @@ class FittedConstants:
         return {p.place: values.get(p.place, p.expected) for p in self.parameters}
 
     def calibration(self, values: Values) -> Calibration:
-        """The calibration with these values. Parameters without a value have their expected value.
+        """The calibration with these values. A parameter without a value has its expected value.
 
         - values: place of a parameter -> value.
         """
@@ -101,10 +101,10 @@ class FittedConstants:
 
 
 def _device_scopes(engine: str, gpu: GPUSpec, kernels_of: str) -> Iterator[str]:
-    """Scopes of a device, from those that it borrows to its own: each for all engines, then for this one. A
-    later one overrides an earlier one.
+    """The scopes of a device. A later scope overrides an earlier one. The borrowed scopes precede the
+    device's own, and each scope for all engines precedes the same scope for this engine.
 
-    - kernels_of: the device of the kernels.
+    - kernels_of: the device whose kernel constants are used.
     """
     for device in (*borrowed_scopes(gpu, kernels_of), gpu.name):
         yield device
@@ -112,9 +112,10 @@ def _device_scopes(engine: str, gpu: GPUSpec, kernels_of: str) -> Iterator[str]:
 
 
 class _Drift(NamedTuple):
-    """A factor that holds from a version on.
+    """A factor that applies from a version on.
 
-    - architecture: the only GPU architecture for which the factor holds; empty for all.
+    - since: the first version.
+    - architecture: the only GPU architecture to which the factor applies; empty for all.
     """
 
     since: str
@@ -123,7 +124,9 @@ class _Drift(NamedTuple):
 
     @classmethod
     def of(cls, factor: PlacedConstant) -> "_Drift":
-        """Makes it from a factor whose scope is ``ENGINE@VERSION`` or ``ENGINE@VERSION/ARCHITECTURE``."""
+        """Reads the version and the architecture from the factor's scope (``ENGINE@VERSION`` or
+        ``ENGINE@VERSION/ARCHITECTURE``).
+        """
         _, _, since_and_architecture = factor.scope.partition(DRIFT)
         since, _, architecture = since_and_architecture.partition(ONLY)
         return cls(since, architecture, factor)
@@ -132,8 +135,8 @@ class _Drift(NamedTuple):
 def _drifts(
     engine: str, version: str, architectures: Collection[str], parameters: Sequence[PlacedConstant]
 ) -> list[PlacedConstant]:
-    """The factors of a version, ``ENGINE@VERSION`` or ``ENGINE@VERSION/ARCHITECTURE``: of each constant the
-    newest one that is no newer than the version.
+    """The factors that apply to a version of an engine. For each constant, it is the newest factor that is
+    not newer than the version. A factor for one architecture applies in addition to a factor for all.
     """
     of_engine = [_Drift.of(p) for p in parameters if p.scope.startswith(engine + DRIFT)]
     newest = {}
@@ -144,7 +147,7 @@ def _drifts(
 
 
 def load_kernels(name: str) -> Calibration:
-    """A bundled calibration of the kind ``kernels``, without the constants of its engine and with the CUDA
-    graphs of `GRAPH_TOKENS`.
+    """A bundled calibration of the kind ``kernels``. It does not include the constants of its engine. Its
+    CUDA graphs are those of `GRAPH_TOKENS`.
     """
     return read_kernels(name).replace(graph_tokens=GRAPH_TOKENS)

@@ -1,4 +1,4 @@
-"""Lists the constants of engines that are fitted to published rows, each with its expected value and
+"""Lists the constants of engines that are fitted to published measurements, each with its expected value and
 spread.
 """
 
@@ -29,7 +29,7 @@ DECODING = (
         PlacedConstant(f"{architecture}.attention_bandwidth_fraction", expected=0.85, spread=0.15, times=True)
         for architecture in ARCHITECTURES
     ),
-    # the tables of two devices differ for this kernel, so it is no factor on them
+    # not a factor: the kernel tables of two devices differ too much for this kernel
     PlacedConstant("hopper.attention_bandwidth_fraction_fp8", expected=0.45, spread=0.2),
     PlacedConstant("blackwell.attention_bandwidth_fraction_fp8", expected=0.85, spread=0.15, times=True),
     *(
@@ -45,14 +45,14 @@ DECODING = (
         for architecture in ARCHITECTURES
     ),
 )
-"""Constants of a step. They are fitted to `engine_decode.csv`."""
+"""Constants of a step. They are fitted to ``engine_decode.csv``."""
 SPECULATING = (
     PlacedConstant("all.iteration_fixed_s", expected=4e-4, spread=0.5),
     PlacedConstant("all.routing_independence", expected=0.6, spread=0.6),
-    # DeepSeek-R1, of 256 experts
+    # only DeepSeek-R1 with 256 experts was measured
     PlacedConstant("trtllm.hopper.routing_independence", expected=0.6, spread=0.6),
     PlacedConstant("all.kv_reread_per_query", expected=0.03, spread=0.2),
-    # trtllm-gen reads once per query token
+    # the kernels of trtllm-gen read the cache once per query token
     PlacedConstant("blackwell.latent_reread_per_query", expected=0.7, spread=0.5),
     PlacedConstant("sglang.iteration_fixed_s", expected=1e-3, spread=1.0),
     PlacedConstant("all.drafted_token_s", expected=1.5e-5, spread=1.0),

@@ -1,5 +1,5 @@
-"""Finds the faults that make the accuracy check fail: changed inputs, changed figures, and times below their
-physical bound.
+"""Finds the faults with which the accuracy check fails: changed inputs, changed figures, and times below
+their physical bound.
 """
 
 import math
@@ -15,26 +15,26 @@ SCHEMA_VERSION = 2
 """Schema version of results/accuracy.json."""
 RELATIVE = 1e-5
 ABSOLUTE = 1e-6
-"""Largest difference at which a figure counts as equal to the recorded one. Searches on different platforms
-end this close to each other.
+"""Largest relative and absolute difference with which a figure counts as equal to the recorded figure. The
+results of searches differ by this much between platforms.
 """
 MOST_LINES = 12
-"""Largest number of differences that are listed."""
+"""Largest number of differences that are listed per fault."""
 ADDED = re.compile(r"^(?:gpus|models)/.+")
-"""Names of inputs whose files may be added without a fault, because no recorded figure uses a new device or
-model.
+"""Pattern of inputs that may be added without a fault: devices and models. No recorded figure uses a new
+one.
 """
 
 
 class _Recorded(Frozen, forbid_unknown_fields=False):
-    """The part of the record with rules of its own. The rest is only compared."""
+    """The part of the record whose types are checked. The other parts are only compared."""
 
     inputs: dict[str, dict[str, Any]]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The recorded accuracy. Raises InputError if the file does not exist, or if this version cannot compare
-    it.
+    """The accuracy record in a file. Raises InputError if the file does not exist or has another schema
+    version.
     """
     if not path.exists():
         raise InputError(f"{path}: must exist; `perfmodel validate accuracy --write` writes it")
@@ -48,8 +48,9 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The faults, one line each: differences between `now` and the record, and times below their bound. Empty
-    if the check passes.
+    """The lines that report faults; empty if the check passes.
+
+    - recorded, now: the accuracy record in the file, and that of the present code.
     """
     inputs = _without_additions(recorded.get("inputs", {}), now.get("inputs", {}))
     changed = list(_differences("", recorded.get("inputs"), inputs))
@@ -62,7 +63,7 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The inputs of `now` without those of files that were added since: devices and models."""
+    """The inputs of `now` without devices and models that are not in the record."""
     known = {added_file(kind, name) for kind, names in recorded.items() for name in names}
 
     def counts(kind: str, name: str) -> bool:
@@ -76,7 +77,7 @@ def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[st
 
 
 def added_file(kind: str, name: str) -> str | None:
-    """The file of an input that may be added without a fault, with its folder; None for any other input."""
+    """The path of an input file if it may be added without a fault (`ADDED`); None for any other input."""
     added = ADDED.findall(f"{kind}/{name}")
     return str(added) if added else None
 
@@ -92,7 +93,10 @@ def _fault_lines(fault: str, differences: list[str]) -> list[str]:
 
 
 def _differences(place: str, old: Any, new: Any) -> Iterator[str]:
-    """Places where two records differ by more than rounding."""
+    """A line for each value that differs between two records by more than rounding.
+
+    - place: the keys that lead to both values, separated by slashes.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             if key not in old:
@@ -108,13 +112,13 @@ def _differences(place: str, old: Any, new: Any) -> Iterator[str]:
 
 
 def _equal(place: str, old: Any, new: Any) -> bool:
-    """Whether two values of one place are equal but for rounding."""
+    """Whether two values are equal apart from rounding."""
     if not isinstance(old, float) and not isinstance(new, float):
         return bool(old == new)
     if not isinstance(old, int | float) or not isinstance(new, int | float):
         return False
     tiny = ABSOLUTE
     constant = CONSTANTS.get(place.rpartition("/")[2])
-    if constant and constant.search:  # a constant may be a microsecond
+    if constant and constant.search:  # a constant of a microsecond is smaller than `ABSOLUTE`
         tiny *= constant.search.scale
     return math.isclose(old, new, rel_tol=RELATIVE, abs_tol=tiny)

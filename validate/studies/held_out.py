@@ -1,10 +1,10 @@
-"""Leaves whole groups of rows out of the fits and computes the errors of the predictions of these rows. The
-widths of intervals follow from these errors.
+"""Fits constants without a whole group of rows, and computes the prediction errors of these rows. The widths
+of intervals follow from these errors.
 
-Rows of one group (model, device, degree) have correlated errors. A group therefore counts as often as the
-number of independent rows that it is worth. An engine with few groups also uses the errors of other engines,
-with a lower weight. The half-width of an interval is a quantile of such errors, so the interval has the
-stated coverage.
+The rows of one group (engine, model, device, tensor-parallel degree) have correlated errors. A group
+therefore counts as its effective number of independent rows. An engine with few groups also uses the errors
+of other engines, with a lower weight. The half-width of an interval is a quantile of these errors, so the
+interval has the stated coverage.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -24,9 +24,9 @@ from perfmodel.validate.studies.steps import DecodeRows
 BORROWED = 0.1
 """Weight of a group of another engine relative to a group of the same engine."""
 FOLD_ROUNDS = 2
-"""Number of rounds of a fit that begins at the constants of the fit to all rows."""
+"""Number of rounds of a fit without a group. It needs few, because it starts from the fit to all rows."""
 TOO_FEW_GROUPS = 2
-"""Largest number of groups that is too small to determine the width of an interval."""
+"""Number of groups up to which the groups do not determine the width of an interval."""
 STAND_INS = {
     "h100-sxm-80gb": "h200-sxm-141gb",
     "h100-sxm-94gb": "h200-sxm-141gb",
@@ -36,8 +36,8 @@ STAND_INS = {
     "mi300x-192gb": "h200-sxm-141gb",
     "mi325x-256gb": "h200-sxm-141gb",
 }
-"""Device with rows -> another device whose kernels replace its own. This measures the error of using the
-kernels of another device.
+"""Device -> another device whose kernel constants replace its own, to measure the error of this
+replacement.
 """
 
 
@@ -59,8 +59,10 @@ def is_own(row: DecodeRow) -> bool:
 
 
 def rows_of(relation: Relation) -> DecodeRows:
-    """All rows of devices with kernel constants, counted as `relation` requires. The relation "maker" has
-    only the rows of other devices.
+    """The rows that measure the error of a relation of a question to the fitted rows (see `STEP_FOLDS`).
+
+    For "maker", they are the rows of devices that use the kernel constants of another vendor or architecture.
+    For all other relations, they are the remaining rows.
     """
     rows = [row for row in engine_decode() if is_own(row) == (relation != "maker")]
     return DecodeRows(rows, DECODING, STAND_INS if relation in ("maker", "transferred") else None)
@@ -69,8 +71,9 @@ def rows_of(relation: Relation) -> DecodeRows:
 def refits(
     rows: FittedRows[Row], key: Callable[[Row], Hashable], whole: Values, slopes: Array
 ) -> dict[str, dict[str, float]]:
-    """Name of a key -> the constants that were fitted without its rows.
+    """Name of a fold -> the constants that were fitted without its rows.
 
+    - key: a function that returns the fold of a row.
     - whole, slopes: the constants and slopes of the fit to all rows, from which each fit starts.
     """
     keys = np.array([name_of(key(row)) for row in rows.rows])
@@ -84,7 +87,8 @@ def refits(
 def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping[str, Values]) -> Array:
     """The log error of each row, predicted with constants that were fitted without its fold.
 
-    - folds: name of a fold -> these constants.
+    - key: a function that returns the fold of a row.
+    - folds: name of a fold -> the constants that were fitted without it.
     """
     keys = np.array([name_of(key(row)) for row in rows.rows])
     errors = np.full(len(keys), np.nan)
@@ -96,19 +100,23 @@ def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping
 
 @dataclass(frozen=True)
 class HeldOutErrors:
-    """Held-out log errors, with the engine and the group of each row."""
+    """Log errors of rows, each predicted with constants that were fitted without its fold.
+
+    - off: the log errors.
+    - engines, groups: the engine and the group of each row. Rows of one group have correlated errors.
+    """
 
     off: Array
     engines: Sequence[str]
     groups: Sequence[Any]
 
     def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
-        """The weights of rows for the error of one engine. Rows of other engines are multiplied by
-        `borrowed`.
+        """The weights of all rows for the error of one engine. The weights of other engines' rows are
+        multiplied by `borrowed`.
 
         A group of n rows counts as n / (1 + (n - 1) rho) independent rows (Kish 1965, Survey Sampling, 5.4).
-        Here rho is the share of the squared errors that the rows of a group have in common, for the groups of
-        the engine.
+        Here rho is the share of the squared errors that is common to the rows of a group. It is estimated
+        from all groups of an engine.
         """
         rows_by_group = grouped(range(len(self.groups)), lambda i: self.groups[i])
         groups = list(rows_by_group.values())
@@ -122,7 +130,7 @@ class HeldOutErrors:
         return weights
 
     def _common(self, groups: list[list[int]]) -> float:
-        """rho of these groups; 1, so that each counts once, if no group has several rows."""
+        """rho of these groups; 1 if no group has several rows, so each row counts once."""
         several = [self.off[index] for index in groups if len(index) > 1]
         within_groups = sum(float(np.var(off, ddof=1)) * len(off) for off in several)
         in_all = sum(float(np.sum(off**2)) for off in several)
@@ -136,16 +144,20 @@ class HeldOutErrors:
         return HeldOutErrors(self.off[index], engines, groups)
 
     def beside_others(self) -> "HeldOutErrors":
-        """The errors of only those rows whose model and device also have rows at another degree, which were
-        not held out.
+        """The errors of only those rows whose engine, model and device also have rows at another
+        tensor-parallel degree. The fits used these other rows.
         """
         degrees = grouped(dict.fromkeys(self.groups), lambda group: group[:3])
         return self.part(i for i, group in enumerate(self.groups) if len(degrees[group[:3]]) > 1)
 
     def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
-        """The error to state for an engine: a quantile of the errors, widened for the small number of groups.
+        """The error to state for an engine: the root mean square, and a quantile that is widened for the
+        small number of groups.
 
         The widening is that of a prediction interval: Student's t, and the square root of 1 + 1/n.
+
+        - source: the description of the rows.
+        - borrowed: see `weights`.
         """
         weights = self.weights(engine, borrowed)
         size = np.abs(self.off)
@@ -170,7 +182,9 @@ def of_groups(off: Array, groups: Sequence[Hashable]) -> Array:
 
 
 def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
-    """The smallest value that has at least this share of the weight at or below it."""
+    """The weighted quantile: the smallest value that has at least the share `level` of the weight at or below
+    it.
+    """
     order = np.argsort(values)
     share = np.cumsum(weights[order])
     place = np.searchsorted(share, level * share[-1] * (1 - 1e-12))
@@ -178,8 +192,10 @@ def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
 
 
 class Covered(NamedTuple):
-    """For each row, whether the interval that follows from the other groups contains it, and the half-width
-    of this interval as a logarithm.
+    """The intervals of rows, each from the errors of the other groups.
+
+    - inside: 1 if the interval of a row contains its measured value, else 0.
+    - half_width: the half-width of the interval of each row, in logarithms.
     """
 
     inside: Array
@@ -187,7 +203,7 @@ class Covered(NamedTuple):
 
 
 def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> Covered:
-    """Judges each row by the interval that follows from the errors of the other groups.
+    """Compares each row with the interval that follows from the errors of the other groups.
 
     - least: engine -> smallest half-width of its intervals.
     """

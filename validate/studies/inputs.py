@@ -1,7 +1,7 @@
-"""Makes fingerprints of all files on which predictions depend, to detect changes.
+"""Computes fingerprints of all files on which predictions depend, to detect changes.
 
-The errors alone would not show all changes, such as a changed standard error, a changed device without
-measured rows, or a slightly changed published figure.
+The errors alone would not show every change. Examples are a changed standard error, a changed device without
+measurements, and a slightly changed published figure.
 """
 
 import hashlib
@@ -24,18 +24,21 @@ OF_DATA = {
     "memory": ("memory", ("*.yaml",)),
     "links": ("links", ("*.yaml",)),
 }
-"""Name in the record -> a folder of ``hardware``, and the patterns of its files that count."""
+"""Kind of input -> its folder in ``hardware``, and the patterns of its files."""
 OF_RESULTS = ("**/*.json", "**/*.jsonl", "**/*.yaml", "**/*.csv", "**/*.md")
-"""Patterns of the files in ``results`` that count: records, the devices and calibrations that they name,
-tables and pages. Pictures do not count, because they are made from these.
+"""Patterns of the input files in ``results``. Pictures are not inputs, because they are drawn from these
+files.
 """
 NOT_INPUTS = (UNGATED, "accuracy.json")
+"""Beginnings of the names of files in ``results`` that are no inputs."""
 FINGERPRINT_DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Kind of input -> name of a file -> its fingerprint. For units, it is name -> value."""
+    """Kind of input -> name of a file -> its fingerprint. Units have their factor instead of a
+    fingerprint.
+    """
     of_data = {}
     for name, (folder, patterns) in OF_DATA.items():
         of_data[name] = _fingerprints(files.data_directory(folder), *patterns)
@@ -50,7 +53,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 
 def _fingerprints(folder: Path, *patterns: str) -> dict[str, str]:
-    """File below a folder -> its fingerprint."""
+    """Path below a folder -> fingerprint of the file."""
     paths = sorted(path for pattern in patterns for path in folder.glob(pattern))
     return {path.relative_to(folder).as_posix(): _fingerprint(read_bytes(path)) for path in paths}
 

@@ -1,11 +1,13 @@
-"""Fits the costs of speculation outside the passes of an engine, to ratios of an iteration to a baseline
-step.
+"""Models published ratios of an iteration to a baseline step as functions of the fitted constants: the costs
+of speculation outside the passes of an engine.
 
-In a ratio, most of the errors that are common to all rows of an engine or model cancel. The timed ratios come
-from two studies of vLLM (gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and from
-one of TensorRT-LLM. The other ratios are tokens per iteration over speedup. Those of Llama-3.1-8B with EAGLE
-heads have larger errors that are correlated within a data set, because their tokens per iteration come from
-traces at batch 1. Those of SGLang come from throughputs, which include prefill and some trees.
+In a ratio, most errors that are common to all rows of an engine or model cancel. There are three kinds of
+rows:
+
+- Timed ratios: two studies of vLLM and one of TensorRT-LLM.
+- Tokens per iteration over speedup, for Llama-3.1-8B with EAGLE heads. The tokens per iteration come from
+  traces at batch 1, so the errors are larger and correlated within a data set.
+- Tokens per iteration over speedup, for SGLang. The speedups come from throughputs that include prefill.
 """
 
 from collections.abc import Hashable, Sequence
@@ -42,25 +44,28 @@ less than 3 %.
 HARD = 1e6
 """Value of `soft` with which every ratio counts fully, regardless of its error."""
 CLOCKED = ErrorSpread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
-"""Expected errors of timed ratios. 1 to 3 % come from the figures, and the rest from the form of the
-model.
+"""Expected errors of timed ratios. 1 to 3 % come from reading the published figures, and the rest comes from
+the formula.
 """
 THROUGHPUTS = replace(CLOCKED, row=0.10, group=0.15)
+"""Expected errors of ratios that come from throughputs."""
 TRACES = replace(CLOCKED, row=0.05, group=0.12)
+"""Expected errors of ratios whose tokens per iteration come from traces."""
 LAW = replace(CLOCKED, row=0.03, group=0.10)
+"""Expected errors of ratios that come from a published formula for step times."""
 
 
 @dataclass(frozen=True)
 class Iteration:
     """A measured ratio of an iteration to a baseline step.
 
-    - study, group: sets of rows with correlated errors.
-    - spread: the expected size of these errors.
-    - steps: draft steps.
-    - width: 1 for a chain; a tree drafts up to `width` tokens in each step after the first.
-    - verified: the tokens per sequence that are verified; for a chain, they are steps + 1.
-    - step_batch: the sequences of the baseline step.
-    - gained: the tokens per iteration, if the row has a speedup, which is gained / ratio.
+    - study, group: keys of rows with correlated errors. A group is a part of a study.
+    - batch, step_batch: the number of sequences in the iteration and in the baseline step.
+    - steps: the number of draft steps.
+    - width: 1 for a chain. A tree drafts up to `width` tokens in each step after the first.
+    - verified: the number of tokens that are verified per sequence; for a chain, it is `steps` + 1.
+    - spread: the expected size of the errors.
+    - gained: the tokens per iteration; None if the row has no speedup (gained / ratio).
     """
 
     name: str
@@ -128,9 +133,11 @@ class IterationGroup(StepGroup):
 
 
 class Iterations(FittedRows[Iteration]):
-    """The rows of the fit: ratios of iterations to baseline steps, as functions of the parameters.
+    """Ratios of iterations to baseline steps, with predictions as functions of the parameters.
 
-    - decoding: values of the other constants of the engines, which determine the times of passes.
+    - decoding: the values of the constants that determine the times of passes (`DECODING`).
+    - parameters: the constants to fit.
+    - rows: the rows of the fit; by default `iterations`.
     """
 
     def __init__(
@@ -166,7 +173,7 @@ class Iterations(FittedRows[Iteration]):
         return super().predict({**self._decoding, **values})
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors. Every group is a kind of its own."""
+        """The parts of the errors. Each group is also a kind, so no part is common to several groups."""
         groups: list[Hashable] = [row.group for row in self.rows]
         return parts_of(groups, groups, train, [row.spread for row in self.rows])
 

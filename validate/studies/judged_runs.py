@@ -1,7 +1,7 @@
-"""Collects the steps, ratios and speedups of public runs that judge predictions, each with its errors.
+"""Collects the measured steps, ratios and speedups that judge predictions, each with its log errors.
 
-The rows are public runs, and iterations of the tables to which constants are fitted. Errors are log errors
-(`log_errors`). Each row is predicted with constants that were fitted without its source.
+The measurements are public runs and the rows of `iterations`. Each is predicted with constants that were
+fitted without its source.
 """
 
 import math
@@ -17,22 +17,22 @@ from perfmodel.validate.studies.answered_runs import Answered, speculating_query
 from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.iterations import Iteration
 from perfmodel.validate.studies.log_errors import log_error, of_reciprocal
+from perfmodel.validate.studies.public_answers import of_figure
 from perfmodel.validate.studies.public_runs import MOST_GAINED, PublicRun
-from perfmodel.validate.studies.sources import of_figure, recorded_sources
+from perfmodel.validate.studies.sources_file import recorded_sources
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """A row of the statistics.
+    """A measured figure with its errors.
 
-    - off: log error with constants that were fitted without the row's source.
-    - shipped: log error with the bundled constants.
-    - measured: seconds, a ratio or a speedup.
-    - interval: that of an answer, divided by the measured value.
-    - kind: the kind of a llama.cpp step.
+    - off: the log error with constants that were fitted without the row's source.
+    - shipped: the log error with the bundled constants.
+    - measured: the measured seconds, ratio or speedup.
+    - interval: the 90 % interval of the prediction with the bundled constants, divided by the measured value.
+    - kind: the kind of a llama.cpp step (`StepKind`); empty for other figures.
     - ratio: for a speedup, the predicted ratio of an iteration to a step.
-    - slowed: whether the answer names a known defect of the engine that slows this draft; it then gives no
-      verdict in favour of the draft.
+    - slowed: whether a known defect of the engine slows this draft (`is_slowed`).
     """
 
     source: str
@@ -58,8 +58,8 @@ class JudgedRun:
     @property
     def interval_left_out(self) -> tuple[float, float]:
         """The interval around the prediction with constants that were fitted without the row's source,
-        divided by the measured value. For a speedup, its width is scaled to the extra time of this
-        prediction.
+        divided by the measured value. For a speedup, the width is scaled by the extra time of this
+        prediction (`extra_share`).
         """
         assert self.interval
         widening = 1.0
@@ -71,11 +71,12 @@ class JudgedRun:
 
 
 def judged(figure: str) -> list[JudgedRun]:
-    """The rows of public runs for a figure, and iterations of the tables to which constants are fitted.
+    """The measurements of one figure: those of public runs, and those of `iterations`.
 
     - figure: ``step``, ``ratio`` or ``speedup``.
 
-    For ratios of public runs, SGLang's time outside passes was also fitted to the same source.
+    The ratios of SGLang's public runs are an exception: SGLang's time outside passes was also fitted to the
+    same source.
     """
     errors = errors_left_out(figure)
     rows = [_of_run(a, errors.get(a.run.id, a.off)) for a in of_figure(figure)]
@@ -87,9 +88,9 @@ def judged(figure: str) -> list[JudgedRun]:
 
 
 def _of_run(a: Answered, off: float) -> JudgedRun:
-    """A public run.
+    """The judged figure of a public run.
 
-    - off: the log error of the run, predicted with constants that were fitted without its source.
+    - off: the log error, with constants that were fitted without the run's source.
     """
     run = a.run
     interval = None
@@ -113,12 +114,14 @@ def _of_run(a: Answered, off: float) -> JudgedRun:
 
 
 def is_slowed(run: PublicRun) -> bool:
-    """Whether the answer for a run with drafts names a known defect that slows the drafts (`slowing`)."""
+    """Whether the answer for a run with drafts names a known defect of the engine that slows the draft
+    (`slowing`). Such an answer never recommends the draft.
+    """
     return slowing(resolve(speculating_query(run)), run.context_tokens) is not None
 
 
 def errors_left_out(figure: str) -> dict[str, float]:
-    """Id of a run -> its log error with constants that were fitted without its source."""
+    """Id of a public run -> the log error of a figure, with constants that were fitted without its source."""
     errors = recorded_sources()["errors"]
     if figure == "ratio":
         return {id: of_reciprocal(error) for id, error in errors["speedup"].items()}
@@ -126,19 +129,19 @@ def errors_left_out(figure: str) -> dict[str, float]:
 
 
 def _ratios_of_tables() -> list[JudgedRun]:
-    """Ratios of the tables by fits without their study."""
+    """The ratios of `iterations`, predicted by fits without their study."""
     return [_of_table_row(row, error, error, row.ratio) for row, error in _table_rows()]
 
 
 def _speedups_of_tables() -> list[JudgedRun]:
-    """Speedups of the tables' chains, from their ratios by fits without their study."""
+    """The speedups of the chains of `iterations`, predicted by fits without their study."""
     return [speedup_of_table(row, error) for row, error in _table_rows() if row.gained and row.width == 1]
 
 
 def speedup_of_table(row: Iteration, error_of_ratio: float) -> JudgedRun:
-    """The judged speedup of a row of the tables.
+    """The judged speedup of a row of `iterations`.
 
-    - error_of_ratio: the log error of the row's ratio, predicted with a fit without its study.
+    - error_of_ratio: the log error of the row's ratio, predicted by a fit without its study.
     """
     assert row.gained
     a = whatif(_question_of(row, row.gained))
@@ -152,13 +155,13 @@ def speedup_of_table(row: Iteration, error_of_ratio: float) -> JudgedRun:
 
 
 def _table_rows() -> list[tuple[Iteration, float]]:
-    """The tables' rows, each with the log error of its ratio by a fit without its study."""
+    """The rows of `iterations`, each with the log error of its ratio. The fit left out the row's study."""
     replayed = replayed_as_recorded()
     return list(zip(replayed.rows, replayed.ratios["model"].off.tolist(), strict=True))
 
 
 def _of_table_row(row: Iteration, off: float, shipped: float, measured: float) -> JudgedRun:
-    """A row of the tables.
+    """The judged figure of a row of `iterations`.
 
     - off, shipped: log errors, as in `JudgedRun`.
     """
@@ -175,7 +178,7 @@ def _of_table_row(row: Iteration, off: float, shipped: float, measured: float) -
 
 
 def _question_of(row: Iteration, gained: float) -> Query:
-    """The question of a row, with its version as a number."""
+    """The question about a row. The version of the engine is reduced to its number."""
     number = VERSION.search(row.version)
     return replace(
         row.query,

@@ -1,9 +1,11 @@
 """Predicts steps and speedups of public runs with constants that were fitted without their source.
 
-The data are steps of public runs, and steps in the tables of engines on devices that use the kernels of
-another device (`measured_steps`). Constants that come from public runs are fitted again (`refit`). Each
-source is left out whole. If a source has rows in those tables, all constants are fitted without them
-(`steps_without`). The result is the log error of each row.
+- Data: steps and speedups of public runs. Steps in ``engine_decode.csv`` also count, if their device uses the
+  kernel constants of another device (`measured_steps`).
+- Folds: each source is left out whole. The constants that come from public runs are fitted again (`refit`).
+  If the source has rows in ``engine_decode.csv``, the other constants are those of a fit without these rows
+  (`steps_without`).
+- Result: the log error of each step or speedup.
 """
 
 from collections.abc import Sequence
@@ -22,7 +24,7 @@ from perfmodel.validate.studies.robust import Array
 
 def left_out(rows: Sequence[Answered]) -> Array:
     """The log error of each step or speedup, predicted with constants that were fitted without its source.
-    Rows that do not count are predicted, but no constant is fitted to them.
+    No constant is fitted to rows that do not count in the errors, but they are predicted too.
     """
     values = shipped_values()
     steps = [MeasuredStep.of_run(a, values) for a in rows]
@@ -39,7 +41,7 @@ def left_out(rows: Sequence[Answered]) -> Array:
 
 
 def refitted_errors(judged: Sequence[MeasuredStep], fitted_to: Sequence[MeasuredStep]) -> list[float]:
-    """The log error of each step or speedup, with its free constants fitted to other steps.
+    """The log error of each step or speedup, after its free constants (`FREE`) were fitted to other steps.
 
     - judged: the steps and speedups to predict.
     - fitted_to: the steps for the fit.

@@ -1,9 +1,10 @@
 """Fits llama.cpp's calibrations ``hardware/calibrations/<device>.llamacpp.yaml`` to public runs.
 
-The data are those of `llamacpp_passes`, with the prompts of `llamacpp_prompts`. The model is in
-`llamacpp_constants`. Sources, devices and vendors are each left out whole (`LeftOut`). The result is a file
-for each device, with the errors of rows whose source, device or vendor was left out.
-``results/llamacpp.json`` has the error of each row if its source is left out.
+- Data: the measured times of `llamacpp_passes`, including the prompts of `llamacpp_prompts`.
+- Model: the constants of `llamacpp_constants`.
+- Folds: whole sources, whole devices and whole vendors (`LeftOut`).
+- Result: one file for each device, with the errors of the folds. ``results/llamacpp.json`` has the error of
+  each row if its source is left out.
 """
 
 import datetime
@@ -29,8 +30,8 @@ from perfmodel.validate.studies.robust import Array
 
 FOLDER = files.data_directory("calibrations")
 ERRORS_PATH = BUNDLED / "llamacpp.json"
-"""The file of errors: figure (step, ratio, prompt) -> id of a run -> its log error if its source is left
-out.
+"""The file of errors: figure (``step``, ``ratio`` or ``prompt``) -> id of a run -> its log error if its
+source is left out.
 """
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
 NOTES = (
@@ -50,8 +51,12 @@ NO_ROWS = (
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Log errors of steps, ratios (an iteration over a step) and prompts, by id of the run. Each run is
-    predicted with constants that were fitted without its source, device or vendor.
+    """Log errors of runs. Each run is predicted with constants that were fitted without its fold: its source,
+    device or vendor.
+
+    - step, ratio, prompt: id of a run -> the log error of its step, of its iteration over its step, or of its
+      prompt.
+    - runs: id -> run.
     """
 
     step: dict[str, float]
@@ -61,10 +66,9 @@ class LeftOut:
 
     @classmethod
     def by(cls, rows: LlamaCppPasses, names: NDArray[np.str_]) -> "LeftOut":
-        """The errors if each row is predicted with constants that were fitted without the rows of the same
-        name.
+        """The errors if each row is predicted with constants that were fitted without the row's fold.
 
-        - names: the name of each row, ``[row]``, for example of its source.
+        - names: the name of each row's fold, ``[row]``, for example the name of its source.
         """
         off = np.empty(len(names))
         for name in np.unique(names):
@@ -74,7 +78,10 @@ class LeftOut:
 
     @classmethod
     def of(cls, rows: Sequence[MeasuredPass], off: Array) -> "LeftOut":
-        """The errors by run, from the log error of each row."""
+        """The errors by run.
+
+        - off: the log error of each row.
+        """
         indices = [i for i, row in enumerate(rows) if row.run.counts]
         runs = grouped(indices, lambda i: rows[i].run.id)
         step = {}
@@ -95,7 +102,7 @@ class LeftOut:
     def stated(self, folds: str, maker: str | None = None) -> dict[str, Any]:
         """The errors that the file of a device states.
 
-        - folds: what was left out, in words.
+        - folds: a description of the folds.
         - maker: the vendor of the device; None for any vendor.
         """
         step_error = {}
@@ -111,11 +118,13 @@ class LeftOut:
         }
 
     def alike(self, kind: StepKind, maker: str | None) -> list[PublicRun]:
-        """The runs whose steps have this kind and judge a device of a vendor. If several sources have this
-        kind for the vendor, they are the steps of all such vendors. Otherwise they are the steps of all other
-        vendors, because without its only source nothing is known about a vendor.
+        """The runs whose steps have this kind, and whose errors are stated for devices of a vendor.
 
-        - maker: the vendor; None for all steps.
+        If several sources measured this kind on the vendor's devices, the runs are those of all vendors with
+        several sources. Otherwise they are the runs of all other vendors, whose steps were predicted without
+        any step of this kind and vendor.
+
+        - maker: the vendor; None for all runs.
         """
         runs = [self.runs[id] for id in self.step if kind_of(self.runs[id]) == kind]
         by_maker = grouped(runs, lambda run: load_gpu(run.hardware).vendor)
@@ -132,7 +141,7 @@ def _several_sources(runs: Sequence[PublicRun]) -> bool:
 
 
 def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
-    """The error that a file states. Its interval contains 90 % of the rows.
+    """The error that a file states. Its 90 % quantile is the half-width of the interval.
 
     - off: the log errors of the rows.
     """
@@ -148,7 +157,7 @@ def kind_of(run: PublicRun) -> StepKind:
 
 
 def refitted_files(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Path, str]:
-    """Path -> text of the calibrations of all devices and of the file of errors.
+    """Path -> new text of the calibrations of all devices and of the file of errors.
 
     - passes: the rows of the fit; by default those of all public runs.
     """
@@ -186,5 +195,5 @@ def refitted_files(date: datetime.date, passes: LlamaCppPasses | None = None) ->
 
 
 def _is_single(gpu: GPUSpec) -> bool:
-    """Whether a device is sold alone, and is not a board of servers."""
+    """Whether a device is a GPU without a link to other GPUs, such as NVLink."""
     return gpu.kind == "gpu" and gpu.link is None

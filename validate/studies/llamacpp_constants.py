@@ -1,8 +1,8 @@
 """Computes llama.cpp's constants on a device from the parameters that are fitted to its runs.
 
-A constant is the product of a common value, a factor of the vendor and a factor of the device. Both factors
-are expected to be 1. A device with few rows therefore stays near its vendor, and a vendor with few rows near
-the common value.
+A constant is the product of a common value, a factor for the vendor and a factor for the device. Both factors
+are expected to be 1. A device with few measurements therefore keeps almost the constants of its vendor, and a
+vendor with few measurements keeps almost the common value.
 """
 
 import datetime
@@ -16,16 +16,16 @@ from perfmodel.validate.studies.llamacpp_prompts import PROMPT_TOKENS, prompt_pe
 from perfmodel.validate.studies.robust import Values
 
 FUSED = "2025-09"
-"""Month from which on builds of llama.cpp launch fewer kernels. Passes of older builds have their own
+"""The month since which builds of llama.cpp launch fewer kernels. Passes of older builds have their own
 factor.
 """
 OLD = "old"
-"""Scope of constants of old builds."""
+"""Scope of the factors for builds older than `FUSED`."""
 EAGER = "eager"
-"""Scope of constants of devices whose kernels the host launches one by one."""
+"""Scope of the factors for devices without CUDA graphs. The host launches their kernels one by one."""
 EAGER_ARCHITECTURES = ("Pascal", "Volta", "Turing")
-"""NVIDIA's architectures on which ggml-cuda captures no CUDA graphs, because they are older than
-GGML_CUDA_CC_AMPERE (recalled from memory).
+"""NVIDIA architectures on which ggml-cuda captures no CUDA graphs. They are older than GGML_CUDA_CC_AMPERE
+(recalled from memory).
 """
 FITTED = "fitted to public_runs.csv"
 
@@ -34,8 +34,9 @@ class Term(NamedTuple):
     """A fitted constant.
 
     - expected: the expected value of the constant.
-    - common, group, device: the spreads of the logarithms of the common value, of the factor of a group of
-      devices (a vendor or a size of chip) and of the factor of a device.
+    - common: the spread of the logarithm of the common value.
+    - group: the spread of the logarithm of the factor for a group of devices (a vendor or a size of chip).
+    - device: the spread of the logarithm of the factor for a device.
     """
 
     expected: float
@@ -45,7 +46,7 @@ class Term(NamedTuple):
 
     @property
     def spreads(self) -> tuple[float, float, float]:
-        """The spreads by scope, beginning with the widest scope."""
+        """The spreads, beginning with that of the widest scope."""
         return self.common, self.group, self.device
 
 
@@ -65,14 +66,15 @@ SET: dict[str, tuple[float, str]] = {
     "pass_fixed_s": (0.0, "part of small_kernel_s"),
     "token_s": (0.0, "part of gemm_efficiency"),
 }
-"""Constants that the rows do not determine -> fixed value and reason."""
+"""Constant that the measurements do not determine -> its value and the reason for it."""
 REFERENCE_BANDWIDTH = 5e11
-"""Memory bandwidth, in bytes per second, for which `iteration_fixed_s` is fitted. The value of a device is
-inversely proportional to its bandwidth, because an iteration copies states, hidden values and logits.
+"""Memory bandwidth, in bytes per second, to which the fitted `iteration_fixed_s` applies. The constant of a
+device is inversely proportional to its bandwidth, because an iteration copies states, hidden values and
+logits.
 """
 ALONE_TOKENS = {"NVIDIA": 4.0, "AMD": 4.0, "Apple": 31.0}
-"""Vendor -> largest number of tokens of a pass with which each token reads its own experts. It is the limit
-of the matrix-vector kernels in ggml-cuda and ggml-metal of 0c1e57098.
+"""Vendor -> largest number of tokens of a pass in which each token reads its own experts. The number is the
+limit of the matrix-vector kernels in ggml-cuda and ggml-metal (llama.cpp@0c1e57098).
 """
 FITTED_ALONE = {
     "attention_bandwidth_fraction": Term(0.65, 0.3, 0.3, 0.15),
@@ -82,14 +84,15 @@ FITTED_ALONE = {
     "drafted_token_s": Term(2e-4, 0.6, 0.3, 0.0),
     "iteration_fixed_s": Term(1e-3, 0.6, 0.3, 0.0),
 }
-"""Fitted constants that a calibration has under the same name."""
+"""Fitted constants that have the same name in a calibration."""
 TOKENS = (1, 2, 4, 8, 16, 32)
+"""Tokens of a pass at the knots of the curves of GEMMs."""
 PROMPT = "prompt_share"
 ONE_TOKEN = 0.85
 """Expected share of the bandwidth that the GEMMs of one token reach."""
 VECTOR_TOKENS = 8
-"""Largest number of tokens of a pass with which quantised weights are multiplied on vector units
-(MMVQ_MAX_BATCH_SIZE in ggml-cuda/mmvq.cuh, and `mul_mv_ext` in ggml-metal).
+"""Largest number of tokens of a pass in which vector units multiply quantised weights (MMVQ_MAX_BATCH_SIZE in
+ggml-cuda/mmvq.cuh, and ``mul_mv_ext`` in ggml-metal).
 """
 LANE_FLOPS = 64 * 8
 """FLOPs of a multiprocessor per cycle with dp4a (CUDA C++ programming guide, arithmetic throughput; RDNA3 ISA
@@ -97,11 +100,11 @@ guide, v_dot4; both recalled from memory).
 """
 OVERLAP = 2.5
 """Exponent for the overlap of loading and computing in vector kernels: 1 means no overlap, and infinity means
-full overlap. It comes from iterations of one model on six devices (sudoingX/qwen38-mtp) with peaks of 25 to
-164 FLOPs per byte.
+full overlap. The value comes from iterations of one model on six devices (sudoingX/qwen38-mtp), whose peaks
+are 25 to 164 FLOPs per byte.
 """
 VALUE_BYTES = {"bf16": 34 / 32, "q4_k": 144 / 256}
-"""Curve -> bytes per weight for its expected shares: those of q8_0 and of q4_k."""
+"""Curve -> the bytes per weight for which its expected shares are computed: those of q8_0 and of q4_k."""
 TERMS = FITTED_ALONE | {
     "expert_s": Term(1.3e-5, 0.5, 0.2, 0.0),
     "expert_share": Term(0.8, 0.2, 0.15, 0.1),
@@ -116,9 +119,11 @@ TERMS = FITTED_ALONE | {
 }
 """All fitted constants, including those of the curves of GEMMs and of the kernels of experts.
 
-flops_share, vector_share: the share of the peak that kernels for many and for few tokens reach while they
-compute. prompt_share: the share of the int8 peak (`prompt_peak_share`). ``bf16@N``: a factor on the expected
-share in a pass of N tokens. ``q4_k@N``: a further factor for formats below one byte per weight.
+- flops_share, vector_share: the share of the peak that kernels for many and for few tokens reach while they
+  compute.
+- prompt_share: the share of the int8 peak that GEMMs of a prompt reach (`prompt_peak_share`).
+- ``bf16@N``: a factor on the expected share in a pass of N tokens.
+- ``q4_k@N``: a further factor for formats with less than one byte per weight.
 """
 
 
@@ -138,14 +143,16 @@ class ExpectedCurve:
     vector_share: float
 
     def share(self, tokens: int) -> float:
-        """The expected share of the roofline in a pass of `tokens` tokens. For one token it is `ONE_TOKEN` if
-        memory limits the pass.
+        """The expected share of the roofline in a pass of `tokens` tokens. For one token, it is `ONE_TOKEN`
+        if memory limits the pass.
         """
         roofline = max(1.0, 2.0 * tokens / (self.ridge * self.value_bytes))
         return ONE_TOKEN * roofline * self._weight_time(1) / self._weight_time(tokens)
 
     def _weight_time(self, tokens: int) -> float:
-        """Time for a weight, in times of loading a byte. Packed weights take vector units for few tokens."""
+        """The time for one weight, in units of the time to load one byte. For few tokens, formats below one
+        byte per weight use vector units.
+        """
         if self.value_bytes >= 1.0:
             return self._matrix_time(tokens)
         if tokens <= VECTOR_TOKENS:
@@ -153,11 +160,11 @@ class ExpectedCurve:
         return max(self._vector_time(VECTOR_TOKENS), self._matrix_time(tokens))
 
     def _matrix_time(self, tokens: int) -> float:
-        """Loading and computing one after the other."""
+        """The time for one weight on matrix units, where loading and computing do not overlap."""
         return self._loading + 2.0 * tokens / (self.ridge * self.flops_share)
 
     def _vector_time(self, tokens: int) -> float:
-        """Loading and computing at once: the longer of them, and a part of the other (`OVERLAP`)."""
+        """The time for one weight on vector units, where loading and computing overlap partly (`OVERLAP`)."""
         computing = 2.0 * tokens / (self.vector_ridge * self.vector_share)
         return float((self._loading**OVERLAP + computing**OVERLAP) ** (1.0 / OVERLAP))
 
@@ -167,10 +174,10 @@ class ExpectedCurve:
 
 
 def vector_peak(gpu: GPUSpec) -> float:
-    """FLOP/s of products of 8-bit integers on vector units, at most the 16-bit peak.
+    """The peak FLOP/s for products of 8-bit integers on vector units, at most the 16-bit peak.
 
     A multiprocessor or compute unit has 64 lanes with four multiply-adds each (dp4a). For a device without a
-    stated clock, the result is its 16-bit peak, which is the same number on GeForce and Radeon boards.
+    stated clock, the result is the 16-bit peak, which is the same number on GeForce and Radeon boards.
     """
     peak = gpu.peak_flops("bf16")
     if gpu.multiprocessors is None or gpu.boost_clock is None:
@@ -179,8 +186,10 @@ def vector_peak(gpu: GPUSpec) -> float:
 
 
 def products_over_scopes(names: Iterable[str], scopes: Iterable[str], values: Values) -> dict[str, float]:
-    """Name of a constant -> the product of its values over the scopes. Scopes without a value have the factor
+    """Name of a constant -> the product of its values over the scopes. A scope without a value has the factor
     1.
+
+    - values: ``<scope>.<name>`` -> value.
     """
     constants = {}
     for name in names:
@@ -208,8 +217,8 @@ class DeviceConstants:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes of a constant, beginning with the widest: all devices, the vendor and the device. The
-        scopes of old builds and of devices without CUDA graphs follow if they apply.
+        """The scopes that apply to the device: all devices, the vendor and the device. If they apply, `OLD`
+        and `EAGER` follow.
         """
         scopes = ["all", self.gpu.vendor, self.gpu.name]
         if self.old:
@@ -219,7 +228,7 @@ class DeviceConstants:
         return tuple(scopes)
 
     def known(self, values: Values) -> dict[str, float]:
-        """Name -> value of the constants. Scopes without a value have the factor 1."""
+        """Name -> value of each constant on this device. A scope without a value has the factor 1."""
         constants = products_over_scopes(TERMS, self.scopes, values)
         constants["iteration_fixed_s"] *= REFERENCE_BANDWIDTH / self.gpu.memory_bandwidth_bytes_per_s
         return constants
@@ -265,7 +274,11 @@ class DeviceConstants:
         }
 
     def curves(self, constants: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
-        """Format -> pairs of the tokens of a pass and the share of the roofline that its GEMMs reach."""
+        """Format -> the knots of its curve: pairs of the tokens of a pass and the share of the roofline that
+        GEMMs reach.
+
+        - constants: see `known`.
+        """
         wide = {n: constants["share"] * constants.get(f"bf16@{n}", 1.0) for n in TOKENS}
         packed = {n: factor * constants[f"q4_k@{n}"] for n, factor in wide.items()}
         prompt = PROMPT_TOKENS, prompt_peak_share(self.gpu, constants[PROMPT])
@@ -286,7 +299,8 @@ class DeviceConstants:
 
 
 def with_factors(expected: ExpectedCurve, factors: Mapping[int, float]) -> list[tuple[float, float]]:
-    """Pairs of tokens and share of the roofline. The share is the expected share times a factor, at most 1.
+    """Pairs of the tokens of a pass and the share of the roofline. The share is the expected share times a
+    factor, but at most 1.
 
     - factors: tokens -> factor.
     """

@@ -1,8 +1,8 @@
-"""Fits constants to measured passes of llama.cpp.
+"""Fits constants to measured times of llama.cpp: decode steps, single verifications, iterations with drafts,
+and prompts.
 
-A row is the time of a decode step, of a verification alone (kind ``pass``), of an iteration with drafts, or
-of a whole prompt, in seconds. The errors of rows of one source are correlated, and those of one server are
-even more correlated.
+The errors of the rows of one source are correlated. The errors of the rows of one server have a stronger
+correlation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,30 +46,25 @@ from perfmodel.validate.studies.robust import (
 from perfmodel.validate.studies.steps import StepGroup
 
 TOLERANCE = 1e-5
-"""Relative change of the sum of squares and of the values below which a search ends. The curves have kinks,
-because shares are limited. A Gauss-Newton step would be too long there; the trust region of the solver
-shortens it.
-"""
+"""Relative change of the sum of squares and of the values below which a search ends."""
 SLOWER = 0.9
-"""Factor by which a constant is changed to find the rows that depend on it."""
+"""Factor by which a constant is multiplied to find the rows that depend on it."""
 USED = (None, Reason.NO_BASELINE, Reason.PASS_ALONE)
-"""Rows with these reasons for being left out of the statistics are still used in the fit. None means no
-reason.
+"""Values of `PublicRun.left_out` with which a run is used in the fit. None means that the run also counts in
+the errors.
 """
 SPREAD = ErrorSpread(row=0.04, group=0.05, kind=0.08)
-"""Standard deviations of the parts of an error: of a row, of a server (model, weights, device) and of a
-source.
-"""
+"""Standard deviations of the parts of an error. A group is a server, and a kind is a source."""
 SPREAD_ALONE = ErrorSpread(row=0.1, group=0.15, kind=0.15)
-"""Standard deviations for passes that were timed alone, on builds that are a year old."""
+"""The same standard deviations for single verifications, which were timed with builds that are a year old."""
 
 
 @dataclass(frozen=True)
 class MeasuredPass:
-    """A measured time.
+    """A measured time, in seconds.
 
-    - figure: ``step``, ``pass`` (a verification of gamma + 1 tokens alone), ``iteration`` or ``prompt`` (a
-      prompt of `input_tokens` tokens, without a draft).
+    - figure: ``step``, ``pass``, ``iteration`` or ``prompt``. A ``pass`` is a single verification of gamma +
+      1 tokens. A ``prompt`` has `input_tokens` tokens and no draft.
     """
 
     run: PublicRun
@@ -78,7 +73,7 @@ class MeasuredPass:
 
     @property
     def is_alone(self) -> bool:
-        """Whether a verification was timed alone, without the work of an engine."""
+        """Whether the time is that of a single verification, without the other work of an engine."""
         return self.figure == "pass"
 
     @property
@@ -98,14 +93,17 @@ class PassGroup(StepGroup):
     first: MeasuredPass
 
     def moved(self, name: str, values: Values, factor: float) -> Array:
-        """The log of the predicted seconds of each row if one constant is multiplied by a factor."""
+        """The logarithm of the predicted seconds of each row if one constant is multiplied by a factor.
+
+        - name: the name of the constant.
+        """
         place = f"all.{name}"
         changed = {**values, place: values[place] * factor}
         return np.asarray(np.log(self.predict(self.constants.calibration(changed))))
 
     def depends_on(self, name: str, values: Values) -> bool:
-        """Whether a constant affects the predictions for these rows. Only prompts determine `PROMPT`, and
-        they determine nothing else.
+        """Whether a constant affects the predictions for these rows. By choice, prompts determine only
+        `PROMPT`, and other rows do not determine it.
         """
         of_prompts = self.first.figure == "prompt"
         if of_prompts != (name == PROMPT):
@@ -130,7 +128,7 @@ class PassGroup(StepGroup):
 
 
 class LlamaCppPasses(FittedRows[MeasuredPass]):
-    """All rows of the fit, with their seconds as functions of the parameters."""
+    """The measured times of llama.cpp, with predictions as functions of the parameters."""
 
     terms: ClassVar[Mapping[str, Term]] = TERMS
     further: ClassVar[tuple[PlacedConstant, ...]] = (
@@ -140,12 +138,12 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
 
     @staticmethod
     def runs() -> Iterable[PublicRun]:
-        """The public runs of the engine, and the published prompts."""
+        """The public runs and the published prompts of llama.cpp."""
         return (*(run for run in public_runs() if run.engine == LLAMACPP), *prompts())
 
     @staticmethod
     def constants_of(run: PublicRun) -> Any:
-        """The constants of the device and build of a run."""
+        """The constants for the device and the build of a run, as functions of the parameters."""
         return DeviceConstants(load_gpu(run.hardware), run.date < FUSED)
 
     def __init__(self) -> None:
@@ -160,7 +158,7 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         """Pairs of a constant and a group of rows that depends on it."""
 
     def _scoped_terms(self) -> Iterator[PlacedConstant]:
-        """Every constant in every scope: all devices, those of a maker, and each device."""
+        """The parameters: every constant for all devices, for each vendor and for each device."""
         level_of = {}
         for row in self.rows:
             widest_three = self.constants_of(row.run).scopes[:3]
@@ -192,8 +190,8 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])
 
     def slopes(self, values: Values, off: Array) -> Array:
-        """See `FittedRows.slopes`. The factors of all scopes are multiplied, so a constant has the same slope
-        in every scope.
+        """See `FittedRows.slopes`. A constant is the product of its scopes' factors, so all these factors
+        have the same slope.
         """
         slopes = np.zeros((len(self.rows), len(self.parameters)))
         for name, group in self.moving:
@@ -205,10 +203,10 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return slopes
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
-        """The values that are fitted to only the rows of the mask `train`. The search begins at the expected
-        values and ends when no step improves the fit.
+        """The values that are fitted to the rows in the mask `train`.
 
-        If it began at the values of the fit to all rows, the result would still depend on the other rows.
+        The search begins at the expected values. If it began at the values of the fit to all rows, the result
+        would depend on the rows that are left out.
         """
         return self.least_loss(self.parts(train))
 
@@ -249,7 +247,7 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
 
 
 def _passes(run: PublicRun) -> list[MeasuredPass]:
-    """The known times of a run."""
+    """The times that a run states; none if the run is not used in the fit."""
     if run.left_out not in USED or not run.time_ms:
         return []
     if run.kind != "speculation":

@@ -1,6 +1,4 @@
-"""Reads the published prompts of llama.cpp, and computes the time of a prompt and the share of the peak that
-it reaches.
-"""
+"""Reads the published prompt times of llama.cpp, and predicts the time of a prompt."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -14,19 +12,19 @@ from perfmodel.speculation import Scenario
 from perfmodel.validate.studies.public_runs import PublicRun, RunKind
 
 PROMPTS = "llamacpp_prompts"
-"""Name of the table of prompts in ``results/published``."""
+"""Name of the table of prompt times in ``results/published``."""
 PROMPT_TOKENS = 512
-"""Largest number of tokens of a pass over a prompt (``--ubatch-size``)."""
+"""Largest number of prompt tokens in a pass (the default of ``--ubatch-size``)."""
 REACHED = "Apple"
-"""The vendor whose device files state, as the peak, the rate that a prompt reached."""
+"""The vendor whose device files state the rate of a measured prompt as the peak."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """A row of the table of prompts.
+    """A published prompt time.
 
     - time_ms: the time of the whole prompt.
-    - drafted_ms: the time of the same prompt with MTP.
+    - drafted_ms: the time of the same prompt with an MTP draft; None if it was not measured.
     """
 
     id: str
@@ -52,20 +50,20 @@ class PromptRow:
 
 
 def prompts() -> Iterable[PublicRun]:
-    """The published prompts."""
+    """The published prompts as public runs."""
     return (row.run() for row in read_published(PROMPTS, PromptRow))
 
 
 def prompt_s(scenario: Scenario, tokens: float) -> float:
-    """The predicted seconds of one prompt alone."""
+    """The predicted seconds of the prefill of one prompt, without other requests."""
     return prompt_alone_s(scenario, tokens, engine_requests(scenario), PROMPT_TOKENS, drafts=False)
 
 
 def prompt_peak_share(gpu: GPUSpec, share: float) -> float:
     """The share of the bf16 peak that the GEMMs of a prompt reach.
 
-    Quantised weights are multiplied as 8-bit integers. If a device has an int8 peak, `share` is therefore the
-    share of this peak.
+    - share: the share of the int8 peak that they reach, because quantised weights are multiplied as 8-bit
+      integers. For a device without an int8 peak, it is the share of the bf16 peak.
     """
     if gpu.vendor == REACHED:
         return 1.0

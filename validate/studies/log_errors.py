@@ -1,8 +1,8 @@
 """Defines the log error of every figure: log(predicted / measured).
 
-It is positive if the prediction is too large, for a time, a ratio of times or a speedup. A speedup is the
-tokens per iteration over the ratio of an iteration to a step. Predictions use the measured tokens per
-iteration. The error of a speedup is therefore `of_reciprocal` of the error of its ratio, and the reverse.
+It is positive if the predicted time, ratio of times or speedup is too large. A speedup is the tokens per
+iteration divided by the ratio of an iteration to a step. Predictions use the measured tokens per iteration.
+The error of a speedup is therefore `of_reciprocal` of the error of its ratio, and vice versa.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""Measured times of passes in served runs: the median gap between streamed chunks, as a function of the
-running batch of a server.
+"""Derives measured pass times from served runs. A pass time is the median gap between streamed chunks, as a
+function of the running batch of a server.
 """
 
 from collections.abc import Sequence
@@ -28,18 +28,20 @@ SERVER = (
 )
 """Columns whose values are equal for runs of one server."""
 CROWDED_GAPS = 0.5
-"""Number of prompts between two chunks from which on the median gap includes more than decoding."""
+"""Number of prompts per gap from which on the median gap also includes prefill."""
 MOST_EXTRAPOLATED = 2.0
-"""Largest allowed ratio of a batch to the largest batch with measured gaps."""
+"""Largest ratio of a batch to the largest batch with measured gaps, up to which times are extrapolated."""
 
 
 def gaps(run: ServedRun, batches: Array) -> Array | None:
-    """The seconds of a pass at each of `batches`. They are interpolated between the median gaps in runs of
-    the same server and draft.
+    """The seconds of a pass at each of `batches`, interpolated between the median gaps in runs of the same
+    server and draft.
 
-    None if most gaps contain prompts, or if the batch of the run is far above those with measured gaps.
+    The result is None if most gaps include prefill, or if the batch of the run is much larger than those with
+    measured gaps (`MOST_EXTRAPOLATED`).
     """
-    study = DEEPSEEK if run.study == LONG_PROMPTS else run.study  # without gaps, on the same servers
+    # the gaps of `LONG_PROMPTS` were not published, but its servers are those of `DEEPSEEK`
+    study = DEEPSEEK if run.study == LONG_PROMPTS else run.study
     return gaps_among(run, runs(study), rows_of(study), batches)
 
 
@@ -48,8 +50,8 @@ def gaps_among(
 ) -> Array | None:
     """See `gaps`.
 
-    - replayed: the runs of the study that can be simulated.
-    - rows: all rows of the study; some baselines lack figures.
+    - replayed: the runs of the study that state all inputs of a simulation.
+    - rows: all rows of the study.
     """
     passes = _passes_per_chunk(run, rows)
     with_draft = (*SERVER[1:], "draft", "steps")
@@ -66,14 +68,16 @@ def gaps_among(
 
 
 class _MeasuredPass(NamedTuple):
-    """Seconds of a pass at a running batch."""
+    """The measured seconds of a pass at a running batch."""
 
     batch: float
     seconds: float
 
 
 def _passes_per_chunk(run: ServedRun, rows: Sequence[ServedRun]) -> float:
-    """One, or tens: from the tokens per chunk of the engine's runs without a draft."""
+    """The number of passes per streamed chunk. It is 1 or a multiple of 10, and comes from the tokens per
+    chunk of the engine's runs without a draft.
+    """
     baselines = [row for row in rows if row.engine == run.engine and row.steps == 0]
     if run.steps == 0 and run.itl_p50_ms:
         baselines = [run]
@@ -81,21 +85,21 @@ def _passes_per_chunk(run: ServedRun, rows: Sequence[ServedRun]) -> float:
 
 
 def _prompts_per_gap(run: ServedRun, passes: float) -> float:
-    """Prompts that begin between two chunks of a request: each running request makes way for one after its
-    decoded tokens.
+    """The number of prompts that begin between two chunks of a request. A new request begins whenever a
+    running request has decoded all its tokens.
     """
     tokens_per_gap = passes * (run.gained or 1.0)
     return run.batch * tokens_per_gap / run.lengths.decoded
 
 
 def _pass(run: ServedRun, passes: float) -> _MeasuredPass:
-    """The median gap of a run, over the passes in it."""
+    """The time of a pass in a run: the median gap divided by the passes per chunk."""
     assert run.itl_p50_ms is not None
     return _MeasuredPass(run.batch, run.itl_p50_ms / passes / 1e3)
 
 
 def _last_slope(measured: Sequence[_MeasuredPass]) -> float:
-    """Seconds per sequence between the two largest batches; never negative."""
+    """The increase of the pass time per sequence between the two largest batches, in seconds; at least 0."""
     if len(measured) == 1:
         return 0.0
     before, last = measured[-2:]

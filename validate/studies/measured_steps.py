@@ -1,8 +1,8 @@
-"""Measured steps of public runs, and ratios of an iteration to a step, as functions of the constants that
-predict them.
+"""Models measured steps, and ratios of an iteration to a step, as functions of the constants that predict
+them.
 
-`FREE` has the constants that come from public runs. If a source is left out, `refit` fits them again. All
-other constants stay unchanged.
+The constants in `FREE` come from public runs. If a source is left out, `refit` fits only these constants
+again.
 """
 
 import math
@@ -33,12 +33,13 @@ FREE = {p.place: p for p in (*PUBLIC, *DEFAULT_FLAGS)}
 
 @dataclass
 class MeasuredStep:
-    """The time of a step, or the ratio of an iteration to a step, as a function of the free constants that
-    predict it.
+    """A figure as a function of the constants in `FREE`. The figure is the time of a step, or the ratio of an
+    iteration to a step.
 
-    - engine: the engine whose constants predict it.
+    - engine: the engine whose constants predict the figure.
+    - server: a key that is equal for figures of the same server.
     - values: place of a constant -> value.
-    - off: the log error of the time or ratio with these values.
+    - off: the log error of the figure with these values.
     - gamma: the draft length of a ratio; 0 for the time of a step.
     """
 
@@ -67,7 +68,7 @@ class MeasuredStep:
     def of_run(cls, a: Answered, values: Mapping[str, float]) -> "MeasuredStep":
         """The step of a public run, or the ratio that follows from its speedup.
 
-        - values: the bundled constants, with which it was answered.
+        - values: the bundled constants, with which the run was predicted.
         """
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]
@@ -91,8 +92,8 @@ class MeasuredStep:
 
     @classmethod
     def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "MeasuredStep":
-        """The step of a row in the table to which engines are fitted. It is predicted without the costs of
-        default flags.
+        """The step of a row of ``engine_decode.csv``. The prediction does not include the costs of default
+        flags.
         """
         constants = FittedConstants.of(row.hardware, row.engine, version_of(row), (*DECODING, *SPECULATING))
         step = cls(
@@ -108,21 +109,22 @@ class MeasuredStep:
         return replace(step, off=step._predicted_log - math.log(row.step_s))
 
     def with_values(self, values: Mapping[str, float]) -> "MeasuredStep":
-        """The same step or ratio, predicted with other constants."""
+        """The same figure, predicted with other constants."""
         if values == self.values:
             return self
         other = replace(self, values=values)
         return replace(other, off=self.off + other._predicted_log - self._predicted_log)
 
     def moved(self, by: Mapping[str, float]) -> float:
-        """The change of the log of the time or ratio if the logs of its constants change by `by` (place ->
-        change).
+        """The change of the logarithm of the predicted figure if the logarithms of constants change.
+
+        - by: place of a constant -> change of its logarithm.
         """
         return self._predict(by) - self._predicted_log
 
     def _predict(self, by: Mapping[str, float]) -> float:
-        """Logarithm of the time or ratio if the logarithms of its constants change by `by`. Folds have many
-        in common.
+        """The logarithm of the predicted figure if the logarithms of its constants change by `by`. The
+        results are kept, because the fits of different folds ask for the same changes.
         """
         changes = tuple(by.get(place, 0.0) for place in self.places)
         if changes not in self._logs:
@@ -130,7 +132,10 @@ class MeasuredStep:
         return self._logs[changes]
 
     def _log_with(self, changes: Sequence[float]) -> float:
-        """The same for changes in the order of `places`."""
+        """The logarithm of the predicted figure.
+
+        - changes: the changes of the logarithms of constants, in the order of `places`.
+        """
         values = {**self.values}
         for place, change in zip(self.places, changes, strict=True):
             before = values.get(place, FREE[place].expected)
@@ -150,6 +155,6 @@ def shipped_values() -> Values:
 
 
 def on_borrowed_kernels(values: Mapping[str, float]) -> list[MeasuredStep]:
-    """The rows of the table to which engines are fitted whose devices use the kernels of another device."""
+    """The steps of ``engine_decode.csv`` on devices that use the kernel constants of another device."""
     rows = [r for r in engine_decode() if r.hardware not in devices_of(r.engine)]
     return [MeasuredStep.of_table(row, values) for row in rows]

@@ -1,8 +1,9 @@
 """Compares the cache sizes that servers logged at their start (``results/published/kv_tokens.csv``) with the
 predicted sizes.
 
-The prediction uses a memory account of the engine. Numbers in vLLM's account that come from such logs
-(`FITTED`) are fitted again without each source. The memory of the caches is linear in these numbers.
+A prediction uses the engine's memory account (`accounts`). Some numbers of vLLM's account come from these
+logs (`FITTED`), so they are fitted again without each source. The predicted cache size is linear in these
+numbers.
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,9 @@ from perfmodel.validate.solving import Array, grouped, least_squares
 WHOLE_NUMBERS = ("tp", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gamma")
 """Columns with whole numbers. An empty cell means the engine's default."""
 SERVED = ("model", "weights", "kv_dtype", "hardware", "draft")
-"""Columns with words that are also fields of a question."""
+"""Columns with text that are also fields of a question."""
 WORDS = ("source", "engine", "version", *SERVED, "left_out")
+"""All columns with text, except the id and the address of the source."""
 REAL_NUMBERS = ("memory_fraction", "weights_gib", "pool_gib", "kv_tokens")
 FITTED = (
     ("activation", "flashinfer_logit_bytes"),
@@ -40,22 +42,23 @@ FITTED = (
     ("graphs", "recurrent_gib"),
     ("graphs", "sparse_latent_gib"),
 )
-"""Section and name of the numbers that are fitted to these logs. Two similar numbers are not fitted: the
-bytes per logit without FlashInfer come from another repository, and the memory outside PyTorch on a single
-device is printed.
+"""(section, name) of each number of vLLM's account that is fitted to these logs. Two similar numbers are not
+fitted. The bytes per logit without FlashInfer come from another repository. The memory outside PyTorch on a
+single device is printed by vLLM.
 """
 NEAR = 0.08
-"""Error up to which a log counts as near, as a fraction."""
+"""Largest error, as a fraction, with which the table counts a log as near."""
 FAR = 0.20
-"""Larger error up to which the table also counts logs, as a fraction."""
+"""Largest error, as a fraction, with which the table counts a log in its second column of shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One log of a server. One of the two numbers may be None.
+    """The cache size that one server logged. Either `pool_gib` or `kv_tokens` can be None.
 
-    - pool_gib: memory of the caches on one device, in GiB.
-    - kv_tokens: tokens that fit in the caches.
+    - weights_gib: the logged memory of the weights of target and draft; None if it was not logged.
+    - pool_gib: the memory of the caches on one device, in GiB.
+    - kv_tokens: the number of tokens that fit in the caches.
     """
 
     name: str
@@ -69,9 +72,9 @@ class Logged:
     kv_tokens: float | None
 
     def predicted(self, facts: VLLMMemory | None = None) -> KVCapacity:
-        """The predicted caches.
+        """The predicted cache size.
 
-        - facts: the numbers of vLLM's account; by default the bundled ones.
+        - facts: the numbers of vLLM's account; by default the bundled numbers.
         """
         scenario = self.scenario
         if facts is not None and isinstance(scenario.account, VLLMAccount):
@@ -79,7 +82,10 @@ class Logged:
         return kv_cache_of(scenario, self.gamma, self.memory_fraction)
 
     def log_error(self, facts: VLLMMemory | None = None) -> float:
-        """The log error of the tokens in the caches, or of their memory if no tokens were logged."""
+        """The log error of `kv_tokens`, or that of `pool_gib` if no number of tokens was logged.
+
+        - facts: see `predicted`.
+        """
         cache = self.predicted(facts)
         if self.kv_tokens is not None:
             return float(np.log(max(cache.kv_tokens, 1) / self.kv_tokens))
@@ -89,7 +95,7 @@ class Logged:
 
 @cache
 def logs() -> tuple[Logged, ...]:
-    """The rows that count. Their logs state all inputs of a prediction, and the caches."""
+    """The logs that count: those that state the cache size and all inputs of a prediction."""
     columns = ("id", "url", *WORDS, *WHOLE_NUMBERS, *REAL_NUMBERS)
     lines = read_csv(BUNDLED / "published" / "kv_tokens.csv", columns)
     return tuple(_logged(row) for _, row in lines if not row["left_out"])
@@ -132,16 +138,17 @@ def values_of(facts: VLLMMemory) -> Array:
 
 
 def with_values(values: Array, facts: VLLMMemory) -> VLLMMemory:
-    """The account with these values of the fitted numbers."""
+    """The numbers of the account, with these values of the fitted numbers."""
     for (section, name), value in zip(FITTED, values.tolist(), strict=True):
         facts = facts.replace(**{section: _changed(getattr(facts, section), name, value)})
     return facts
 
 
 def _changed(section: Any, name: str, value: float) -> Any:
-    """A section with another value of a number, in every version that states it but the first.
+    """A section with another value of a number.
 
-    The first version is V0, whose numbers are not fitted.
+    In a section by version, the number changes in all versions that state it, except the first. The first
+    version is vLLM's engine V0, whose numbers are not fitted.
     """
     if not isinstance(section, dict):
         return section.replace(**{name: value})
@@ -154,7 +161,7 @@ def _changed(section: Any, name: str, value: float) -> Any:
 
 
 def _newest(facts: VLLMMemory, section_name: str, name: str) -> float:
-    """A number of a section, of its newest version that states it."""
+    """The value of a number in the newest version of a section that states it."""
     section: Any = getattr(facts, section_name)
     if not isinstance(section, dict):
         return float(getattr(section, name))
@@ -166,7 +173,7 @@ class Pools(NamedTuple):
     """The memory of caches, in GiB, as a linear function of the fitted numbers.
 
     - base_gib: the memory if all fitted numbers are 0, ``[row]``.
-    - unit_gib: the memory by which one unit of each number reduces it, ``[row, number]``.
+    - unit_gib: the reduction of this memory per unit of each number, ``[row, number]``.
     """
 
     base_gib: Array
@@ -174,8 +181,8 @@ class Pools(NamedTuple):
 
 
 def pools(rows: Sequence[Logged]) -> Pools:
-    """The memory of the caches of some logs. If a log states the memory of the weights of target and draft,
-    this is used instead of the predicted one.
+    """The memory of the caches of some logs. If a log states the memory of the weights, it is used instead of
+    the predicted memory of the weights.
     """
     shipped = vllm_memory()
 
@@ -199,11 +206,11 @@ def pools(rows: Sequence[Logged]) -> Pools:
 
 
 def fitted(base: Array, taken: Array, logged: Array) -> Array:
-    """The numbers with the smallest relative errors of the caches' memory (soft L1). A number without rows is
-    0.
+    """The values of the fitted numbers with the smallest relative errors of the caches' memory (soft L1). A
+    number that no log determines is 0.
 
     - base, taken: the fields of `Pools`.
-    - logged: the logged memory, in GiB.
+    - logged: the logged memory of the caches, in GiB.
     """
 
     def errors(values: Array) -> Array:
@@ -216,17 +223,17 @@ def fitted(base: Array, taken: Array, logged: Array) -> Array:
 
 
 BELOW_ZERO = 1e-9
-"""Distance of the lower bound of a fitted number below 0, so that 0 is not on the bound."""
+"""The lower bound of a fitted number is this much below 0, because a search cannot start on a bound."""
 MOST_GIB = 50.0
-"""Upper bound of a fitted number."""
+"""Upper bound of a fitted number, in its unit."""
 SOFT_ERROR = 0.03
-"""Relative error above which a log counts linearly."""
+"""Relative error above which the loss of a log grows linearly."""
 PRIOR = 1e-4
-"""Weight of the size of each fitted number in the fit, so that a number without rows becomes 0."""
+"""Weight of the size of each fitted number in the loss. It makes a number 0 if no log determines it."""
 
 
 def held_out(rows: Sequence[Logged]) -> Array:
-    """The log error of each log, with numbers that were fitted without its source."""
+    """The log error of each log, predicted with numbers that were fitted without its source."""
     with_pool = [row for row in rows if row.pool_gib is not None and row.engine == "vllm"]
     base, taken = pools(with_pool)
     logged = np.array([row.pool_gib for row in with_pool], float)

@@ -1,11 +1,10 @@
-"""The calibrations of MLX, fitted to public runs: ``hardware/calibrations/<device>.<mlx, mlx-qmv or
-mlx-dspark>.yaml``.
+"""Fits the calibrations of MLX and its fork mlx-dspark to public runs.
 
 - Data: the runs of `mlx_runs` and the passes of `mlx_passes`.
 - Model: the constants of `mlx_constants`.
 - Folds: whole sources.
-- Result: three files for each device, and ``results/mlx.json``. This record has the error of each row without
-  its source, and the coverage of intervals.
+- Result: three files for each device, ``hardware/calibrations/<device>.<mlx, mlx-qmv or mlx-dspark>.yaml``.
+  ``results/mlx.json`` has the error of each row without its source, and the coverage of intervals.
 """
 
 import datetime
@@ -31,8 +30,10 @@ from perfmodel.validate.studies.widths import ByClass, LeftOutError
 
 FOLDER = files.data_directory("calibrations")
 ERRORS_PATH = BUNDLED / "mlx.json"
-"""The file of errors. ``step``, ``ratio``: id of a run -> its log error if its source is left out.
-``coverage``: by class, see `widths.covered`.
+"""The file of errors. It has three keys:
+
+- ``step``, ``ratio``: id of a run -> its log error if its source is left out.
+- ``coverage``: figure -> engine -> coverage (`widths.covered`).
 """
 COMMENT = "Written by `perfmodel validate calibrate mlx --write` from results/published/mlx_runs.csv."
 NOTES = (
@@ -41,26 +42,26 @@ NOTES = (
 )
 FORK = "mlx-dspark"
 FEW_SOURCES = 5
-"""Smallest number of sources for which a quantile of their errors is used alone."""
+"""Smallest number of sources for which the stated width is only a quantile of their errors."""
 
 
 @dataclass(frozen=True)
 class ErrorsByEngine:
-    """Log errors with constants that were fitted without the row's source, by figure and engine. The steps of
-    all forks count for MLX.
+    """The errors of `left_out` by figure and engine, for constants that were fitted without the row's
+    source.
     """
 
     left_out: LeftOut
 
     @property
     def steps(self) -> ByClass:
-        """The errors of decode steps."""
+        """The errors of decode steps. The steps of forks count for MLX."""
         runs = self.left_out.runs
         return {MLX: [_error(runs[id], off) for id, off in self.left_out.step.items()]}
 
     @property
     def speedups(self) -> ByClass:
-        """The errors of speedups, separately for MLX's own kernels and for the fork."""
+        """The errors of speedups, separately for MLX's own kernels and for the fork's."""
         by_engine: dict[str, list[LeftOutError]] = {MLX: [], FORK: []}
         for id, off in self.left_out.ratio.items():
             run = self.left_out.runs[id]
@@ -81,8 +82,10 @@ def _error(run: PublicRun, off: float) -> LeftOutError:
 
 
 def scatter(by_class: ByClass, engine: str, source: str) -> dict[str, Any]:
-    """The error that the file of an engine states. If there are few sources, its 90 % width is at least that
-    of a normal distribution.
+    """The error that the calibration of an engine states. If there are few sources, the half-width of the
+    interval is at least that of a normal distribution.
+
+    - source: the description of the rows.
     """
     errors = by_class[engine]
     off = np.array([e.off for e in errors])
@@ -95,13 +98,13 @@ def scatter(by_class: ByClass, engine: str, source: str) -> dict[str, Any]:
 
 
 def devices() -> Sequence[GPUSpec]:
-    """All bundled devices that run MLX."""
+    """All bundled devices of the vendors that MLX supports."""
     makers = serving_engines()[MLX].makers
     return [gpu for gpu in map(load_gpu, files.bundled_names("gpus")) if gpu.vendor in makers]
 
 
 def refitted_files(date: datetime.date) -> dict[Path, str]:
-    """Path -> text of the calibrations of all devices and of the file of errors."""
+    """Path -> new text of the calibrations of all devices and of the file of errors."""
     rows = ChipPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
     sources = np.array([row.run.source_id for row in rows.rows])

@@ -1,9 +1,8 @@
-"""The constants of MLX on a device: the fitted ones, the ones that are set by hand, and the calibration that
-they form.
+"""Computes MLX's constants on a device from the parameters that are fitted to its runs.
 
 A fitted constant is the product of a common value, a factor for the size of the chip (Pro, Max, Ultra) and a
-factor for the device. Both factors are expected to be 1. The cost of additional rows comes only from
-measurements of kernels (`mlx_kernels`), not from runs.
+factor for the device. Both factors are expected to be 1. The time of products with several rows comes only
+from measurements of kernels (`mlx_kernels`).
 """
 
 import datetime
@@ -35,17 +34,17 @@ SET: dict[str, tuple[float, str]] = {
     "pass_fixed_s": (0.0, "part of small_kernel_s"),
     "token_s": (0.0, "part of gemm_efficiency"),
 }
-"""Constants that the rows do not determine -> fixed value and reason."""
+"""Constant that the measurements do not determine -> its value and the reason for it."""
 FITTED_ALONE = {
     "attention_bandwidth_fraction": Term(0.6, 0.4, 0.2, 0.0),
     "small_kernel_s": Term(6e-6, 0.6, 0.6, 0.2),
     "state_layer_s": Term(1e-5, 0.6, 0.6, 0.0),
     "iteration_fixed_s": Term(2.2e-3, 0.3, 0.2, 0.0),
 }
-"""Fitted constants that a calibration has under the same name. A group of devices is a size of chip.
+"""Fitted constants that have the same name in a calibration. A group of devices is a size of chip.
 
-In each iteration, the host reads the number of accepted tokens (0.2 ms, mlx#4265) and builds the next graph
-(2 ms, MTPLX#64).
+The expected `iteration_fixed_s` has two parts. In each iteration, the host reads the number of accepted
+tokens (0.2 ms, mlx#4265) and builds the next graph (2 ms, MTPLX#64).
 """
 TERMS = FITTED_ALONE | {
     "share": Term(0.88, 0.1, 0.15, 0.08),
@@ -53,24 +52,28 @@ TERMS = FITTED_ALONE | {
     "expert_s": Term(1e-5, 0.6, 0.6, 0.1),
     "expert_share": Term(0.7, 0.3, 0.2, 0.1),
 }
-"""All fitted constants. ``share``: the share of the bandwidth that products reach. ``packed``: a factor on it
-for formats below one byte per weight.
+"""All fitted constants.
+
+- ``share``: the share of the bandwidth that products of one row reach.
+- ``packed``: a factor on ``share`` for formats with less than one byte per weight.
+- ``expert_s``, ``expert_share``: the fixed time and the share of the bandwidth of the kernels of experts.
 """
 CURVES = {"bf16": "bf16", "int8": "8bit", "int6": "6bit", "q4_k": "4bit", "int2": "2bit"}
 """Curve of the calibration file -> the weight format whose bytes per weight it assumes."""
 ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 17, 32)
-"""Numbers of rows at the knots of a curve. They are on both sides of the numbers at which another kernel or
-tile begins.
+"""Numbers of rows at the knots of a curve. There are knots before and after each number of rows at which
+another kernel or tile begins.
 """
 SIZES = ("Pro", "Max", "Ultra")
+"""Sizes of chips, as their titles contain them. A chip without one of these words has the size ``base``."""
 
 
 @dataclass(frozen=True)
 class ChipConstants:
     """MLX's constants on a device as functions of the fitted parameters.
 
-    - engine: MLX or a fork of it.
-    - version: the version of MLX.
+    - engine: MLX or a fork of MLX.
+    - version: the version of MLX; empty for the newest.
     """
 
     gpu: GPUSpec
@@ -79,14 +82,12 @@ class ChipConstants:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes of a constant, beginning with the widest: all devices, the size of the chip, and the
-        device.
-        """
+        """The scopes that apply to the device: all devices, the size of the chip, and the device."""
         size = next((word for word in SIZES if word in self.gpu.title.split()), "base")
         return ("all", size, self.gpu.name)
 
     def known(self, values: Values) -> dict[str, float]:
-        """Name -> value of the constants. Scopes without a value have the factor 1."""
+        """Name -> value of each constant on this device. A scope without a value has the factor 1."""
         return products_over_scopes(TERMS, self.scopes, values)
 
     def calibration(self, values: Values) -> Calibration:
@@ -98,7 +99,7 @@ class ChipConstants:
 
     @property
     def of_version(self) -> str:
-        """The version of the engine; by default the newest one."""
+        """The version that the calibration states; by default the newest version of the engine."""
         return self.version or serving_engines()[self.engine].newest
 
     @property
@@ -117,8 +118,10 @@ class ChipConstants:
         )
 
     def curve(self, weights: str, share: float) -> list[tuple[float, float]]:
-        """Pairs of rows and share of the roofline.
+        """The knots of a curve: pairs of the number of rows and the share of the roofline that products
+        reach.
 
+        - weights: the weight format.
         - share: the share of the bandwidth that products of one row reach.
         """
         value_bytes = weight_format(weights).base.bytes_per_value
@@ -166,7 +169,7 @@ class ChipConstants:
         }
 
     def _stated_curve(self, weights: str, constants: Mapping[str, float]) -> list[tuple[float, float]]:
-        """The curve of a format, with the share of the bandwidth that its kernels of one row reach."""
+        """The curve of a format, with the fitted share of the bandwidth that products of one row reach."""
         share = constants["share"]
         if weight_format(weights).base.bytes_per_value < 1.0:
             share *= constants["packed"]

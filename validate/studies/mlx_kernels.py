@@ -1,12 +1,15 @@
-"""Computes the time of a product of quantised weights and a few rows with MLX, relative to the time of one
-row.
+"""Computes the time of a product of weights and several rows with MLX, relative to the time of one row. A row
+is the activations of one token.
 
 The kernel depends on the release of MLX, the generation of the chip, the format and the number of rows
-(`RowKernels`). For m rows, ``qmv`` takes 1 + r (m - 1). ``qmv_wide`` loads the weights once and computes m
-rows in (1 + (c m)^3)^(1/3), where c is the time of one row's arithmetic relative to the load. ``qmm`` and
-kernels for 16-bit weights compute whole tiles of t rows in max(1, c t ceil(m / t)). The shares of the peak
-that the arithmetic reaches are fitted to ``results/published/mlx_kernels.csv``, which has times of products
-and of single forward passes.
+(`RowKernels`). For m rows, with c as the time of one row's arithmetic relative to the load of the weights:
+
+- ``qmv`` takes 1 + r (m - 1), where r is measured.
+- ``qmv_wide`` loads the weights once and takes (1 + (c m)^3)^(1/3).
+- ``qmm`` and the kernels for 16-bit weights compute whole tiles of t rows in max(1, c t ceil(m / t)).
+
+The arithmetic reaches a share of the peak, which is fitted to ``results/published/mlx_kernels.csv``. This
+file has times of products and of single forward passes.
 """
 
 import math
@@ -24,12 +27,17 @@ from perfmodel.specs.published import read_published
 BLEND = 3.0
 """Power of the formula that combines loading and arithmetic, as for other GEMMs (`gemm_blend_power`)."""
 MEASURED_ROWS = 8
-"""Largest measured number of rows of ``qmv`` and ``qmv_wide``. Products of ten rows and more used ``qmm``."""
+"""Largest number of rows with which ``qmv`` and ``qmv_wide`` were measured. The measured products of ten rows
+and more used ``qmm``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ProductRow:
     """A measured product or forward pass of several rows.
+
+    - what: the measured operation.
+    - bits, group_size: the format of the weights.
 
     - ratio: the time over the time of one row.
     """
@@ -73,7 +81,7 @@ class RowTimes:
     dense: bool = True
 
     def of(self, rows: int, value_bytes: float) -> float:
-        """The time of a product of `rows` rows over the time of one row.
+        """The time of a product of several rows over the time of one row.
 
         - value_bytes: bytes per weight.
         """
@@ -98,7 +106,7 @@ class RowTimes:
         return self._blended(_in_tiles(rows, kernel.tile) * self._row(value_bytes, share))
 
     def _row_by_row(self, rows: int) -> float:
-        """The relative time of ``qmv``. It was measured on an Ultra with up to `MEASURED_ROWS` rows."""
+        """The relative time of ``qmv``, which was measured on an Ultra with up to `MEASURED_ROWS` rows."""
         return 1.0 + self.kernels.row * (min(rows, MEASURED_ROWS) - 1)
 
     def _row(self, value_bytes: float, share: float) -> float:
@@ -115,7 +123,7 @@ class RowTimes:
 
 
 def _in_tiles(rows: int, tile: int) -> int:
-    """The number of rows that are computed, which is a whole number of tiles."""
+    """The number of rows that a kernel computes, which is a multiple of the rows of a tile."""
     return tile * math.ceil(rows / tile)
 
 
@@ -127,8 +135,8 @@ def kernel_rows() -> tuple[ProductRow, ...]:
 
 @cache
 def shares_of(architecture: str) -> Shares:
-    """The fitted shares of an architecture. If no product was measured on it, they are those of the nearest
-    generation.
+    """The fitted shares of an architecture. If no product was measured on the architecture, they are those of
+    the nearest generation.
     """
     kernels = serving_engines()["mlx"].row_kernels
     assert kernels
@@ -152,14 +160,18 @@ def shares_of(architecture: str) -> Shares:
 
 
 def _arithmetic(ratio: float) -> float:
-    """The time of the arithmetic relative to that of the load, from the measured time of both; 0 if the load
-    hides the arithmetic.
+    """The time of the arithmetic relative to that of the load; 0 if the load hides the arithmetic.
+
+    - ratio: the measured time of both relative to that of the load.
     """
     return float(max(ratio**BLEND - 1.0, 0.0) ** (1.0 / BLEND))
 
 
 def _share(shares: Mapping[str, list[float]], architecture: str) -> float:
-    """The geometric median of the shares of the nearest generation."""
+    """The median of the measured shares of the nearest generation.
+
+    - shares: architecture -> its measured shares.
+    """
     generation = _generation(architecture)
     nearest = min(shares, key=lambda known: (abs(_generation(known) - generation), known))
     return float(np.exp(np.median(np.log(shares[nearest]))))

@@ -1,5 +1,5 @@
-"""The passes of MLX's runs, with their seconds as functions of the constants. Rates of whole requests include
-their prompts.
+"""Models the measured times of MLX as functions of the fitted constants. Some published rates are those of
+whole requests, so these times include a share of the prompt.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,15 +20,17 @@ from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Array, Values
 
 REWEIGHTED = 4
-"""Number of searches after the first. Each uses the weights of servers from the end of the search before."""
+"""Number of searches after the first. Each search uses weights of servers from the result of the search
+before.
+"""
 
 
 @dataclass
 class ChipGroup(PassGroup):
     """Rows that differ only in batch and context.
 
-    - prompts: the number of prompts in the seconds of each row.
-    - prompt_tokens: the tokens of the prompt.
+    - prompts: the number of prompts in the time of each row, which is a fraction.
+    - prompt_tokens: the number of tokens of these prompts.
     """
 
     prompts: Array
@@ -45,7 +47,7 @@ class ChipGroup(PassGroup):
 
 
 class ChipPasses(LlamaCppPasses):
-    """All rows of the fit, with their seconds as functions of the parameters."""
+    """The measured times of MLX and its forks, with predictions as functions of the parameters."""
 
     terms: ClassVar[Mapping[str, Term]] = TERMS
     further: ClassVar[tuple[PlacedConstant, ...]] = ()
@@ -56,9 +58,8 @@ class ChipPasses(LlamaCppPasses):
         return mlx_runs()
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
-        """See `LlamaCppPasses.settled`. A server whose error is far from those of the other servers of its
-        source counts less in the common error of the source. A few servers take up to five times as long as
-        their kernels.
+        """See `LlamaCppPasses.settled`. A server with an outlying error counts less in the common error of
+        its source, because a few servers take up to five times as long as their kernels.
         """
         values = super().settled(train)
         for _ in range(REWEIGHTED):
@@ -76,12 +77,14 @@ class ChipPasses(LlamaCppPasses):
 
     @staticmethod
     def constants_of(run: PublicRun) -> Any:
-        """The constants of the device, fork and version of a run."""
+        """The constants for the device, the fork and the version of a run, as functions of the parameters."""
         return ChipConstants(load_gpu(run.hardware), run.engine, run.engine_version)
 
 
 def _prompts_inside(row: MeasuredPass) -> float:
-    """The number of prompts in the seconds of a row. An iteration has the prompts of all its tokens."""
+    """The number of prompts in the time of a row (`ChipRun.prompts_of_a_token`). An iteration has those of
+    all its tokens.
+    """
     assert isinstance(row.run, ChipRun)
     tokens = row.run.stated("tokens_per_iteration") if row.figure == "iteration" else 1.0
     return tokens * row.run.prompts_of_a_token

@@ -1,4 +1,4 @@
-"""The public runs of MLX and its forks: ``results/published/mlx_runs.csv``."""
+"""Reads the public runs of MLX and its forks: the rows of ``results/published/mlx_runs.csv``."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -9,32 +9,32 @@ from perfmodel.specs.published import read_published
 from perfmodel.validate.studies.public_runs import PublicRun
 
 WHOLE_REQUEST = "outputs / whole time (prompt inside)"
-"""Value of the column that says what was timed, if the rate includes the prompt (tokens_per_sec of mlx_dspark
+"""Value of the column ``measured_as`` if the published rate includes the prompt (tokens_per_sec of mlx_dspark
 0.20.3, generate.py).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ChipRun(PublicRun):
-    """A row of the table of MLX runs.
+    """A public run of MLX.
 
-    - draft_weights: the format of the draft's weights, if it differs from that of the target.
+    - draft_weights: the format of the draft's weights; empty if it is that of the target.
     """
 
     table: ClassVar[str] = "mlx_runs"
     draft_weights: str
 
     def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
-        """The arguments of the question about this row, including the format of the draft's weights."""
+        """See `PublicRun.query_arguments`. The arguments include the format of the draft's weights."""
         arguments = PublicRun.query_arguments(self, degree)
         return arguments | {"draft_weights": self.draft_weights or None}
 
     @property
     def prompts_of_a_token(self) -> float:
-        """The number of prompts in the time of an output token. If the whole request was timed, it is one
-        over the output tokens; otherwise it is 0.
+        """The number of prompts in the published time of an output token.
 
-        It is also 0 for models with experts, because no such short prompt was timed for them with MLX.
+        If the whole request was timed, it is one over the number of output tokens. Otherwise, it is 0. It is
+        also 0 for models with experts, because no short prompt of these models was timed with MLX.
         """
         if self.measured_as != WHOLE_REQUEST or load_model(self.model).moe:
             return 0.0

@@ -1,12 +1,13 @@
-"""Measures the error of using the constants of another engine: rows of each engine are predicted with the
-constants of the other engines.
+"""Measures the error of using the constants of another engine, which is called the lender.
 
-It sets the width of intervals for an engine without fitted constants (`ServingEngine.constants_of`). The data
-are steps and speedups of public runs, and ratios of the tables to which engines are fitted. The question of
-each row is answered for the newest version of the other engine (`with_engine`), which is called the lender.
-The constants are fitted without all rows of the row's engine, as for a new engine. Constants that come from
-public runs are also fitted without the row's source. The results are errors by figure, lender and row.
-`sources` computes the widths of the class ``other_engine`` from them.
+An engine without fitted constants uses those of another engine (`ServingEngine.constants_of`). The widths of
+the intervals of such answers follow from the errors that this module measures (class ``other_engine``).
+
+- Data: steps and speedups of public runs, and the ratios of `iterations`.
+- Model: each row is predicted as if it had run on the newest version of the lender.
+- Folds: the constants are fitted without all rows of the row's engine, as for a new engine. Constants that
+  come from public runs are also fitted without the row's source.
+- Result: the log errors by figure, lender and row (`ErrorsByLender`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,15 +30,15 @@ from perfmodel.validate.studies.published_engines import alike
 from perfmodel.validate.studies.widths import LeftOutError
 
 FIGURES = ("step", "speedup", "ratio")
-"""Steps and speedups of public runs, and ratios of an iteration to a step in the tables."""
+"""Steps and speedups of public runs, and the ratios of `iterations`."""
 ErrorsByLender = dict[str, dict[str, dict[str, float]]]
 """Figure -> lender (the engine whose constants predict) -> name of a row -> log error."""
 
 
 def errors_of_lenders(rows: Sequence[Answered]) -> ErrorsByLender:
-    """The log errors of every row with the constants of each other engine.
+    """The log error of every row with the constants of each other engine.
 
-    - rows: steps and speedups of public runs, answered with the constants of their own engine.
+    - rows: steps and speedups of public runs, predicted with the constants of their own engine.
     """
     errors: ErrorsByLender = {figure: {lender: {} for lender in ENGINES} for figure in FIGURES}
     shipped = shipped_values()
@@ -70,9 +71,9 @@ def _add_runs(
     values: Values,
     others: Sequence[MeasuredStep],
 ) -> None:
-    """The errors of public runs of one engine by the constants of another.
+    """Adds the errors of the public runs of one engine, predicted with the constants of another engine.
 
-    - values, others: constants and measured steps without those of the engine.
+    - values, others: constants that were fitted without the engine, and measured steps of other engines.
     """
     lent = list(_answers_by(lender, runs))
     shipped = shipped_values()
@@ -84,8 +85,8 @@ def _add_runs(
 
 
 def _answers_by(lender: str, runs: Sequence[PublicRun]) -> Iterator[Answered]:
-    """Steps and speedups of runs as the lender's newest version answers them; none for a run of a device or a
-    draft that it does not support.
+    """The steps and speedups of runs, predicted for the lender's newest version. Runs with a device or a
+    draft that the lender does not support are skipped.
     """
     for run in runs:
         try:
@@ -96,7 +97,7 @@ def _answers_by(lender: str, runs: Sequence[PublicRun]) -> Iterator[Answered]:
 
 
 def _ratios(engine: str, lender: str, values: Values) -> dict[str, float]:
-    """Errors of the tables' ratios of one engine by the constants of another."""
+    """Name of a row of `iterations` -> its log error with the constants of another engine."""
     newest = engines().engines[lender].versions[-1]
     lent = [replace(row, engine=lender, version=newest) for row in iterations() if row.engine == engine]
     off = Iterations(values, rows=lent).off(values)
@@ -104,7 +105,7 @@ def _ratios(engine: str, lender: str, values: Values) -> dict[str, float]:
 
 
 def left_out_errors(errors: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, list[LeftOutError]]:
-    """Figure -> the errors of the class ``other_engine``. Each row occurs once per lender."""
+    """Figure -> the errors of the class ``other_engine``. Each row has one error per lender."""
     runs = {run.id: run for run in public_runs()}
     tables = {row.name: row for row in iterations()}
     of_figures: dict[str, list[LeftOutError]] = {"step": [], "speedup": []}

@@ -1,7 +1,7 @@
 """Writes the tables of ``docs/accuracy.md`` and ``docs/accuracy_tables.md`` from the accuracy record. The
 text around the tables is written by hand.
 
-Each table follows a line ``<!-- table: NAME -->``, and `filled` replaces it.
+In a page, each table follows a line ``<!-- table: NAME -->``. `filled` replaces the table.
 """
 
 import json
@@ -32,7 +32,7 @@ TEXT_COLUMNS = {
     "lengths": (0, 1, 6),
     "summary": (0, 1),
 }
-"""Table -> numbers of its columns with text. By default, only the first column has text."""
+"""Table -> indices of its text columns. By default, only the first column has text."""
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
 """The short page, and the page with all tables."""
@@ -58,7 +58,7 @@ TABLES: dict[str, Callable[[Record], Rows]] = {
 
 
 def files(record: Record) -> dict[Path, str]:
-    """Path -> text of the record's file and of all pages that are made from it."""
+    """Path -> new text of the file of the record and of the pages with its tables."""
     text = render(record)
     read_again = json.loads(text)
     pages = {path: filled(read_text(path), read_again) for path in PAGES}

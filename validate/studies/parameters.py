@@ -1,10 +1,10 @@
 """Defines a fitted constant of serving engines: its place in ``hardware/fitted/engines.yaml`` and its
 expected value.
 
-Few rows exist for one engine on one device. Every constant therefore has an expected value with a spread, and
-differs from it only as far as its rows require. If the data show no difference between engines, they share
-one constant, or one for each architecture. A version of an engine can have a factor on the engine's constant,
-which is expected to be 1.
+There are few measurements of one engine on one device. Every constant therefore has a prior: an expected
+value with a spread. If the data show no difference between engines, they share one constant, or one for each
+GPU architecture. A version of an engine can have a factor on the engine's constant. This factor is expected
+to be 1.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -16,13 +16,14 @@ from perfmodel.specs import DRIFT, ENGINES as STACKS
 class PlacedConstant:
     """A fitted constant of engines.
 
-    - place: the scope and the name of the constant, see `Engines.places`.
-    - spread: the standard deviation of the prior of its logarithm.
-    - times: whether it is a factor on the value of the kernels or of a wider scope.
-    - source: the source of a constant that is not fitted here.
-    - elsewhere: the value of the constant if the runs that determine it are left out. This value comes from
-      kernels, from tables of engines, or from a similar constant that other sources determine; 0 if there is
-      none.
+    - place: ``<scope>.<name>``, see `Engines.places`.
+    - expected: the mean of the prior.
+    - spread: the standard deviation of the logarithm in the prior.
+    - times: whether the constant is a factor on the value of the kernels or of a wider scope.
+    - source: the source of a constant that is set by hand; empty if the constant is fitted.
+    - elsewhere: the value of a constant by hand without the runs that determine it. This value comes from
+      kernels, from ``engine_decode.csv``, or from a similar constant that other sources determine; 0 if there
+      is none.
     """
 
     place: str
@@ -47,8 +48,10 @@ class PlacedConstant:
 
 
 def drift(engine: str, version: str, name: str, *, spread: float, expected: float = 1.0) -> PlacedConstant:
-    """A factor on the constant of an engine. It applies from a version on, until the next version with a
-    factor on the same constant.
+    """A factor on the constant of an engine. It applies from this version up to the next version that has its
+    own factor on the same constant.
+
+    - name: the name of the constant.
     """
     return PlacedConstant(f"{engine}{DRIFT}{version}.{name}", expected=expected, spread=spread, times=True)
 
@@ -56,3 +59,4 @@ def drift(engine: str, version: str, name: str, *, spread: float, expected: floa
 ENGINES = {word: STACKS[word] for word in ("vllm", "trtllm", "sglang")}
 """Engine whose constants are fitted -> its title."""
 ARCHITECTURES = ("hopper", "blackwell")
+"""The GPU architectures with enough measurements for their own constants."""

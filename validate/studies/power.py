@@ -1,8 +1,8 @@
-"""Fits the power that a device draws to iterations of one model at several power limits and draft lengths
-(``results/published/power_limits.csv``).
+"""Fits constants of the power that a device draws. The data are iterations of one model at several power
+limits and draft lengths (``results/published/power_limits.csv``).
 
-The time of an iteration is predicted from its measured time at the highest limit, so errors of predicted
-times do not affect the constants.
+The time of an iteration at a limit is predicted from its measured time at the highest limit. Errors of other
+predicted times therefore do not affect the constants.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ QUESTION: dict[str, Any] = {
     "batch": 1,
     "context": 250,
 }
-"""The fields of the question that all rows share."""
+"""The fields of a question that are equal for all rows."""
 COLUMNS = ("limit_w", "gamma", "tokens_per_s", "accepted_share", "joules_per_token")
 FITTED = {
     "static_w": (200.0, 10.0, 390.0),
@@ -31,12 +31,14 @@ FITTED = {
     "joules_per_flop": (2e-11, 1e-13, 1e-9),
     "memory_share": (0.8, 0.1, 1.0),
 }
-"""Fitted constant -> its start, its lower bound and its upper bound."""
+"""Fitted constant -> the start of the search, its lower bound and its upper bound, in SI units."""
 
 
 def power_table(hardware: str) -> Array:
-    """The measured rows as an array ``[column, row]``. The columns are the power limit in W, gamma, and for
-    an iteration: seconds at the highest limit, bytes, FLOPs, seconds and joules.
+    """The rows as an array ``[column, row]``.
+
+    The columns are the power limit in W, gamma, and five figures of an iteration: the measured seconds at the
+    highest limit, the counted bytes and FLOPs, and the measured seconds and joules at the row's limit.
     """
     lines = read_csv(BUNDLED / "published" / "power_limits.csv", ("source", *COLUMNS))
     rows = np.array([[float(row[column] or 0) for column in COLUMNS] for _, row in lines])
@@ -55,7 +57,7 @@ def power_table(hardware: str) -> Array:
 
 
 def log_errors(gpu: GPUSpec, rows: Array) -> Array:
-    """The log errors of seconds and joules, ``[2, row]``.
+    """The log errors of the seconds and joules of an iteration, ``[2, row]``.
 
     - rows: see `power_table`.
     """
@@ -64,7 +66,10 @@ def log_errors(gpu: GPUSpec, rows: Array) -> Array:
 
 
 def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
-    """The device with the constants that have the smallest squared log errors."""
+    """The device with the constants whose squared log errors are smallest.
+
+    - rows: see `power_table`.
+    """
 
     def device(x: Array) -> GPUSpec:
         assert gpu.power_draw is not None
@@ -79,8 +84,11 @@ def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
 
 
 def held_out(gpu: GPUSpec, rows: Array, column: int) -> Array:
-    """The log errors ``[2, row]``. Each row is predicted with constants that were fitted without all rows
-    that have the same value in `column`.
+    """The log errors of seconds and joules, ``[2, row]``, in the order of the values in a column. Each row is
+    predicted with constants that were fitted without the rows with the same value in this column.
+
+    - rows: see `power_table`.
+    - column: the index of the column.
     """
     errors = []
     for value in np.unique(rows[column]):

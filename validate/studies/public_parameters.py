@@ -1,5 +1,5 @@
-"""Constants of engines that the fitted rows do not determine. They are set by hand from public runs, and each
-constant names its source.
+"""Lists the constants of engines that the fits of `engines` do not determine. They are set by hand from
+public runs, and each constant names its source.
 """
 
 from perfmodel.validate.studies.parameters import PlacedConstant
@@ -30,9 +30,11 @@ _PIECEWISE = (
 )
 _SGLANG_0_5_15 = "11 steps of Qwen3.5 (35B and 397B) on B200 and B300, sgl-cookbook of SGLang 0.5.15"
 _STATE_VERIFY_S = 5.5e-5
-"""Time of a recurrent layer for several query tokens, one after the other, on devices without own rows."""
+"""Seconds by which a recurrent layer takes longer if it verifies several tokens one after another, on devices
+without their own measurements.
+"""
 _SM120_STATE_VERIFY_S = 8e-5
-"""The same on devices of compute capability 12."""
+"""The same seconds on devices of compute capability 12."""
 
 
 def _of_h20(board: str) -> tuple[PlacedConstant, ...]:

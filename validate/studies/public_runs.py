@@ -16,14 +16,16 @@ from perfmodel.specs.published import read_published
 from perfmodel.validate.studies.reasons import Reason
 
 MOST_GAINED = 0.98
-"""Largest acceptance of the last drafted token; 1 would be an acceptance without misses."""
+"""Largest acceptance of the last drafted token in a question. A question may not state that every drafted
+token is accepted.
+"""
 
 
 class RunKind(StrEnum):
     """The measured quantity of a row.
 
     - STEP: the time of decode steps.
-    - SERVED: the mean TPOT of a closed loop of `batch` clients.
+    - SERVED: the mean TPOT under a constant number of clients (`batch`).
     - SPECULATION: decoding with drafts, compared with a baseline.
     - PASS: one verification pass without an engine.
     - PROMPT: the prefill of a whole prompt.
@@ -37,7 +39,7 @@ class RunKind(StrEnum):
 
 
 class Server(NamedTuple):
-    """The common part of the runs of one server.
+    """The common fields of the runs of one server.
 
     - weights: the weight format; blank if it is the model's own.
     """
@@ -67,7 +69,7 @@ class PublicRun:
     - time_ms: milliseconds per token, with drafts if the run has any.
     - baseline_ms: milliseconds per token of the same server without drafts.
     - context_tokens: the mean context of the run, in tokens.
-    - lengths: ``uniform`` if they are drawn from 1 to twice their mean.
+    - lengths: ``uniform`` if the lengths of the requests are drawn uniformly from 1 to twice their mean.
     - left_out: the reason why a row does not count; blank if it counts.
     """
 
@@ -127,30 +129,30 @@ class PublicRun:
 
     @property
     def counts_as_inside(self) -> bool:
-        """Whether the run counts in the coverage of intervals. Runs that are left out by judgement also count
-        there.
+        """Whether the run counts in the coverage of intervals. Runs that were left out by judgement
+        (`Reason.is_judgement`) also count there.
         """
         return self.left_out is None or self.left_out.is_judgement
 
     @property
     def is_complete(self) -> bool:
-        """Whether the row has enough fields for a prediction. A run with drafts needs the draft, the accepted
-        length and the speedup.
+        """Whether the row states enough for a prediction. A run with drafts must state the draft, the draft
+        length, the accepted length and the speedup.
         """
         needed = (self.draft, self.gamma, self.tokens_per_iteration, self.speedup)
         return self.kind is not RunKind.SPECULATION or all(needed)
 
     @property
     def gained(self) -> float:
-        """Tokens per iteration of a run with drafts, for a question. Raises InputError if the row lacks
-        them.
+        """The tokens per iteration that a question about the run may state (`MOST_GAINED`). Raises InputError
+        if the row does not state them.
         """
         most = self.stated("gamma") + MOST_GAINED
         return min(self.stated("tokens_per_iteration"), most)
 
     @property
     def ratio(self) -> float | None:
-        """The ratio of an iteration to a baseline step."""
+        """The time of an iteration over the time of a baseline step; None if the row does not state both."""
         if self.tokens_per_iteration and self.time_ms and self.baseline_ms:
             return self.tokens_per_iteration * self.time_ms / self.baseline_ms
         return None
@@ -163,9 +165,9 @@ class PublicRun:
         return float(number)
 
     def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
-        """The arguments of the question about this row.
+        """The arguments of a question about this run.
 
-        - degree: the tensor-parallel degree if the source states none.
+        - degree: the tensor-parallel degree to use if the source states none; 1 by default.
         """
         version = DRIFT + self.engine_version if self.engine_version else ""
         return {

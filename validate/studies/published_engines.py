@@ -1,7 +1,7 @@
-"""Published step times of serving engines, with and without speculation.
+"""Reads the published measurements of serving engines, with and without speculation.
 
 The tables are ``results/published/<name>.csv``. The test ``tests/specs/test_published.py`` checks that the
-fields of each row agree.
+fields of each row are consistent.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from perfmodel.specs.published import MS, read_published
 
 @dataclass(frozen=True, slots=True)
 class EngineRow:
-    """The configuration of a measured row.
+    """The common fields of the tables: the configuration of a measurement.
 
     - batch: the requested batch.
     - running: mean number of running sequences; None if the source does not state it.
@@ -41,15 +41,15 @@ class EngineRow:
 
 
 def source_of(source: str) -> str:
-    """The repository, thread or paper of a source: the first word of its text, without a commit. A fit leaves
-    out all rows of such a source together.
+    """The name of the repository, thread or paper: the first word of `source`, without a commit. A fit leaves
+    out all rows with the same name together.
     """
     return source.partition(" ")[0].partition("@")[0].rstrip(",")
 
 
 def alike(source: str, other_source: str) -> bool:
-    """Whether two names mean the same source. The InferenceX repository, its threads and its dashboard count
-    as one source.
+    """Whether two names mean the same source. The repository of InferenceX, its threads and its dashboard are
+    one source.
     """
     return source == other_source or ("InferenceX" in source and "InferenceX" in other_source)
 
@@ -59,8 +59,8 @@ class DecodeRow(EngineRow):
     """One baseline step of a batch.
 
     - context_std_tokens: the standard deviation of the contexts of the batch, in tokens.
-    - measured_as: the quantity in the source: a step, the median ITL, the median gap between chunks, or the
-      mean or median TPOT.
+    - measured_as: the published quantity, which is a step, the median ITL, the median gap between chunks, or
+      the mean or median TPOT.
     """
 
     model: str
@@ -78,10 +78,10 @@ class DecodeRow(EngineRow):
 
 @dataclass(frozen=True, slots=True)
 class EngineSpeculationRow(EngineRow):
-    """One run with speculation and its baseline. With `topk` 1, the draft is a chain of `steps` tokens.
-    Otherwise it is a tree of `verified_tokens` nodes, including the root.
+    """One run with speculation and its baseline. If `topk` is 1, the draft is a chain of `steps` tokens.
+    Otherwise, it is a tree of `verified_tokens` nodes, including the root.
 
-    - clean: "no" if the times include steps with prefill.
+    - clean: whether the times exclude steps with prefill.
     - running, step_running: the running sequences in an iteration and in a baseline step.
     - positions: the shares of iterations that accept at least 1, 2, ... tokens, separated by slashes; None if
       the source does not state them.
@@ -127,11 +127,10 @@ def query_of(row: Any, model: str, context: float, batch: int, gamma: int, **mor
 
 @dataclass(frozen=True, slots=True)
 class ServedRow:
-    """A ratio of throughputs of a serving engine, with the batch, the draft length and the accepted length.
-    The row names a data set and has no context.
+    """One speedup as a ratio of throughputs. The row names a data set (`task`) and states no context.
 
-    - positions: the conditional acceptance at each position, separated by slashes, from the traces of the
-      same study.
+    - positions: the conditional acceptance at each position, separated by slashes. It comes from the traces
+      of the same study.
     """
 
     id: str
@@ -157,13 +156,12 @@ class ServedRow:
 
 
 engine_decode = partial(read_published, "engine_decode", DecodeRow)
-"""Baseline steps."""
+"""Reads the baseline steps."""
 engine_speculation = partial(read_published, "engine_speculation", EngineSpeculationRow)
-"""Speculating runs."""
+"""Reads the runs with speculation."""
 served = partial(read_published, "served", ServedRow)
-"""SpecDecode-Bench's speedups in vLLM."""
-
+"""Reads the speedups of SpecDecode-Bench in vLLM."""
 step_laws = partial(read_published, "step_laws", ServedRow)
-"""One step over one iteration by a published fit of vLLM's step times, with one token per iteration and no
-task.
+"""Reads ratios of a step to an iteration, which come from a published formula for vLLM's step times. They
+have one token per iteration and no task.
 """

@@ -1,32 +1,27 @@
-"""Published runs on racks and in pools (``results/published/racks.csv``), and their prediction errors."""
+"""Reads the published runs on racks and in pools: the rows of ``results/published/racks.csv``."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.specs import Z, source_errors
 from perfmodel.specs.published import read_published
 from perfmodel.speculation import Scenario
-from perfmodel.speculation.evidence import step_class
-
-USUAL = {"waiting": 1.25, "overlap": 0.5}
-"""Values without any row, towards which a fit is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class RackRow:
-    """One row of the file.
+    """One published run. A field is None or "" if the source does not state it.
 
-    - batch: the sequences of a whole decode instance.
-    - tp: the devices of a decode instance.
+    - batch: the number of sequences that a decode instance runs at once.
+    - tp: the number of devices of a decode instance.
     - step_ms: the time of a step, or of an iteration if gamma > 0.
-    - baseline: the row without a draft under the same load.
-    - prefill: the prefill instances, as instances x devices.
-    - prompts_by: the row that measures prompts alone in the same deployment.
-    - pass_tokens: the tokens of a device in a pass over prompts, if the source states them.
+    - baseline: the id of the row without a draft under the same load.
+    - prefill: the prefill pool, as ``<instances>x<devices>``.
+    - prompts_by: the id of the row that measures only prefill in the same deployment.
+    - pass_tokens: the number of prompt tokens that a device processes in one pass.
+    - left_out: the reason why the row does not count in the errors; empty if it counts.
     """
 
     row_id: str
@@ -78,7 +73,7 @@ class RackRow:
         return not self.left_out
 
     def question(self) -> dict[str, Any]:
-        """The arguments of the `whatif` question about this row."""
+        """The arguments of `whatif` for this run."""
         arguments = {
             "model": self.model,
             "hardware": self.hardware,
@@ -101,19 +96,21 @@ class RackRow:
 
     @property
     def has_pools(self) -> bool:
-        """Whether the row states both pools, its clients and its lengths."""
+        """Whether the row states everything that a prediction of its two pools needs, and their
+        throughput.
+        """
         lengths = (self.input_len, self.output_len)
         stated = (self.prefill, self.clients, *lengths, self.tokens_per_s_gpu, self.tp)
         return self.kind in ("step", "served") and all(stated)
 
     @property
     def measured_step_ms(self) -> float:
-        """The measured milliseconds of an iteration; NaN if the row has none."""
+        """`step_ms`; NaN if the row does not state it."""
         return self.step_ms or math.nan
 
     @property
     def measured_tokens_per_s_gpu(self) -> float:
-        """The measured tokens per second of a device; NaN if the row has none."""
+        """`tokens_per_s_gpu`; NaN if the row does not state it."""
         return self.tokens_per_s_gpu or math.nan
 
 
@@ -124,71 +121,11 @@ def rows() -> tuple[RackRow, ...]:
 
 
 def row_of(row_id: str) -> RackRow:
-    """The row with this name."""
+    """The row with this id."""
     return next(row for row in rows() if row.row_id == row_id)
-
-
-@dataclass(frozen=True, slots=True)
-class FoldConstants:
-    """The fitted constants of one fold.
-
-    - overlap: engine -> the fitted overlap.
-    """
-
-    waiting: float
-    overlap: Mapping[str, float]
-
-    def of(self, scenario: Scenario, engine: str) -> Scenario:
-        """The scenario with these constants."""
-        fabric = scenario.machine.fabric
-        if fabric is None:
-            return scenario
-        overlap = self.overlap.get(engine, USUAL["overlap"]) if fabric.overlap else 0.0
-        changed = replace(fabric, waiting=self.waiting, overlap=overlap)
-        return replace(scenario, machine=replace(scenario.machine, fabric=changed))
 
 
 @cache
 def scenario_of(row_id: str) -> Scenario:
     """The scenario of a row with the bundled constants."""
     return resolve(Query(**row_of(row_id).question()))
-
-
-@dataclass(frozen=True, slots=True)
-class RackError:
-    """One measured row and its prediction with constants that were fitted without the row's source.
-
-    - links: the standard deviation that the link tables add to the logarithm of a step.
-    - box_width: the half-width of the interval for runs within one node, in logarithms (`source_errors`).
-    - beyond_box: whether the instance has more than one node. If it has, the errors of other racks also
-      count.
-    """
-
-    row_id: str
-    source_id: str
-    figure: str
-    measured: float
-    predicted: float
-    links: float = 0.0
-    box_width: float = 0.0
-    beyond_box: bool = True
-
-    @property
-    def log_error(self) -> float:
-        """The logarithm of the predicted over the measured value."""
-        return math.log(self.predicted / self.measured)
-
-    @property
-    def unexplained(self) -> float:
-        """The half-width that the interval needs to contain the row, in addition to the error of the link
-        tables.
-        """
-        return math.sqrt(max(self.log_error**2 - (Z * self.links) ** 2, 0.0))
-
-
-def width_of_steps(scenario: Scenario) -> float:
-    """The half-width of the interval of a step within one node, in logarithms; 0 for a calibration that
-    states its own error.
-    """
-    kind = step_class(scenario)
-    return source_errors().steps[kind].log_within_on(scenario.machine.gpu) if kind else 0.0

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """A reason, as the column `left_out` of the table states it."""
+    """A reason, as the column ``left_out`` of the table states it."""
 
     PREFILL = "prefill inside the times"
     BURSTS = "requests arrive in bursts"
@@ -38,8 +38,8 @@ class Reason(StrEnum):
 
     @property
     def is_judgement(self) -> bool:
-        """Whether the reason is a judgement, so that somebody else could keep the row. Such rows still count
-        in the coverage of intervals.
+        """Whether the reason is a judgement. Somebody else could keep such a row, so it still counts in the
+        coverage of intervals.
         """
         return self in JUDGEMENTS
 

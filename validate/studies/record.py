@@ -1,7 +1,8 @@
-"""The accuracy record, ``results/accuracy.json``: the differences between predictions and measurements.
+"""Computes the accuracy record, ``results/accuracy.json``: the errors of all predictions of published
+measurements.
 
-Every published set is predicted with the shipped calibrations. If a calibration was fitted to the set, each
-row is also predicted with a fit that left out its fold. The record is deterministic and needs no GPU.
+Every published set is predicted with the bundled calibrations. If a calibration was fitted to the set, each
+row is also predicted with a fit that left out the row's fold. The record is deterministic and needs no GPU.
 """
 
 import json
@@ -32,25 +33,24 @@ from perfmodel.validate.studies.inputs import inputs
 
 PATH = BUNDLED / "accuracy.json"
 RECORD_DIGITS = 6
+"""Significant digits of the record."""
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
 OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
-"""Quantities of the overall error: the three passes and the quantities of an answer, for stacks with a fitted
-calibration.
-"""
+"""Quantities that count in the overall error: the times of the three passes, and the speedup."""
 NOT_RECORDED = "ar_tpot_s"
-"""A quantity that is not recorded. Own records time the baseline twice: as T_T, which is recorded, and end to
-end, which is not.
+"""A quantity that is not recorded. The records of this project time the baseline twice: as the pass time T_T,
+which is recorded, and end to end.
 """
 
 CONSTANT_GAMMAS = (1, 2, 3, 4, 5)
 """Draft lengths of baselines that always draft the same number of tokens."""
 
 MAGICDEC = [recipe for recipe in RECIPES.values() if recipe.stack == "magicdec"]
-"""Sets of MagicDec with speculative rows."""
+"""The calibrations that are fitted to MagicDec's published rows."""
 
 
 def record() -> dict[str, Any]:
-    """The whole present record, in JSON types, with numbers rounded to `RECORD_DIGITS` significant digits."""
+    """The whole record for the present code, in JSON types, with `RECORD_DIGITS` significant digits."""
     cells = {mode: _recorded_cells(mode) for mode in MODES}
     figures: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "inputs": inputs()}
     figures["replays"] = {mode: replay(cells[mode]) for mode in MODES}
@@ -67,14 +67,14 @@ def record() -> dict[str, Any]:
 
 
 def _recorded_cells(mode: Mode) -> list[Cell]:
-    """Every figure of the gated sets with its prediction, except those that are not recorded."""
+    """The measured figures of the gated sets with their predictions, except `NOT_RECORDED`."""
     cells = compare(gated_sets(BUNDLED), mode, results=BUNDLED)
     return [cell for cell in cells if cell.quantity != NOT_RECORDED]
 
 
 def replay(cells: list[Cell]) -> dict[str, Any]:
     """The errors overall and by partition, the number of correct verdicts (speedup above or below 1), and the
-    list of predicted figures.
+    names of the predicted figures.
     """
     fitted = [c for c in cells if c.fitted]
     right, judged = correct_verdicts(fitted)
@@ -118,7 +118,7 @@ def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
 
 
 def calibration_figures(recipe: Recipe) -> dict[str, Any]:
-    """The constants as refitted now and as shipped, and the errors on held-out rows by kind of fold."""
+    """The constants of a new fit and of the bundled file, and the errors on held-out rows by kind of fold."""
     refit = report(recipe)
     shipped = load_calibration(recipe.name)
     held_out_by = {by: _by_quantity(errors) for by, errors in refit.held_out.items()}
@@ -141,7 +141,7 @@ def _by_quantity(errors: dict[str, Errors]) -> dict[str, Any]:
 
 
 def coverage(recipe: Recipe) -> dict[str, Any]:
-    """The share of held-out speedups inside the stated interval, by kind of fold.
+    """The number of held-out speedups inside their interval, by kind of fold.
 
     The interval of a row comes from the fit without the row's fold. It uses the covariance of that fit and
     the scatter of the rows of other folds.
@@ -178,7 +178,7 @@ def covered(out: HeldOut) -> Array:
 
 
 def elsewhere() -> dict[str, Any]:
-    """Errors of calibrations on rows for which they were not made: literature and ideal."""
+    """The errors of two calibrations that were not fitted to these rows: ``literature`` and ``ideal``."""
     figures = {}
     for recipe in MAGICDEC:
         ideal = other_error(recipe, load_calibration("ideal"))
@@ -194,7 +194,7 @@ def render(figures: dict[str, Any]) -> str:
 
 def best_gamma(mode: Mode) -> dict[str, Any]:
     """The errors of the speedup at the measured best gamma, the predicted best gamma, and the loss from a
-    wrong choice.
+    wrong choice of gamma.
 
     The held-out mode predicts each row with a fit that used no time of the row's model, batch and context.
 

@@ -1,12 +1,10 @@
 """Fits the constants that come from public runs to a part of these runs.
 
 The fit is a regularised least-squares problem on the logarithms of step times and of ratios of iterations to
-steps. A few Gauss-Newton steps solve it. An error has a part that is common to a source, a part that is
-common to a server, and a part of the row. Outlying rows have less weight (Student's t).
+steps. A few Gauss-Newton steps solve the problem. Each error is the sum of three parts: one is common to a
+source, one is common to a server, and one belongs to the row alone. Outliers have less weight (Student's t).
 
-A constant without rows returns to its neutral value. This is the value that other data determine
-(`PlacedConstant.elsewhere`), if there is one. Otherwise it is 1 for a factor and a tenth of the
-present value for a time. For a version's factor on a time, it is the median of such factors.
+A constant without rows returns to its neutral value (`neutral`).
 """
 
 import math
@@ -23,8 +21,10 @@ from perfmodel.validate.studies.robust import Array
 
 @dataclass(frozen=True)
 class Variances:
-    """Variances of the log error of a step: the part that is common to a source, the part that is common to a
-    server, and the part of a row.
+    """Variances of the three parts of a log error.
+
+    - source, server: the parts that are common to a source and to a server.
+    - row: the part that belongs to the row alone.
     """
 
     source: float
@@ -33,12 +33,11 @@ class Variances:
 
     @property
     def total(self) -> float:
-        """Total variance of a row."""
+        """The variance of the error of a row."""
         return self.source + self.server + self.row
 
     def covariance(self, steps: Sequence["MeasuredStep"]) -> Array:
         """The covariance of the errors of these steps, ``[steps, steps]``."""
-
         same_source = np.array([[a.source == b.source for b in steps] for a in steps])
         same_server = np.array([[a.server == b.server for b in steps] for a in steps])
         same_row = np.eye(len(steps))
@@ -56,30 +55,33 @@ FACTOR_SPREAD = 0.7
 KNOWN_SPREAD = 0.3
 """Spread of the logarithm of a constant that is known from other data."""
 DEGREES_OF_FREEDOM = 4.0
-"""Those of the t distribution of errors, which gives distant rows less weight."""
+"""Degrees of freedom of the t distribution of errors. A small number gives outliers little weight."""
 LATER_VERSION = 0.4
-"""A version's factor on a time without rows: the median of 14 such factors in ``engines.yaml``."""
+"""Neutral value of a version's factor on a time: the median of the 14 factors of this kind in
+``engines.yaml``.
+"""
 SHARE_OF_TIME = 0.1
-"""Share of a time that remains if no row determines it."""
+"""Neutral value of a time, as a share of its present value."""
 GAUSS_NEWTON_STEPS = 7
-"""Gauss-Newton steps of a fit."""
+"""Largest number of Gauss-Newton steps of a fit."""
 EVEN_STEPS = 2
-"""The first of them, in which distant rows have as much weight as others."""
+"""Number of first steps in which outliers have the same weight as other rows."""
 LONGEST_STEP = 1.5
-"""The longest step of a logarithm."""
+"""Largest change of the logarithm of a constant in one step."""
 STEPS_WITH_SAME_SLOPES = 3
-"""Gauss-Newton steps with the same slopes, which take most of the time."""
+"""Number of successive steps that use the same slopes. Computing the slopes takes most of the time."""
 SMALL_STEP = 1e-3
-"""Longest step of a logarithm after which a fit ends early."""
+"""Largest change of a logarithm in a step after which a fit ends early."""
 LOG_STEP = 0.02
-"""Step of a finite difference, in the logarithm of a constant."""
+"""Change of the logarithm of a constant for a finite difference."""
 
 
 def neutral(parameter: PlacedConstant) -> float:
-    """The logarithm of a constant's value without public runs over its shipped value.
+    """The logarithm of the neutral value of a constant over its present value.
 
-    The value without public runs comes from other data if there are any. Otherwise it is 1 for a factor,
-    `LATER_VERSION` for a version's factor on a time, or a tenth of a time.
+    The neutral value is the one that other data determine (`PlacedConstant.elsewhere`), if there is one.
+    Otherwise it is `LATER_VERSION` for a version's factor on a time, 1 for any other factor, and
+    `SHARE_OF_TIME` of the present value for a time.
     """
     if parameter.elsewhere:
         return math.log(parameter.elsewhere / parameter.expected)
@@ -98,7 +100,10 @@ def _spread(parameter: PlacedConstant) -> float:
 
 
 def refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, float]:
-    """The changes of the logarithms of the constants at `places` that a fit to `steps` alone gives."""
+    """Place of a constant -> the change of its logarithm in a fit to only these steps.
+
+    - places: the constants to fit.
+    """
     if not places:
         return {}
     neutral_changes = np.array([neutral(FREE[place]) for place in places])
@@ -127,7 +132,7 @@ def refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, flo
 def _root_weights(errors: Array, even: bool) -> Array:
     """The square roots of the weights of rows, from the t distribution of errors.
 
-    - even: if True, all rows have the same weight, that of an error of 0.
+    - even: whether all rows have the weight of an error of 0.
     """
     squares = errors**2 / VARIANCES.total
     if even:
@@ -136,8 +141,10 @@ def _root_weights(errors: Array, even: bool) -> Array:
 
 
 def _slopes(steps: Sequence[MeasuredStep], changes: Mapping[str, float], moved: Array) -> Array:
-    """The derivatives of the steps' logarithms at the given changes of the constants, ``[steps, places]``,
-    from finite differences to `moved`.
+    """The derivatives of the predicted logarithms by the logarithms of the constants, ``[steps, places]``.
+
+    - changes: place -> change of the logarithm at which the derivatives are taken.
+    - moved: `MeasuredStep.moved` of each step at these changes.
     """
     slopes = np.zeros((len(steps), len(changes)))
     for row, step in enumerate(steps):

@@ -1,10 +1,11 @@
 """Fits the costs of a request to simulations of served runs, with a regularised least-squares fit.
 
-Every run is simulated once with the present constants, and once with each constant changed. The residuals are
-then taken as linear in the constants, so a fit that leaves out some rows is a small least-squares problem.
-The constants of an engine on one architecture are pulled towards those of the engine. The constants of
-engines are pulled towards the common ones, and the common ones towards the present ones. A second call
-therefore takes a second step.
+Every run is simulated once with the present constants, and once for each constant with only this constant
+changed. The fit assumes that the residuals are linear in the constants. A fit that leaves out some runs is
+then a small least-squares problem.
+
+The prior of an engine on one GPU architecture is the value of the engine. The prior of an engine is the
+common value. The prior of the common value is the present value, so a second fit takes a second step.
 """
 
 import math
@@ -22,23 +23,27 @@ from perfmodel.validate.studies.served_runs import STUDIES, HeldOutBy, ServedRun
 from perfmodel.validate.studies.traffic import Compared, compare
 
 WEIGHED = {"tpot_mean_ms": 0.05, "output_tokens_per_s": 0.05, "ttft_mean_ms": 0.15}
-"""Figure -> its log error from causes other than these constants."""
+"""Figure that counts in the fit -> the standard deviation of its log error from other causes than these
+constants.
+"""
 FIT_ROUNDS = 10
-"""Rounds of a fit."""
+"""Number of rounds of a fit. Each round computes the weights of runs from the residuals of the round
+before.
+"""
 FAR_RESIDUAL = 3.0
-"""The residual above which a run counts less."""
+"""Size of a residual, in standard deviations, above which it counts less."""
 MOST_RUNS = 30.0
-"""Most runs that a study counts as."""
+"""Largest number of runs as which a study counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale on which a constant is fitted: its logarithm, or its value from 0 to `most`.
+    """The scale on which a constant is fitted: its logarithm (`log`), or its value from 0 to `most`.
 
-    - step: the change of the constant in a trial.
-    - common: the standard deviation of the common value around the present one.
-    - engine: the standard deviation of an engine's value around the common one, and of the value on one
-      architecture around the engine's value.
+    - step: the change of the constant in a trial simulation.
+    - common: the standard deviation of the common value around the present value.
+    - engine: the standard deviation of an engine's value around the common value. It is also that of the
+      value on one architecture around the engine's value.
     """
 
     step: float
@@ -48,18 +53,24 @@ class Scale:
     log: bool = False
 
     def moved(self, value: float, by: float) -> float:
-        """The constant after this change on its scale, within its limits."""
+        """The constant after a change on its scale, within its limits.
+
+        - value: the constant before the change.
+        - by: the change.
+        """
         if self.log:
             return value * math.exp(by)
         return min(max(value + by, 0.0), self.most)
 
     def trial(self, value: float) -> float:
-        """The constant after one step up on its scale, or one step down if it is at its upper limit."""
+        """The constant after one step up on its scale. If this would exceed the upper limit, it is one step
+        down.
+        """
         has_room = self.log or value + self.step <= self.most
         return self.moved(value, self.step if has_room else -self.step)
 
     def ends(self, value: float) -> tuple[float, float]:
-        """The smallest and the largest change of the constant in a fit, on its scale."""
+        """The smallest and the largest allowed change of a constant on its scale."""
         if self.log:
             return (-math.inf, math.inf)
         return (-value, self.most - value)
@@ -77,13 +88,15 @@ SCALES = {
     "passes_ahead": Scale(step=0.4, common=0.5, engine=0.3, most=1.0),
     "reserved_bytes": Scale(step=0.5, common=0.7, engine=0.3, log=True),
 }
-"""Constant of a request -> its scale, in the order of a fit."""
+"""Cost of a request (a field of `EngineRequests`) -> its scale, in the order of the arrays of a fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class StraightLines:
-    """The residuals of a run, and their slopes per unit of each constant's scale. The residuals are in units
-    of `WEIGHED`.
+    """The residuals of a run as linear functions of the constants.
+
+    - off: the residual of each figure of `WEIGHED`, in its standard deviations, ``[figure]``.
+    - slopes: their derivatives per unit of each constant's scale, ``[figure, constant]``.
     """
 
     run: ServedRun
@@ -91,15 +104,13 @@ class StraightLines:
     slopes: Array
 
     def around(self, costs: EngineRequests) -> "StraightLines":
-        """The same lines, with the residuals at the given constants."""
+        """The same linear functions, with the residuals at other constants."""
         move = _between(request_constants().engines[self.run.place], costs)
         return replace(self, off=self.off + self.slopes @ move)
 
 
 class Replay(Protocol):
-    """Simulates a run, as `compare` does, with the given costs or with those of a fit without the run's
-    held-out group.
-    """
+    """A function that simulates a run, with the arguments of `compare`."""
 
     def __call__(
         self, run: ServedRun, by: HeldOutBy, costs: EngineRequests | None = None, measured: bool = False
@@ -107,8 +118,8 @@ class Replay(Protocol):
 
 
 def straight_lines_of(run: ServedRun, replay: Replay = compare) -> StraightLines:
-    """Simulates a run with the present constants, and with each of them changed. Passes take their measured
-    times.
+    """Simulates a run with the present constants, and once for each constant with only this constant changed.
+    The simulations use measured pass times.
     """
     known = request_constants().engines[run.place]
 
@@ -130,7 +141,7 @@ def straight_lines_of(run: ServedRun, replay: Replay = compare) -> StraightLines
 
 
 def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
-    """The constants of each engine and the ``common`` constants, fitted to these runs."""
+    """Engine, engine on an architecture, or ``common`` -> the constants that are fitted to these runs."""
     common = np.array([scale.common for scale in SCALES.values()])
     engine = np.array([scale.engine for scale in SCALES.values()])
     before = request_constants()
@@ -138,7 +149,7 @@ def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
     after = {"common": _moved(before.common, shared)}
     engines = {line.run.engine for line in lines}
     places = {line.run.place for line in lines}
-    for name in sorted(engines | places):  # an engine stands before its places
+    for name in sorted(engines | places):  # an engine precedes its architectures
         costs = before.engines[name]
         of_engine = after.get(name.partition(".")[0])
         start = shared if of_engine is None else _between(costs, of_engine)
@@ -151,17 +162,22 @@ def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
 def without(
     lines: Sequence[StraightLines], by: Callable[[ServedRun], str]
 ) -> dict[str, dict[str, EngineRequests]]:
-    """Held-out group -> the constants that were fitted to the other runs."""
+    """Held-out group -> the constants that were fitted to the other runs.
+
+    - by: a function that returns the group of a run.
+    """
     names = dict.fromkeys(by(run) for study in STUDIES for run in runs(study))
     return {name: fitted([line for line in lines if by(line.run) != name]) for name in names}
 
 
 def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before: EngineRequests) -> Array:
-    """The changes of the constants from `before` that fit the residuals best, on the scales of `SCALES`.
+    """The changes of the constants that fit the residuals best, on the scales of `SCALES`.
 
-    The fit has a penalty for deviations from `start`, whose expected standard deviations are `spreads`. It is
-    iteratively reweighted least squares with Cauchy's weights of the scale `FAR_RESIDUAL`, so a run with a
-    large residual counts less.
+    The fit uses iteratively reweighted least squares with Cauchy weights of the scale `FAR_RESIDUAL`, so
+    large residuals count less.
+
+    - lines: the residuals at the constants `before`.
+    - start, spreads: the expected changes and their standard deviations.
     """
     low, high = np.array([scale.ends(getattr(before, name)) for name, scale in SCALES.items()]).T
     off = np.concatenate([line.off for line in lines])
@@ -182,7 +198,9 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before:
 
 
 def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
-    """The solution of normal equations. Constants that would exceed a limit are fixed at that limit."""
+    """The solution x of the normal equations `normal` x = `right`. Components that would exceed the limit
+    `low` or `high` are fixed at this limit.
+    """
     move = np.linalg.solve(normal, right)
     fixed = np.zeros(move.size, bool)
     while True:

@@ -1,11 +1,13 @@
-"""A robust least-squares fit to logarithms. Rows of one kind have correlated errors, and outliers count less.
+"""Fits constants to the logarithms of measurements by robust least squares. Rows of one kind have correlated
+errors, and outliers count less.
 
-The error of a row is the sum of three parts. One part is common to its kind (a model on an engine and
-architecture, measured by one source). One is common to its group in that kind (device, degree, version). The
-last part is its own. `Parts` separates them. Each part counts by a Cauchy loss, so that an engine version
-that was slow on one model does not distort the constants of all models. The expected value of each parameter
-counts as one more row. Every round linearises the errors in the logarithms of the parameters, so a fit
-without some rows is cheap.
+The log error of a row is the sum of three parts. One part is common to its kind (a model on an engine and an
+architecture, measured by one source). One is common to its group within the kind (device, tensor-parallel
+degree, version). The last part belongs to the row alone. `Parts` separates these parts.
+
+Each part has a Cauchy loss. An engine version that was slow on one model therefore does not distort the
+constants of all models. The prior of each parameter counts as one more row. Every round linearises the errors
+in the logarithms of the parameters, so a fit without some rows is cheap.
 """
 
 from abc import ABC, abstractmethod
@@ -21,29 +23,30 @@ from perfmodel.validate.studies.parameters import PlacedConstant
 
 Array = NDArray[np.float64]
 LOG_STEP = 1e-3
-"""Step of a finite difference, in the logarithm of a parameter."""
+"""Change of the logarithm of a parameter for a finite difference."""
 FIT_ROUNDS = 5
+"""Number of rounds of a fit that starts from the expected values."""
 LOCATION_ROUNDS = 10
-"""Rounds of the search for a common error. Of random errors of groups that agree but for one, it then moves
-by less than 0.1 % in 99 of 100 cases.
+"""Number of rounds of the search for a common error. In 99 of 100 random cases with one outlier, one more
+round would change the result by less than 0.1 %.
 """
 MOST_ROWS = 10
-"""Most rows that a group counts as."""
+"""Largest number of independent rows as which a group counts."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Separates the errors of rows into their parts. The product of `matrix` [parts, rows] and the errors is
-    the parts, in standard deviations.
+    """Separates the errors of rows into their parts.
 
-    - soft: the size above which a part counts less, [parts].
+    - matrix: the linear map from the errors to the parts in standard deviations, [parts, rows].
+    - soft: the size of each part above which the part counts less, [parts].
     """
 
     matrix: Array
     soft: Array
 
     def residuals(self, parts: Array) -> Array:
-        """Square roots of the Cauchy loss of these parts."""
+        """The square root of the Cauchy loss of each part, with the sign of the part."""
         loss = np.log1p((parts / self.soft) ** 2)
         return np.asarray(np.sign(parts) * self.soft * np.sqrt(loss))
 
@@ -58,7 +61,8 @@ class Parts:
 class ErrorSpread:
     """Standard deviations of the three parts of an error.
 
-    - soft: number of standard deviations above which the part of a kind or group counts less.
+    - row, group, kind: the standard deviations.
+    - soft: the number of standard deviations above which the part of a kind or group counts less.
     - soft_row: the same number for the part of a row.
     """
 
@@ -76,11 +80,12 @@ def parts_of(
     spreads: Sequence[ErrorSpread],
     off: Array | None = None,
 ) -> Parts:
-    """The parts of the errors of the rows of `train`, by the group and the kind of each row.
+    """The parts of the errors of the rows to which constants are fitted.
 
-    - spreads: the spread of each row.
-    - off: errors of all rows near the solution. With them, an outlying group counts less in the common error
-      of its kind (`shares_of_common`); without them, all groups count in full.
+    - groups, kinds, spreads: the group, the kind and the spread of each row.
+    - train: mask of the rows of the fit.
+    - off: the errors of all rows near the solution. With these errors, an outlying group counts less in the
+      common error of its kind (`shares_of_common`). Without them, all groups count fully.
     """
     lines: list[Array] = []
     soft: list[float] = []
@@ -115,10 +120,13 @@ def parts_of(
 
 
 def shares_of_common(errors: Array, deviations: Array, soft: float) -> Array:
-    """The weight of each group in the common error of its kind, 0 to 1.
+    """The weight of each group in the common error of its kind, from 0 to 1.
 
-    A group's own part counts by a Cauchy loss. The common error with the smallest loss is a weighted mean, in
-    which a group has the weight 1 / (1 + (its distance / soft)^2). The search begins at the median.
+    The part of a group has a Cauchy loss. The common error with the smallest loss is a weighted mean, in
+    which a group has the weight 1 / (1 + (distance / soft)^2). The distance is that of its error from the
+    common error, in standard deviations. The search begins at the median.
+
+    - errors, deviations: the mean error of each group and its standard deviation.
     """
     common = float(np.median(errors))
     for _ in range(LOCATION_ROUNDS):
@@ -131,7 +139,11 @@ Row = TypeVar("Row")
 
 
 class FitWithSlopes(NamedTuple):
-    """The fitted values, and the derivatives of the errors there, [rows, parameters]."""
+    """A fit.
+
+    - slopes: the derivatives of the errors by the logarithms of the parameters, [rows, parameters], as the
+      last round used them.
+    """
 
     estimate: Estimate
     slopes: Array
@@ -141,7 +153,7 @@ class FittedRows(ABC, Generic[Row]):
     """Measured rows in a fixed order, with their errors as functions of the parameters.
 
     - logs: the logarithms of the measurements.
-    - groups: rows that are predicted together (`steps.StepGroup`).
+    - groups: the rows in groups that are predicted together (`steps.StepGroup`).
     """
 
     rows: tuple[Row, ...]
@@ -157,16 +169,17 @@ class FittedRows(ABC, Generic[Row]):
         return logs
 
     def off(self, values: Values) -> Array:
-        """The logarithm of the predicted over the measured value of each row."""
+        """The log error of each row: log(predicted / measured)."""
         return self.predict(values) - self.logs
 
     @abstractmethod
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors of the rows of `train`."""
+        """The parts of the errors of the rows in the mask `train`."""
 
     def slopes(self, values: Values, off: Array) -> Array:
-        """The derivatives of the errors by the logarithm of each parameter, [rows, parameters], from finite
-        differences to `off`.
+        """The derivatives of the errors by the logarithm of each parameter, [rows, parameters].
+
+        - off: the errors with these values (`off`). The derivatives are finite differences to them.
         """
         columns = []
         for p in self.parameters:
@@ -184,9 +197,9 @@ class FittedRows(ABC, Generic[Row]):
         """Fits the values to the rows.
 
         - start: the values at which the search begins; by default the expected ones.
-        - train: the rows that count; by default all.
-        - slopes: the derivatives to use in every round; by default they are computed anew. A fit without some
-          rows can use those of the fit to all rows, because its result is close.
+        - train: mask of the rows of the fit; by default all.
+        - slopes: the derivatives to use in every round; by default each round computes them. A fit without
+          some rows can use those of the fit to all rows, because its result is close.
         """
         every_row = np.ones(len(self.rows), dtype=bool)
         parts = self.parts(every_row if train is None else train)
@@ -200,23 +213,25 @@ class FittedRows(ABC, Generic[Row]):
 
 
 def searched(parameters: Sequence[PlacedConstant]) -> list[Parameter]:
-    """The parameters for the solver, which searches their logarithms around the expected values."""
+    """The parameters as the solver needs them. It searches their logarithms, with the expected values as
+    priors.
+    """
     return [Parameter(p.place, p.expected, log=True, spread=p.spread) for p in parameters]
 
 
 def search_settings(parameters: Sequence[PlacedConstant]) -> dict[str, Any]:
-    """The settings of the solver for these parameters. The unit of a parameter is its spread."""
+    """The settings of the solver. The unit of a parameter is its spread."""
     return {"x_scale": np.array([p.spread for p in parameters]), "tr_solver": "lsmr"}
 
 
 def solve(
     parameters: Sequence[PlacedConstant], parts: Parts, near: Values, off: Array, slopes: Array
 ) -> Estimate:
-    """The values with the smallest sum of two losses: of the parts of the errors, and of the parameters'
-    deviations from their expected values. Both are in standard deviations.
+    """The values with the smallest sum of two losses: that of the parts of the errors, and that of the
+    deviations of the parameters from their expected values. Both are in standard deviations.
 
-    The errors are taken as linear. They are `off` at the values `near`, and their slopes are `slopes` [rows,
-    parameters].
+    - near: the values around which the errors are linear in the logarithms of the parameters.
+    - off, slopes: the errors there, and their derivatives, [rows, parameters].
     """
     near_logs = np.log([near[p.place] for p in parameters])
     parts_near = parts.matrix @ off

@@ -1,5 +1,7 @@
-"""The groups of public runs whose errors the tables state: by engine, by kind of step, by whether other
-sources measured the device or model, and by draft.
+"""Groups the measured figures of `judged_runs` for the tables of errors.
+
+The groups are by engine, by kind of step, and by draft. For serving engines, there are also groups by whether
+another source measured the same device or model.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -8,27 +10,26 @@ from perfmodel.specs import load_model
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.judged_runs import JudgedRun
 from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.public_answers import TITLES
 from perfmodel.validate.studies.published_engines import engine_decode
-from perfmodel.validate.studies.sources import TITLES
 
 DATA_CENTRE = ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")
 """Prefixes of the names of NVIDIA's data-centre devices."""
 Groups = list[tuple[str, list[JudgedRun]]]
-"""Headings, and the rows under them."""
+"""Pairs of a heading and the figures under it."""
 NOVELTIES: dict[str, Callable[[JudgedRun], str]] = {
     "device": lambda r: r.hardware,
     "model": lambda r: r.model,
 }
-"""What may be new in a row -> its name."""
-
-
+"""Property by which a figure may be new -> a function that returns the name of the property's value."""
 SourcesOf = Mapping[tuple[str, str], set[str]]
-"""Engine, with the name of a device or model -> the sources that measured its steps."""
+"""(engine, name of a device or model) -> the sources that measured its steps."""
 
 
 def groups_of(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
-    """The rows by engine. Rows of serving engines are also grouped by whether another source measured their
-    device or model, and by draft. Drafts that a known defect slows are only in a group of their own.
+    """The groups of the figures of `judged`, in the order of the tables.
+
+    Drafts that a known defect slows are only in the last group.
     """
     slowed = [r for r in rows if r.slowed]
     rows = [r for r in rows if not r.slowed]
@@ -50,7 +51,9 @@ def groups_of(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
 
 
 def _by_novelty(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
-    """The rows whose device is measured in another source, and the other rows; then the same for models."""
+    """Two groups for devices and two for models: the figures whose device or model another source measured,
+    and the other figures.
+    """
     groups: Groups = []
     for word, name_of in NOVELTIES.items():
         elsewhere: list[JudgedRun] = []
@@ -66,9 +69,9 @@ def _by_novelty(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
 
 
 def sources_by_name(steps: Iterable[JudgedRun]) -> dict[tuple[str, str], set[str]]:
-    """The sources of each device and model (`SourcesOf`).
+    """The sources that measured each device and model (`SourcesOf`).
 
-    - steps: the steps of public runs; those of the tables are added.
+    - steps: the steps of public runs. The sources of ``engine_decode.csv`` are added to them.
     """
     sources: dict[tuple[str, str], set[str]] = {}
     for r in steps:

@@ -1,4 +1,4 @@
-"""Served runs as their sources published them: the rows of ``results/published/traffic.csv``."""
+"""Reads the published runs of servers under load: the rows of ``results/published/traffic.csv``."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,19 +28,19 @@ STUDIES = (
     "SGLang, other sources",
     BURSTS,
 )
-"""The studies whose runs are replayed."""
+"""The studies whose runs are simulated."""
 MAIN_OF_2026_01 = "0.14"
-"""The release of vLLM after the commit that ran Qwen3-32B."""
+"""The first release of vLLM after the commit with which Qwen3-32B was measured (dev13107)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ServedRun:
-    """A row of ``traffic.csv``. A field is None or "" if the source does not state it. Lengths are in tokens,
-    times in milliseconds per request.
+    """A published run. A field is None or "" if the source does not state it. Lengths are in tokens, and
+    times are in milliseconds.
 
     - concurrency: the number of clients, or the largest number of simultaneous requests.
     - requests: the number of requests that were sent.
-    - steps: the tokens that are drafted per iteration; 0 without a draft.
+    - steps: the draft length; 0 without a draft.
     """
 
     id: str
@@ -99,7 +99,7 @@ class ServedRun:
 
     @property
     def gamma(self) -> int:
-        """The tokens that are drafted per iteration. Every row of `rows_of` states them."""
+        """The draft length; 0 without a draft. Every row of `rows_of` states it."""
         assert self.steps is not None
         return self.steps
 
@@ -111,20 +111,22 @@ class ServedRun:
 
     @property
     def version(self) -> str:
-        """The engine's version: the stated one, or else the one that belongs to the date of the run."""
+        """The engine's version: the stated version, or else the assumed version on the day of the run
+        (`dated`).
+        """
         if "dev13107" in self.engine_version:
             return MAIN_OF_2026_01
         return self.engine_version.rpartition(":")[2] or dated(self.engine, self.date)
 
     @property
     def place(self) -> str:
-        """The key of the costs of the run's requests, see `request_constants`."""
+        """The key of the run in `RequestConstants.engines`: the engine and perhaps the GPU architecture."""
         return request_constants().place(self.engine, architecture_of(self.hardware))
 
     @property
     def gained(self) -> float | None:
         """The measured tokens per iteration; None without a draft. If the source does not state them, they
-        are estimated from the chunks of all similar runs.
+        are estimated from the tokens per streamed chunk of all similar runs (`tokens_per_chunk`).
         """
         if self.steps == 0:
             return None
@@ -136,25 +138,27 @@ class ServedRun:
         return drafting / plain if plain and drafting else None
 
     def _is_like(self, row: "ServedRun") -> bool:
-        """Whether a run has answers of the same length and the same data parallelism of attention. Attention
-        is data-parallel from 256 clients on, where prompts fall into many gaps.
+        """Whether another run has the same output length and the same data parallelism of attention. The
+        study uses data-parallel attention from 256 clients on. There, prompts delay many chunks.
         """
         return self.agrees(row, ("output_tokens", "data_parallel_attention"))
 
     @property
     def ttft(self) -> str:
-        """The column with the time to the first token. It is the median if the server was cold, because its
-        first prompts took up to 73 s, or if there is no mean.
+        """The column with the typical TTFT of the run. It is the median if no mean was published. It is also
+        the median for the study `DEEPSEEK`, whose cold servers took up to 73 s for the first prompts.
         """
         return "ttft_p50_ms" if self.study == DEEPSEEK or self.ttft_mean_ms is None else "ttft_mean_ms"
 
     def agrees(self, run: "ServedRun", columns: Iterable[str]) -> bool:
-        """Whether these columns are equal in the two rows."""
+        """Whether two runs have the same values in these columns."""
         return all(getattr(self, name) == getattr(run, name) for name in columns)
 
     def measured(self, name: str) -> Any:
-        """A published figure; None if the source has none. If a latency has no published mean, the figure is
-        the median.
+        """A published figure; None if the source does not state it. If the source states only the median of a
+        latency, it is used instead of the mean.
+
+        - name: the column of the figure. ``ttft_mean_ms`` means the column `ttft`.
         """
         value = getattr(self, self.ttft if name == "ttft_mean_ms" else name)
         if value is None:
@@ -163,8 +167,8 @@ class ServedRun:
 
     @property
     def batch(self) -> float:
-        """The mean number of requests that decode at once, seen by a request that decodes, including itself.
-        If no time to the first token was published, it counts as 0.
+        """The mean number of requests that decode at the same time as a decoding request, including the
+        request itself. A TTFT that was not published counts as 0.
         """
         decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
         waiting = self.measured("ttft_mean_ms") or 0.0
@@ -172,8 +176,8 @@ class ServedRun:
 
 
 class HeldOutBy(StrEnum):
-    """The runs that are left out of the fit that predicts a run: all runs of its study, or those of its study
-    with the same draft length.
+    """The runs that are left out of a fit together: all runs of a study (STUDY), or the runs of a study with
+    one draft length (LENGTH).
     """
 
     STUDY = "study"
@@ -187,7 +191,9 @@ class HeldOutBy(StrEnum):
 
 
 def tokens_per_chunk(rows: Iterable[ServedRun]) -> float:
-    """The median tokens per chunk: the time between chunks over the time per token."""
+    """The median number of tokens per streamed chunk, which is the time between chunks over the time per
+    token. It is 0 if no row states both times.
+    """
     shares = [row.itl_p50_ms / row.tpot_p50_ms for row in rows if row.itl_p50_ms and row.tpot_p50_ms]
     return float(np.median(shares)) if shares else 0.0
 
@@ -201,5 +207,5 @@ def rows_of(study: str) -> tuple[ServedRun, ...]:
 
 @cache
 def runs(study: str) -> tuple[ServedRun, ...]:
-    """The runs of one study that state everything that a simulation needs."""
+    """The runs of one study that state all inputs of a simulation."""
     return tuple(r for r in rows_of(study) if r.steps == 0 or r.gained)

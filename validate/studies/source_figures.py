@@ -1,7 +1,8 @@
-"""The part of the accuracy record about public runs: errors on sources that were left out, coverage of
-intervals, and verdicts.
+"""Computes the part of the accuracy record about public runs: errors on sources that were left out, coverage
+of intervals, and verdicts.
 
-There are two means: over rows, and over sources (macro), where a source with hundreds of rows counts as one.
+Each error has two means. One is over all rows. The other (``macro``) is over sources, so a source with
+hundreds of rows counts once.
 """
 
 import math
@@ -16,16 +17,19 @@ from perfmodel.validate.studies import choices, mlx
 from perfmodel.validate.studies.decisions import best_length_loss, side_counts
 from perfmodel.validate.studies.judged_runs import JudgedRun, judged
 from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.public_answers import TITLES, of_figure, refusals
 from perfmodel.validate.studies.run_groups import groups_of, sources_by_name
-from perfmodel.validate.studies.sources import TITLES, of_figure, recorded_sources, refusals
+from perfmodel.validate.studies.sources_file import recorded_sources
 
 ROUNDING = 1e-9
-"""Relative distance to an end that is rounding: a width is the error of a row, which lies exactly there."""
+"""Relative tolerance at the ends of an interval. A width is the error of one of the rows, so this row lies
+exactly on an end.
+"""
 
 
 def figures() -> dict[str, Any]:
     """The part of the accuracy record about public runs: the errors of each figure by group of rows, the
-    verdicts on speedups, the coverage and the losses.
+    verdicts on speedups, the coverage, and the throughput lost with the predicted draft length.
     """
     errors: dict[str, Any] = {}
     sources_of = sources_by_name(judged("step"))
@@ -46,8 +50,8 @@ def figures() -> dict[str, Any]:
 
 
 def _sides(speedups: list[JudgedRun]) -> dict[str, dict[str, int]]:
-    """The verdicts on sources that were left out, of all serving engines and of each engine. Drafts that a
-    known defect slows also count here.
+    """Counts of verdicts on sources that were left out, for all serving engines together and for each engine.
+    Drafts that a known defect slows also count here.
     """
     by_engine = grouped(speedups, lambda r: TITLES[r.engine])
     of_engines = [r for r in speedups if r.engine in ENGINES]
@@ -63,8 +67,8 @@ def _coverage() -> dict[str, Any]:
 
 
 def group_errors(rows: list[JudgedRun]) -> dict[str, Any]:
-    """The errors of a group, over its rows and over the means of its sources, with the name of the worst
-    source. An error is exp(mean |log error|) - 1.
+    """The errors of a group: over its rows, over the means of its sources, and of the worst source. An error
+    is exp(mean |log error|) - 1.
     """
     by_source = grouped(rows, lambda r: r.source)
     sources = {name: _mean(of_source) for name, of_source in by_source.items()}

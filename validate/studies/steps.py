@@ -1,5 +1,5 @@
-"""Published steps of engines with their counted operations. A fit can then try many values of the constants
-quickly.
+"""Models the published steps of engines as functions of the fitted constants. The operations are counted
+once, so a fit can quickly try many values of the constants.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Pa
 
 
 class HeldOutGroup(NamedTuple):
-    """The common fields of rows that are left out together."""
+    """The common fields of rows that are left out of a fit together."""
 
     engine: str
     model: str
@@ -50,14 +50,14 @@ def served_as(row: DecodeRow) -> OneServer:
 
 
 def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
-    """The mean number of running sequences if it was measured, otherwise the requested batch."""
+    """The mean number of running sequences, or the requested batch if this number was not measured."""
     return max(row.running or row.batch, 1.0)
 
 
 class CountedOps(NamedTuple):
     """The operations of steps.
 
-    - of_shards: the constants that change the operations, as they were counted.
+    - of_shards: the values of the constants with which the operations were counted (`OF_SHARDS`).
     """
 
     of_shards: tuple[object, ...]
@@ -80,8 +80,10 @@ class StepGroup:
     _known: dict[tuple[float, ...], Array] = field(default_factory=dict, kw_only=True)
 
     def predicted(self, values: Values) -> Array:
-        """The predicted values of the rows' measurements with these parameters. Parameters that do not affect
-        the group cost no time.
+        """The predicted figure of each row. The results are kept, so parameters that do not affect the group
+        cost no time.
+
+        - values: place of a parameter -> value.
         """
         key = tuple(self.constants.known(values).values())
         if key not in self._known:
@@ -89,7 +91,9 @@ class StepGroup:
         return self._known[key]
 
     def predict(self, calibration: Calibration) -> Array:
-        """The seconds of each step. The operations are counted again only if a constant changes them."""
+        """The predicted seconds of each step. The operations are counted again only if a constant changes
+        them.
+        """
         of_shards: tuple[object, ...] = ()
         if self.scenario.target.moe:
             of_shards = tuple(getattr(calibration, name) for name in OF_SHARDS)
@@ -135,8 +139,8 @@ class DecodeRows(FittedRows[DecodeRow]):
         return StepGroup(constants, scenario, np.array(index), batch, context)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors. One part is common to a model on an engine and architecture in one source,
-        one is common to a server, and one is the row's own.
+        """The parts of the errors. One part is common to a model on an engine and an architecture in one
+        source, one is common to a server, and one belongs to the row alone.
         """
         groups = [served_as(r) for r in self.rows]
         kinds = [(r.source_id, r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]
@@ -144,5 +148,5 @@ class DecodeRows(FittedRows[DecodeRow]):
 
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
-    """The scenario of the baseline step of a row, with this calibration. Its draft does not matter."""
+    """The scenario of the baseline step of a row, with this calibration. The draft of the row is not used."""
     return with_calibration(resolve(query_of(row, row.model, row.context_tokens, row.batch, 0)), calibration)

@@ -1,14 +1,14 @@
-"""Simulates served runs and compares the results with the measurements of their sources.
+"""Simulates served runs and compares the results with the published measurements.
 
-The clients, the prompts and the start are those of the run. The pass times are predicted. No constant of a
-prediction was fitted to the predicted row:
+The clients and the lengths of prompts and outputs are those of the run. The pass times are predicted. No
+constant of a prediction was fitted to the run:
 
-- The pass times use constants of engines that were fitted without the row.
-- The costs of a request come from a fit without the run's study, or without the runs of that study at the
+- The pass times use constants of engines that were fitted without the run.
+- The costs of a request come from a fit without the run's study, or without the runs of this study at the
   same draft length (`HeldOutBy`).
 
-The acceptance is the measured one; for DeepSeek-R1, it is that of other published runs. Two inputs are
-assumed: the number of InstructCoder's requests and the spread of prompt lengths.
+The acceptance was measured in the run or, for DeepSeek-R1, in other published runs. Two inputs are assumed:
+the number of InstructCoder's requests, and the spread of prompt lengths if the source does not state it.
 """
 
 import json
@@ -43,13 +43,17 @@ from perfmodel.validate.studies.published_engines import query_of, source_of
 from perfmodel.validate.studies.served_runs import COOKBOOK, HeldOutBy, ServedRun
 
 SEED = 1
+"""Seed of the random arrivals and lengths."""
 FRACTION = 0.9
-"""Memory fraction: vLLM's default in the measured releases, and near the others'."""
+"""Memory fraction: the default of vLLM in the measured releases, which is close to those of the other
+engines.
+"""
 LONG_OUTPUT = 4096
-"""Output tokens from which the costs of a request hardly matter."""
+"""Number of output tokens from which on the costs of a request are negligible."""
 PLAIN = {"sglang.blackwell.expert_layer_s", "sglang.hopper.expert_layer_s"}
-"""Costs of default flags, with which the cookbook runs. SGLang's are known from these very pages, so here
-they are vLLM's, known from other sources: both use Triton kernels for experts.
+"""Costs of SGLang's default flags. SGLang's cookbook uses these flags, and its pages are the source of these
+constants. A prediction of the cookbook's runs therefore uses vLLM's constant, which comes from other sources.
+Both engines use Triton kernels for experts.
 """
 
 
@@ -58,7 +62,7 @@ class Compared:
     """The comparison for one run.
 
     - ratios: figure -> predicted over measured value.
-    - log_error: the stated standard deviation of the logarithm of TPOT.
+    - log_error: the standard deviation of the log error of TPOT that an answer states.
     """
 
     run: ServedRun
@@ -67,7 +71,7 @@ class Compared:
 
 
 def shipped(run: ServedRun) -> Scenario:
-    """The scenario of the run's models and device with the bundled constants, at the measured acceptance."""
+    """The scenario of a run with the bundled constants and the measured acceptance."""
     engine = f"{run.engine}@{run.version}" if run.version else run.engine
     query = query_of(
         run,
@@ -87,8 +91,8 @@ def shipped(run: ServedRun) -> Scenario:
 
 
 def _default_seats(run: ServedRun) -> int | None:
-    """The largest number of sequences for which the server reserved memory. It is the engine's default,
-    because no run states another number.
+    """The largest number of sequences for which the server reserves memory; None if the engine has no
+    default. No run states another number than the default.
     """
     seats = serving_engines()[run.engine].seats
     return None if seats is None else seats.of(run.version, load_gpu(run.hardware))
@@ -99,8 +103,8 @@ def scenario_of(run: ServedRun, by: HeldOutBy) -> Scenario:
     """The scenario of `shipped`, with constants of the engine that were fitted without the run.
 
     With `HeldOutBy.STUDY`, the fit leaves out the steps and ratios of the run's source. With
-    `HeldOutBy.LENGTH`, it leaves out the steps on the run's device for a run without a draft, or the ratios
-    at the run's draft length.
+    `HeldOutBy.LENGTH`, it leaves out the ratios at the run's draft length. For a run without a draft, it
+    leaves out the steps of the same model on the same devices.
     """
     record = recorded()
     ratio_folds = record["ratio_folds"]
@@ -125,12 +129,12 @@ def scenario_of(run: ServedRun, by: HeldOutBy) -> Scenario:
 
 
 Folds = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Held-out group -> engine, or ``common`` -> constants of requests fitted without it."""
+"""Held-out group -> engine (or ``common``) -> the costs of a request, fitted without the group."""
 
 
 @cache
 def folds() -> Folds:
-    """The content of ``results/requests.json``: the costs of requests, fitted without each held-out group."""
+    """The content of ``results/requests.json``."""
     return dict(json.loads((BUNDLED / "requests.json").read_text(encoding="utf-8")))
 
 
@@ -140,14 +144,17 @@ def held_out(run: ServedRun, by: HeldOutBy) -> EngineRequests:
 
 
 def of_run(fitted: Mapping[str, Any], run: ServedRun) -> Any:
-    """The part of a fit for the engine of a run. It is that of the GPU architecture if the fit has rows
-    there.
+    """The entry of a run in a mapping by engine. An entry for the engine on the run's GPU architecture has
+    precedence over that of the engine, and the latter over ``common``.
     """
     return fitted.get(run.place) or fitted.get(run.engine, fitted["common"])
 
 
 def limits_of(run: ServedRun, groups: int) -> Limits:
-    """The limits of the run's server: the stated ones, or else the defaults of the engine."""
+    """The limits of the run's server: the stated limits, or else the defaults of the engine.
+
+    - groups: the number of data-parallel attention groups.
+    """
     default = Limits()
     of_engine = account_of(run.engine, ServerSettings(run.version)).budget(load_gpu(run.hardware))
     budget = run.max_num_batched_tokens or of_engine or default.max_num_batched_tokens
@@ -166,8 +173,8 @@ def compare(
     """Simulates a run and compares it with the measurements.
 
     - costs: the costs of a request; by default those that were fitted without the run.
-    - measured: whether to use the measured times of passes, if `gaps` has them. Only the errors of prompts
-      and queues then remain.
+    - measured: whether to use the measured times of passes, if `gaps` has them. The errors are then only
+      those of prefill and of queueing.
     """
     lengths = run.lengths
     scenario = scenario_of(run, by)
@@ -191,14 +198,13 @@ def compare(
 
 
 def _figures_of(run: ServedRun, replayed: ReplayedRequests) -> dict[str, float]:
-    """The figures of a simulation that are comparable with those of the measured run."""
+    """The figures of a simulation, with the names and units of the published figures."""
     figures = {
         "tpot_mean_ms": 1e3 * replayed.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(replayed.tpot_s, 0.99),
         "output_tokens_per_s": replayed.output_tokens.sum() / replayed.duration_s,
     }
-    # SGLang's pages run benchmarks with equal prompts one after another, and do not state whether the cache
-    # had them.
+    # SGLang's cookbook repeats benchmarks with the same prompts, and does not state whether they were cached
     if run.study != COOKBOOK:
         typical = np.mean if "mean" in run.ttft else np.median
         figures["ttft_mean_ms"] = 1e3 * typical(replayed.ttft_s)
@@ -208,7 +214,7 @@ def _figures_of(run: ServedRun, replayed: ReplayedRequests) -> dict[str, float]:
 
 @cache
 def _stated(run: ServedRun) -> float:
-    """The standard deviation of the logarithm of TPOT that an answer states."""
+    """See `Compared.log_error`."""
     by_length = served_log_errors(shipped(run), round(run.batch), run.lengths.context, [run.gamma])
     log_error = by_length[run.gamma]
     assert log_error is not None

@@ -1,4 +1,4 @@
-"""Errors of served runs by study and by engine, for the accuracy record."""
+"""Computes the part of the accuracy record about served runs: errors by study and by engine."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,12 +18,14 @@ from perfmodel.validate.studies.served_runs import STUDIES, HeldOutBy, ServedRun
 from perfmodel.validate.studies.traffic import Compared, compare
 
 Late = Mapping[tuple[str, str], float]
-"""Engine and study -> standard deviation of the logarithm of the TTFT in the other studies."""
+"""(engine, study) -> the standard deviation of the log error of TTFT in the engine's other studies."""
 
 
 def ttft_error(runs_of: Iterable[Compared], engine: str, without: str = "") -> Scatter:
-    """The error of an engine's TTFT. Runs of other engines have less weight, and runs of the study `without`
-    have none.
+    """The error of an engine's TTFT. Runs of other engines have less weight.
+
+    - runs_of: the simulated runs.
+    - without: a study whose runs are not used.
     """
     known = [c for c in runs_of if "ttft_mean_ms" in c.ratios and c.run.study != without]
     off = np.log([c.ratios["ttft_mean_ms"] for c in known])
@@ -41,7 +43,9 @@ FIGURES = {
     "tpot_p99_ms": "TPOT p99",
     "ttft_p99_ms": "TTFT p99",
 }
-"""Figure of a served run -> its name in tables."""
+"""Figure of a served run -> its name in tables. ``closed_form`` is the TPOT of the closed form, without a
+simulation.
+"""
 
 
 def _engine_heading(c: Compared) -> str:
@@ -53,12 +57,12 @@ GROUPINGS: dict[str, Callable[[Compared], str]] = {
     "studies": lambda c: str(c.run.study),
     "engines": _engine_heading,
 }
-"""Name of a grouping of runs -> the heading of a run in it."""
+"""Name of a grouping -> a function that returns the heading of a run's group."""
 
 
 def figures() -> dict[str, Any]:
-    """The part of the accuracy record about served runs: the errors by kind of fold, by study and by engine,
-    and the ratio of every run.
+    """The part of the accuracy record about served runs: kind of fold -> the errors by study and by engine,
+    and the predicted over the measured TPOT of every run.
     """
     everything = [run for study in STUDIES for run in runs(study)]
     compared = {by: [compare(run, by) for run in everything] for by in HeldOutBy}
@@ -69,7 +73,7 @@ def figures() -> dict[str, Any]:
 
 
 def _fold_errors(runs_of_fold: Sequence[Compared], late: Late) -> dict[str, Any]:
-    """The errors with one kind of fold: by study, by engine, and of all runs."""
+    """The errors for one kind of fold: by study, by engine, and for all runs."""
     errors: dict[str, Any] = {}
     for name, heading_of in GROUPINGS.items():
         groups = grouped(runs_of_fold, heading_of)
@@ -82,7 +86,7 @@ def _fold_errors(runs_of_fold: Sequence[Compared], late: Late) -> dict[str, Any]
 def _errors(group: Sequence[Compared], everything: Sequence[Compared], late: Late) -> dict[str, Any]:
     """The errors of a group of runs.
 
-    - everything: all runs, including the baselines of the group's speedups.
+    - everything: all runs. They include the baselines of the group's speedups.
     """
     right, total = _sides(group, everything)
     tpot_logs = [math.log(c.ratios["tpot_mean_ms"]) for c in group]
@@ -101,8 +105,8 @@ def _errors(group: Sequence[Compared], everything: Sequence[Compared], late: Lat
 
 
 def _inside(group: Sequence[Compared], late: Late) -> dict[str, float | None]:
-    """Figure -> the share of the runs inside the 90 % interval. The interval of throughput is as wide as that
-    of TPOT. The width for TTFT comes from the errors of the other studies.
+    """Figure -> the share of the runs inside the 90 % interval; None if no run has the figure. The intervals
+    of throughput and TPOT have the same width. That of TTFT also contains the errors of the other studies.
     """
     shares = {}
     for name in ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"):
@@ -124,8 +128,10 @@ def _mean(ratios: Iterable[float | None]) -> float | None:
 
 
 def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
-    """A key for a server and its load: the values of these columns, and the lengths rounded to thousands of
-    tokens.
+    """A key that is equal for runs of one server with similar lengths (equal when rounded to thousands of
+    tokens).
+
+    - names: further columns that must be equal.
     """
     columns = (getattr(run, name) for name in (*SERVER, *names))
     lengths = np.round((run.output_tokens, run.input_tokens), -3)
@@ -133,8 +139,8 @@ def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
 
 
 def _growth(some: Sequence[Compared]) -> float | None:
-    """The mean change of the error of TPOT with the number of clients. Each error is relative to that with
-    the fewest clients on the same server with the same draft and lengths.
+    """The mean change of the error of TPOT with the number of clients; None if no run has a counterpart. Each
+    error is relative to that with the fewest clients on the same server with the same draft and lengths.
     """
     names = ("target", "engine_version", "draft", "steps")
     by_clients = sorted(some, key=lambda c: c.run.concurrency)
@@ -148,8 +154,8 @@ def _growth(some: Sequence[Compared]) -> float | None:
 
 
 def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> VerdictCount:
-    """Counts the correct verdicts on speedups, which are the TPOT of the run without a draft over the TPOT
-    with one.
+    """Counts the correct verdicts on speedups. A speedup is the TPOT of the run without a draft over the TPOT
+    of the run with a draft.
     """
     base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
     right = []

@@ -1,8 +1,8 @@
 """``python -m perfmodel.validate.studies.traffic_fit`` fits the costs of a request to ``traffic.csv``.
 
-The fit itself is in `request_fit`. The command writes ``hardware/fitted/requests.yaml``. For the accuracy
-gate, it also writes the constants of every fold, ``results/requests.json``. With ``--engines``, only those
-engines are fitted, and both files keep the constants of the others.
+The fit itself is in `request_fit`. The command writes ``hardware/fitted/requests.yaml``. It also writes the
+constants of every fold to ``results/requests.json``, which the accuracy check needs. With ``--engines``, it
+fits only these engines, and both files keep the constants of the others.
 """
 
 import argparse
@@ -36,21 +36,26 @@ from perfmodel.writing import write_all
 COMMAND = "python -m perfmodel.validate.studies.traffic_fit"
 KEPT = " The other engines' constants and the common ones are those of an earlier fit."
 LEAST_RUNS = 20
-"""Number of runs of an engine that state its own error of TPOT; one with fewer has that of all."""
+"""Smallest number of runs with which an engine states its own error of TPOT."""
 
 
 def kept(
     before: Mapping[str, EngineRequests], after: dict[str, EngineRequests], engines: Sequence[str]
 ) -> dict[str, EngineRequests]:
-    """The constants of `after` for these engines, and those of `before` for other engines and for ``common``.
-    If no engines are named, all constants are those of `after`.
+    """The constants of `after` for some engines, and those of `before` for other engines and for ``common``.
+
+    - engines: the engines; if empty, all constants are those of `after`.
     """
     of_engines = {name: costs for name, costs in after.items() if name.partition(".")[0] in engines}
     return {**before, **of_engines} if engines else after
 
 
 def refitted_files(engines: Sequence[str] = (), replay: Replay = compare) -> dict[Path, str]:
-    """Fits these engines, or all if none is named. Returns path -> text of both files."""
+    """Path -> new text of both files.
+
+    - engines: the engines to fit; all if empty.
+    - replay: the function that simulates a run.
+    """
     everything = [run for study in STUDIES for run in runs(study)]
     used = [run for run in everything if _is_fitted(run)]
     lines = [straight_lines_of(run, replay) for run in used]
@@ -78,7 +83,7 @@ def refitted_files(engines: Sequence[str] = (), replay: Replay = compare) -> dic
 
 
 def _ttft_lines(compared: Sequence[Compared]) -> list[str]:
-    """The lines with the errors of TTFT to state, of all engines together and of each engine."""
+    """The lines of the file with the errors of TTFT, for all engines together and for each engine."""
     lines = []
     for name in ("all", *ENGINES):
         error = ttft_error(compared, name.replace("all", ""))
@@ -88,8 +93,8 @@ def _ttft_lines(compared: Sequence[Compared]) -> list[str]:
 
 
 def _is_fitted(run: ServedRun) -> bool:
-    """Whether constants are fitted to a run. Its prompts must be long, or its outputs must be short and come
-    from one engine process.
+    """Whether the costs of a request are fitted to a run. Its prompts must be long, or its outputs must be
+    short and come from one engine process.
     """
     if run.study == LONG_PROMPTS:
         return True
@@ -100,8 +105,8 @@ def _is_fitted(run: ServedRun) -> bool:
 
 def _left_out(lines: Sequence[StraightLines], engines: Sequence[str]) -> dict[str, dict[str, EngineRequests]]:
     """Held-out group -> the constants that were fitted to the other runs. Engines that are not fitted keep
-    their recorded constants. A group that is not recorded yet keeps the present constants, because no fit has
-    used its runs.
+    their recorded constants. For a group that is not recorded yet, they keep the present constants, because
+    no fit has used the group's runs.
     """
     known = request_constants()
     recorded = folds()
@@ -118,8 +123,10 @@ def _left_out(lines: Sequence[StraightLines], engines: Sequence[str]) -> dict[st
 def _tpot_errors(
     used: Sequence[ServedRun], costs: Mapping[ServedRun, EngineRequests], replay: Replay
 ) -> dict[str, list[float]]:
-    """``tpot`` (for all engines) and each engine -> the log errors of TPOT with measured pass times. Each
-    study is predicted by a fit without it.
+    """Engine, or ``tpot`` for all engines -> the log errors of TPOT with measured pass times.
+
+    - used: the runs of the fit.
+    - costs: run -> the costs of a request that were fitted without its study.
     """
     off = {}
     for run in used:
@@ -147,7 +154,7 @@ def _header(engines: Sequence[str]) -> list[str]:
 
 
 def _error_lines(errors: Mapping[str, Sequence[float]]) -> list[str]:
-    """The lines with the errors of TPOT to state, of engines with at least `LEAST_RUNS` runs."""
+    """The lines of the file with the errors of TPOT. Engines with fewer than `LEAST_RUNS` runs have none."""
     lines = []
     for name, off in errors.items():
         if len(off) >= LEAST_RUNS:
@@ -158,7 +165,7 @@ def _error_lines(errors: Mapping[str, Sequence[float]]) -> list[str]:
 
 
 def _plain(left_out: Mapping[str, Mapping[str, EngineRequests]]) -> dict[str, dict[str, Any]]:
-    """The constants of held-out groups in JSON types."""
+    """The constants of all held-out groups in JSON types."""
     plain = {}
     for group, by_place in left_out.items():
         plain[group] = {place: costs.as_mapping() for place, costs in by_place.items()}

@@ -1,23 +1,25 @@
-"""The widths of intervals. They follow from the errors on sources that were left out, by class of questions.
+"""Computes the widths of intervals for each class of questions, from the errors on sources that were left
+out.
 
-The width for steps is the size that 90 % of the errors of a class do not exceed. The interval of a speedup
-leaves 5 % of the errors on each side, because a new kind of draft is predicted too fast more often than too
-slow.
+The half-width for steps is the size that 90 % of the errors of a class do not exceed. The interval of a
+speedup leaves 5 % of the errors on each side, because a new kind of draft is predicted too fast more often
+than too slow.
 
-The errors of one source are similar, so a source counts only as often as it has independent rows. The errors
-of a series (rows that differ only in batch and context) are also similar, even if several series of a source
-cancel each other.
+The errors of one source are correlated, so a source counts as its effective number of independent rows. The
+errors of a series (rows that differ only in batch and context) are also correlated, even if the errors of
+several series of a source cancel.
 
-Each class of devices has its own width. Errors on other devices have a fifth of the weight, and errors of
-other classes of questions a tenth of that (`held_out`). A class with few sources thus uses the errors of
-other classes. Errors of speedups are divided by the share of an iteration that is extra time (`extra_share`).
+Each class of devices has its own width. Errors on other devices have a lower weight (`OTHER_DEVICES`). Errors
+of other classes of questions also have a lower weight (`BORROWED`), so a class with few sources uses them
+too. Errors of speedups are divided by the share of an iteration that is extra time (`extra_share`).
 
-- Data: the errors of public runs and of the tables to which engines are fitted. The constants were fitted
-  without the source of the row.
-- Classes: a speedup is ``known`` if another source has the engine's kind of draft, and ``new`` if none has.
-  The rows of the tables also count as ``new``, with constants that were fitted without their kind of draft.
-  The class for constants of another engine has only the errors of `other_engines`.
-- Folds: the rows of each source are judged with a width that was fitted without the source (`covered`).
+- Data: the errors of public runs and of the rows of `iterations`. Each row was predicted with constants that
+  were fitted without its source.
+- Classes: a speedup is ``known`` if another source measured this kind of draft in the engine; otherwise it is
+  ``new``. The rows of `iterations` also count as ``new``, with constants that were fitted without their kind
+  of draft. The class ``other_engine`` has only the errors of `other_engines`.
+- Folds: the coverage of a source is that of intervals whose widths were fitted without the source
+  (`covered`).
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -40,11 +42,11 @@ from perfmodel.validate.studies.published_engines import alike
 from perfmodel.validate.studies.robust import Array
 
 ONE_SIDE = (1.0 + COVERAGE) / 2.0
-"""Share of the errors of speedups up to each end of their intervals."""
+"""Share of the errors of speedups that each end of an interval bounds from one side."""
 OTHER_ENGINE = "other_engine"
-"""The class of questions to an engine with the constants of another. It shares no rows with the others."""
+"""The class of questions about an engine that uses the constants of another engine."""
 OTHER_DEVICES = 0.2
-"""Weight of a source on another class of devices relative to one on the same."""
+"""Weight of an error on another class of devices, relative to an error on the same class of devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,13 @@ class LeftOutError:
     """The log error of a row with constants that were fitted without the row's source.
 
     - off: the log error.
-    - per: the share to which the error is relative.
-    - counts: whether widths are fitted to the row. If not, the row is left out by judgement and counts only
+    - per: the share by which the error is divided (`relative`). It is `extra_share` for a ratio, and 1 for a
+      step.
+    - counts: whether widths are fitted to the row. If not, the row was left out by judgement and counts only
       in the coverage.
     - device: the class of the device (`device_class`).
-    - series: the key of the rows of the source that differ only in batch and context; None if there are no
-      other such rows.
+    - series: a key that is equal for rows of the source that differ only in batch and context; None if there
+      are no such rows.
     """
 
     source: str
@@ -91,12 +94,16 @@ class LeftOutError:
         device: str = "",
         series: Hashable = None,
     ) -> "LeftOutError":
-        """The error of the ratio of an iteration to a step, relative to the predicted extra time."""
+        """The error of the ratio of an iteration to a step.
+
+        - off: the log error of the ratio.
+        - measured: the measured ratio.
+        """
         return cls(source, off, float(extra_share(measured * np.exp(off))), counts, device, series)
 
     @property
     def relative(self) -> float:
-        """The error divided by its share."""
+        """The error divided by `per`."""
         return self.off / self.per
 
 
@@ -114,8 +121,8 @@ class Ends:
 
     @property
     def middle(self) -> float:
-        """The middle of the interval. For errors of ratios, it is also the middle of the logarithms of
-        measured over predicted speedups, which the files state.
+        """The middle of the interval. The errors are those of ratios, so it is also the middle of the
+        logarithm of the measured over the predicted speedup, which the file of widths states.
         """
         return (self.above - self.below) / 2.0
 
@@ -128,12 +135,15 @@ ByClass = Mapping[str, Sequence[LeftOutError]]
 
 
 def own_classes(classes: Any) -> tuple[Any, ...]:
-    """The classes of questions to an engine with constants of its own, of `StepClass` or `SpeedupClass`."""
+    """The classes of questions about engines with their own constants.
+
+    - classes: `StepClass` or `SpeedupClass`.
+    """
     return tuple(name for name in get_args(classes) if name != OTHER_ENGINE)
 
 
 def class_of_step(run: PublicRun) -> str:
-    """The class of a run's step."""
+    """The class of the question about a run's step."""
     name = step_class(resolve(step_query(run)))
     assert name
     return name
@@ -150,7 +160,7 @@ class MeasuredDraft:
 
 
 def measured_drafts(runs: Iterable[PublicRun], ratios: HeldOutReplay) -> list[MeasuredDraft]:
-    """The drafts of these public runs and of the tables' rows, without repetitions."""
+    """The drafts of these public runs and of the rows of `iterations`, without repetitions."""
     measured = []
     for run in runs:
         device = device_class(load_gpu(run.hardware))
@@ -162,7 +172,7 @@ def measured_drafts(runs: Iterable[PublicRun], ratios: HeldOutReplay) -> list[Me
 
 
 def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[MeasuredDraft]) -> SpeedupClass:
-    """The class of a speedup, judged without the speedup's own source."""
+    """The class of the question about a speedup, if only other sources than `source` are known."""
     of_kind = [m for m in measured if m.engine == engine and m.draft == draft]
     if all(alike(m.source, source) for m in of_kind):
         return "new"
@@ -172,8 +182,8 @@ def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[Me
 def of_tables(
     ratios: HeldOutReplay, measured: Sequence[MeasuredDraft]
 ) -> dict[SpeedupClass, list[LeftOutError]]:
-    """The errors of the tables' rows by class, with constants that were fitted without the row's study, and
-    without the row's kind of draft for the class ``new``.
+    """Class -> the errors of the rows of `iterations`. The constants were fitted without the row's study or,
+    for the class ``new``, without all rows with the row's kind of draft.
     """
     by_class: dict[SpeedupClass, list[LeftOutError]] = {name: [] for name in own_classes(SpeedupClass)}
     without_study = ratios.ratios["model"].off.tolist()
@@ -194,8 +204,9 @@ def of_tables(
 
 
 def within(by_class: ByClass, name: str, device: str = "", without: str = "") -> float:
-    """The half-width of the intervals of a class, from all rows that count.
+    """The half-width of the intervals of a class, in logarithms divided by `LeftOutError.per`.
 
+    - name: the class of questions.
     - device: the class of devices; empty for all.
     - without: a source whose rows are not used.
     """
@@ -204,8 +215,8 @@ def within(by_class: ByClass, name: str, device: str = "", without: str = "") ->
 
 
 def ends(by_class: ByClass, name: str, device: str = "", without: str = "") -> Ends:
-    """The interval of a class, with as many errors below as above it. Its middle need not be 0. The arguments
-    are those of `within`.
+    """The interval of a class, with equal shares of the errors below and above. Its middle need not be 0. The
+    arguments are those of `within`.
     """
     errors, weights = _weighted(by_class, name, device, without)
     below = quantile(-errors, weights, ONE_SIDE)
@@ -214,8 +225,8 @@ def ends(by_class: ByClass, name: str, device: str = "", without: str = "") -> E
 
 
 class WeightedErrors(NamedTuple):
-    """The errors of all classes, each divided by its share, and their weights for one class on one class of
-    devices.
+    """The errors of all classes (`LeftOutError.relative`), and their weights for one class of questions and
+    one class of devices.
     """
 
     errors: Array
@@ -223,7 +234,7 @@ class WeightedErrors(NamedTuple):
 
 
 def _weighted(by_class: ByClass, name: str, device: str, without: str) -> WeightedErrors:
-    """The errors of all sources except `without`, with their weights for one class."""
+    """The errors of all sources except `without`, with their weights for the class `name` on `device`."""
     relative = []
     cells = []
     sources: list[Hashable] = []
@@ -252,8 +263,10 @@ def _weighted(by_class: ByClass, name: str, device: str, without: str) -> Weight
 def _independent(
     off: Array, cells: Sequence[str], sources: Sequence[Hashable], series: Sequence[Hashable]
 ) -> Array:
-    """The weights with which each source counts as often as it has independent rows. This number follows from
-    the common error of a source or from the common errors of its series, whichever gives fewer rows.
+    """The weights with which a source counts as its effective number of independent rows. This number follows
+    from the common error of the source or from the common errors of its series, whichever gives fewer rows.
+
+    - cells, sources, series: the class of questions and of devices, the source and the series of each row.
     """
     of_sources = HeldOutErrors(off, cells, sources).weights("", borrowed=1.0)
     of_series = HeldOutErrors(off, cells, series).weights("", borrowed=1.0)
@@ -265,7 +278,7 @@ def _independent(
 
 
 def fitted(by_class: ByClass, name: str) -> SourceError:
-    """The error to state for a class of steps."""
+    """The error to state for a class, with intervals that are symmetric around the prediction."""
     counted = [e for e in by_class[name] if e.counts]
     devices = sorted({e.device for e in counted} - {""})
     return SourceError(
@@ -277,11 +290,11 @@ def fitted(by_class: ByClass, name: str) -> SourceError:
 
 
 def fitted_speedups(by_class: ByClass, name: str) -> SourceError:
-    """The error to state for a class of speedups."""
-    steps_like = fitted(by_class, name)
+    """The error to state for a class of speedups, whose intervals need not be symmetric (`ends`)."""
+    symmetric = fitted(by_class, name)
     whole = ends(by_class, name)
-    on = {device: ends(by_class, name, device) for device in steps_like.devices}
-    return steps_like.replace(
+    on = {device: ends(by_class, name, device) for device in symmetric.devices}
+    return symmetric.replace(
         log_within=whole.half,
         log_middle=whole.middle,
         devices={device: each.half for device, each in on.items()},
@@ -290,13 +303,16 @@ def fitted_speedups(by_class: ByClass, name: str) -> SourceError:
 
 
 def covered(by_class: ByClass, name: str, of_speedups: bool = False) -> dict[str, Any]:
-    """The coverage of a class, with widths that were fitted without the source of each row. It is stated for
-    rows, for sources (each source counts as one row), and for all rows with those that are left out by
-    judgement.
-
-    The value ``ratio`` is the mean half-width over the mean error.
+    """The coverage of a class, with widths that were fitted without the source of each row.
 
     - of_speedups: whether the intervals are those of `ends`; otherwise they are those of `within`.
+
+    The result has these keys:
+
+    - ``inside``: the share of rows inside their interval.
+    - ``inside_sources``: the mean of this share over sources.
+    - ``inside_all``: this share of all rows, including those that were left out by judgement.
+    - ``ratio``: the mean half-width over the mean error.
     """
     errors = by_class[name]
     places = dict.fromkeys((e.device, e.source) for e in errors)

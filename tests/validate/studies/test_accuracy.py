@@ -12,7 +12,7 @@ from perfmodel.specs import source_errors
 from perfmodel.validate.cli import app
 from perfmodel.validate.cli.accuracy import conclude
 from perfmodel.validate.solving import shortened
-from perfmodel.validate.studies import gate, page as accuracy_page, record as accuracy, sources
+from perfmodel.validate.studies import gate, page as accuracy_page, record as accuracy, sources_file
 from perfmodel.validate.studies.inputs import inputs
 
 Record = dict[str, Any]
@@ -36,9 +36,12 @@ def test_the_record_and_the_errors_of_sources_are_up_to_date(recorded: Record) -
     assert done.exit_code == 0
     assert re.search(r"accuracy: PASS; mean error 2\.\d\d % over 268 held-out figures", done.output)
     assert "9 own records that come with it; any others: validate check --results DIR" in done.output
-    left_out = sources.recorded_sources()
-    shipped = {path: path.read_text(encoding="utf-8") for path in (sources.WIDTHS_PATH, sources.ERRORS_PATH)}
-    assert sources.files_of(left_out["errors"], left_out["other_engines"], source_errors().date) == shipped
+    left_out = sources_file.recorded_sources()
+    errors = left_out["errors"]
+    lent = left_out["other_engines"]
+    texts = sources_file.texts(errors, lent, source_errors().date)
+    assert {path.name for path in texts} == {"sources.yaml", "sources.json"}
+    assert texts == {path: path.read_text(encoding="utf-8") for path in texts}
 
 
 def test_the_pages_say_what_the_record_says(recorded: Record) -> None:

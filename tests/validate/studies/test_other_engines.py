@@ -9,7 +9,7 @@ from perfmodel.validate.studies.iterations import iterations
 from perfmodel.validate.studies.other_engines import FIGURES, left_out_errors
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import public_runs
-from perfmodel.validate.studies.sources import recorded_sources
+from perfmodel.validate.studies.sources_file import recorded_sources
 from perfmodel.validate.studies.widths import OTHER_ENGINE
 
 RECORD = recorded_sources()

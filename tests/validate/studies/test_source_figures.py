@@ -13,7 +13,7 @@ from perfmodel.validate.studies.judged_runs import JudgedRun, errors_left_out, i
 from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.run_groups import groups_of, sources_by_name
 from perfmodel.validate.studies.source_figures import group_errors
-from perfmodel.validate.studies.sources import recorded_sources
+from perfmodel.validate.studies.sources_file import recorded_sources
 
 
 def test_sources_left_out_are_off_by_what_is_promised() -> None:

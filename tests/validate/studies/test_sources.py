@@ -8,7 +8,8 @@ import pytest
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.answered_runs import Answered
 from perfmodel.validate.studies.public_runs import RunKind, public_runs
-from perfmodel.validate.studies.sources import errors_by_class, llamacpp_errors
+from perfmodel.validate.studies.sources import llamacpp_errors
+from perfmodel.validate.studies.sources_file import errors_by_class
 
 RUN = next(run for run in public_runs() if run.kind is RunKind.SPECULATION and run.counts)
 RECORDED = json.loads(llamacpp.ERRORS_PATH.read_text(encoding="utf-8"))

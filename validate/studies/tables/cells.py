@@ -22,8 +22,10 @@ def percent(value: float, digits: int = 1, sign: str = "") -> str:
 
 
 def figures(errors: Record | None, *names: str, digits: int = 1) -> list[str]:
-    """The named figures as text, in per cent except counts. The bias and the worst error have a sign. A
-    missing figure is a dash.
+    """The named figures as text: shares in per cent, counts unchanged. The bias and the worst error have a
+    sign. A missing figure is a dash.
+
+    - digits: decimals of the shares without a sign.
     """
     stated = errors or {}
     return [_figure(name, stated.get(name), digits) for name in names]
@@ -41,31 +43,31 @@ def _figure(name: str, value: float | None, digits: int) -> str:
 
 
 def right_of_all(side: Record) -> str:
-    """The number of correct verdicts out of all verdicts."""
+    """The number of correct verdicts out of all verdicts, as text."""
     return f"{side['right']} of {side['rows']}"
 
 
 def right_if_it_pays(side: Record) -> str:
-    """The number of correct verdicts out of the speedups that were measured above 1."""
+    """The number of correct verdicts out of the speedups that were measured above 1, as text."""
     return f"{side['pays_and_right']} of {side['pays']}"
 
 
 def right_if_not(side: Record) -> str:
-    """The number of correct verdicts out of the speedups that were measured below 1; a dash if there are
-    none.
+    """The number of correct verdicts out of the speedups that were measured below 1, as text; a dash if there
+    are no such speedups.
     """
     below = side["rows"] - side["pays"]
     return f"{side['right'] - side['pays_and_right']} of {below}" if below else "-"
 
 
 def wrong_of_sure(side: Record) -> str:
-    """The number of wrong verdicts out of those whose whole interval is on one side of 1."""
+    """The number of wrong verdicts out of those whose whole interval is on one side of 1, as text."""
     return f"{side['sure_and_wrong']} of {side['sure']}"
 
 
 def coverage_cells(errors: Record) -> list[str]:
-    """The coverage and the width of the stated interval on held-out rows. They are dashes for a single group,
-    because its interval would need other groups.
+    """The coverage of intervals on held-out rows, and their median half-width. Both are dashes if the record
+    has no interval.
     """
     if "inside" not in errors:
         return ["-", "-"]

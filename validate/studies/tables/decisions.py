@@ -18,7 +18,7 @@ from perfmodel.validate.studies.tables.cells import (
 
 
 def verdicts(record: Record) -> Rows:
-    """Verdicts on speedups whose source was left out, by engine."""
+    """Counts of verdicts on speedups whose source was left out of the fit, by engine."""
     yield ["source left out", "right if it pays", "right if it does not pay", "certain but wrong"]
     for name, side in record["sources"]["sides"].items():
         title = "all serving engines" if name == "all" else name
@@ -26,8 +26,8 @@ def verdicts(record: Record) -> Rows:
 
 
 def verdicts_by_fold(record: Record) -> Rows:
-    """The number of correct verdicts of each engine, by the rows that were left out of the fit. The last row
-    is a rule that needs no model.
+    """The number of correct verdicts of each engine, by kind of fold. The last row of the table is a rule
+    that needs no prediction.
     """
     sides = record["engines"]["sides"]
     yield ["left out of the fit", *ENGINES.values(), "certain but wrong"]
@@ -39,8 +39,8 @@ def verdicts_by_fold(record: Record) -> Rows:
 
 
 def lengths(record: Record) -> Rows:
-    """The speed that the predicted best draft length loses against the measured best one. MagicDec's paper
-    prints only the best length, so its loss is a prediction.
+    """The throughput that is lost with the predicted best draft length, compared with the measured best
+    length. MagicDec's paper prints only the best length, so its loss is a prediction.
     """
     near = f"of them within {percent(NEAR, 0)} %"
     yield ["sweeps of", "left out", "sweeps", near, "mean loss %", "worst loss %", "worst sweep"]
@@ -63,7 +63,7 @@ def lengths(record: Record) -> Rows:
 
 
 def _worst(choice: dict[str, Any]) -> str:
-    """The sweep with the largest loss in words: its server, the chosen length and the best length."""
+    """A description of the sweep with the largest loss: its server, the chosen length and the best length."""
     server = f"{choice['model']} on {load_gpu(choice['hardware']).title} ({choice['source']})"
     chosen = f"{_length(choice['gamma'])}: {choice['speedup']:.2f}x"
     best = f"best, {_length(choice['best_gamma'])}: {choice['best_speedup']:.2f}x"

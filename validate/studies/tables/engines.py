@@ -1,4 +1,4 @@
-"""Tables of serving engines: the errors of steps and ratios in the rows to which the constants are fitted."""
+"""Tables of serving engines: the errors on the steps and ratios to which the constants are fitted."""
 
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
@@ -14,7 +14,7 @@ from perfmodel.validate.studies.tables.cells import (
 
 
 def engines(record: Record) -> Rows:
-    """The errors of step times by engine and by held-out group."""
+    """The errors of step times by engine and by kind of fold."""
     names = ["groups", "rows", "mean error %", "of groups %", "bias %", "worst %"]
     yield ["T_T, held out", *names, *INTERVAL_HEAD]
     for relation, fold in STEP_FOLDS.items():
@@ -26,8 +26,8 @@ def engines(record: Record) -> Rows:
 
 
 def engine_cells(record: Record) -> Rows:
-    """The errors of step times by engine, device and model. Each tensor-parallel degree is predicted without
-    its own rows.
+    """The errors of step times by engine, device and model. Each tensor-parallel degree is predicted with a
+    fit without its rows.
     """
     yield ["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"]
     for name, errors in sorted(record["engines"]["cells"].items()):

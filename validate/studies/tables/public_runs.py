@@ -7,7 +7,7 @@ from perfmodel.validate.studies.tables.cells import IN_INTERVAL, Record, Rows, f
 FIGURE_HEADINGS = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
 """Figure of a public run -> its heading."""
 OF_STEPS = ("device", "model", "new", "data")
-"""Prefixes of parts that are shown for steps only."""
+"""Beginnings of the names of groups that are shown only for steps."""
 CLASS_HEADINGS = {
     "step own": "step, kernels or steps of the device itself",
     "step borrowed": "step, kernels of another device",
@@ -21,12 +21,13 @@ CLASS_HEADINGS = {
     "speedup mlx": "speedup, MLX's own kernels",
     "speedup mlx-dspark": "speedup, mlx-dspark",
 }
-"""Figure and class of an error -> its heading."""
+"""Figure and class of questions -> heading."""
 
 
 def sources(record: Record, by_draft: bool = False) -> Rows:
-    """The main table: errors on held-out sources, by engine and by whether other sources measured the device
-    or model.
+    """The main table: the errors on sources that were left out of the fit, by the groups of `run_groups`.
+
+    - by_draft: whether the table has only the groups by draft; otherwise it has only the other groups.
     """
     yield [
         *("whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"),
@@ -43,13 +44,13 @@ def sources(record: Record, by_draft: bool = False) -> Rows:
 
 
 def _is_shown(figure: str, part: str) -> bool:
-    """Whether a group of the rows of a figure has its own line in the table."""
+    """Whether a group of a figure has its own row in the table."""
     return figure == "step" or not part.startswith(OF_STEPS)
 
 
 def coverage(record: Record) -> Rows:
-    """The coverage of intervals by class. The interval of each source has a width that was fitted without the
-    source.
+    """The coverage of intervals by class of questions. The intervals of a source have a width that was fitted
+    without the source.
     """
     yield [
         *("class", "rows", "sources", "mean error %", "half-width %", "half-width over error"),

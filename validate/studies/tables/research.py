@@ -1,5 +1,5 @@
-"""Tables of research stacks: the errors of the rows of fitted calibrations, each predicted without its
-fold.
+"""Tables of research stacks: the errors on the rows to which calibrations are fitted. Each row is predicted
+by a fit without its fold.
 """
 
 from perfmodel.specs import COVERAGE
@@ -19,6 +19,7 @@ FOLD_WORDS = {
 
 
 def summary(record: Record) -> Rows:
+    """The main results: errors, verdicts, physical bounds and best draft lengths."""
     yield ["quantity", "result"]
     yield from _replay_rows(record["replays"]["held-out"])
     yield from _bound_rows(record["bounds"])
@@ -61,6 +62,7 @@ def _gamma_rows(gamma: Record) -> Rows:
 
 
 def held_out(record: Record) -> Rows:
+    """The errors by calibration and quantity, compared with those of other calibrations."""
     yield [
         *("calibration", "rows", "mean error %", "bias %", "worst %"),
         *("in sample %", "literature %", "ideal %"),
@@ -89,6 +91,7 @@ def _mape(errors: Record | None) -> str:
 
 
 def folds(record: Record) -> Rows:
+    """The errors by calibration and kind of fold, with the coverage of intervals."""
     shown = QUANTITIES[:4]
     headings = [LABELS[quantity] for quantity in shown]
     yield ["calibration, held out by", *headings, f"in the {COVERAGE:.0%} interval"]

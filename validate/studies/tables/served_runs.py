@@ -1,4 +1,4 @@
-"""Tables of served runs: the errors of times under load, by study and by held-out group."""
+"""Tables of served runs: the errors of latency and throughput under load, by study and by kind of fold."""
 
 from perfmodel.validate.studies.tables.cells import IN_INTERVAL, Record, Rows, figures, percent
 from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
@@ -10,15 +10,15 @@ SERVED_HEAD = (
 
 
 def traffic(record: Record) -> Rows:
-    """The table of the short page: errors by study and by engine. Each run is predicted without the runs of
-    its study at the same draft length.
+    """The table of the short page: the errors by study and by engine. The costs of a request are those of a
+    fit without the runs of the same study and draft length.
     """
     yield ["a served run, its draft length left out", *SERVED_HEAD]
     yield from _served(record["traffic"]["length"])
 
 
 def served_runs(record: Record) -> Rows:
-    """The errors of all served runs, by study and by held-out group."""
+    """The errors by study and by engine, for both kinds of folds (`HeldOutBy`)."""
     yield ["served runs", *SERVED_HEAD]
     for by, fold in record["traffic"].items():
         yield from _served(fold, f"; {by} left out")
