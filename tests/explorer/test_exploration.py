@@ -19,6 +19,12 @@ def test_without_room_a_model_has_the_most_devices_that_divide_it() -> None:
     assert [group.axis("tp") for group in question.groups()] == [(4,)]
 
 
+def test_the_weights_of_the_smallest_degree_fill_at_most_half_of_the_memory() -> None:
+    """The weights of 44 GB fill 55 % of an H100 and 31 % of an H200."""
+    question = Exploration("ernie-4.5-21b-a3b", "h100,h200", batch="1", context="1k", draft_kv="full")
+    assert [group.axis("tp") for group in question.groups()] == [(2,), (1,)]
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -71,6 +71,21 @@ def test_the_best_pair_is_the_fastest() -> None:
         best_two_levels(small, middle, 4.0, CONTEXT, [0], [2])
 
 
+def test_lengths_that_are_not_given_are_searched_from_one() -> None:
+    """A middle draft that is rejected always is worth one token at most."""
+    small, middle = levels()
+    rejected = middle.with_acceptance(Acceptance.from_alpha(0.0))
+    assert best_two_levels(small, rejected, 4.0, CONTEXT, [1], None).gamma_2 == 1
+
+
+def test_the_search_ends_where_the_acceptance_is_known() -> None:
+    small, middle = levels()
+    known = middle.with_acceptance(Acceptance.from_positions((0.99, 0.99, 0.99)))
+    for ones in (None, [1]):
+        best = best_two_levels(small, known, 4.0, CONTEXT, ones, None)
+        assert best.gamma_1 + best.gamma_2 <= 3
+
+
 def test_the_verb_has_the_best_pair() -> None:
     answer = pm.hierarchy(
         "llama-3.1-8b",

@@ -95,6 +95,16 @@ def test_own_records_are_compared_like_published_ones() -> None:
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
 
 
+def test_a_speedup_from_published_acceptance_differs_by_its_tokens_alone() -> None:
+    cells = compare(("magicdec",))
+    speedups = {c.point: c.predicted for c in cells if c.quantity == "speedup"}
+    modelled = [c for c in cells if c.quantity == "speedup_alpha" and c.point in speedups]
+    assert modelled
+    for c in modelled:
+        tokens = c.point.tokens_per_iteration * c.predicted / speedups[c.point]
+        assert 1 < tokens < c.point.gamma + 1
+
+
 def cell(measured: float, predicted: float, quantity: str = "speedup", **point: object) -> Cell:
     return Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,13 @@ def test_prompts_of_sources_left_out() -> None:
         scenario = resolve(asked)
         added = prompt_draft_s(scenario, row.input_tokens) / prompt_s(scenario, row.input_tokens)
         assert added == pytest.approx(row.drafted_ms / row.time_ms - 1.0, abs=0.1)
+
+
+def test_a_source_is_predicted_with_constants_of_the_other_sources(passes) -> None:
+    """The errors of this stand-in are 1 for a row that its constants were fitted to, and 0 for others."""
+    fitted = SimpleNamespace(rows=passes.rows, settled=lambda kept: kept, off=lambda kept: kept.astype(float))
+    left = LeftOut.by(fitted, np.array([row.run.source for row in passes.rows]))
+    assert {*left.step.values(), *left.ratio.values(), *left.prompt.values()} == {0.0}
 
 
 def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step(passes) -> None:
