@@ -49,8 +49,9 @@ class AttentionKernels:
             return np.clip(self.kv_reread, 1.0, query)
         c = self.calibration
         backend = self.facts_of(head, narrow)
-        latent = head == "latent" and (backend is None or backend.latent_rereads)
-        slope = (latent and c.latent_reread_per_query.value) or c.kv_reread_per_query.value
+        slope = c.kv_reread_per_query.value
+        if head == "latent" and (backend is None or backend.latent_rereads):
+            slope = c.latent_reread_per_query.value or slope
         further: Floats = 0.0
         if backend is not None and backend.tile_rows:
             tiles = np.ceil(query * group / backend.tile_rows)

@@ -59,20 +59,21 @@ def attention(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod) -> Op:
     """The attention operation of one group of layers.
 
     In a model with an indexer, every query token attends to its own `topk` tokens. The pass reads the union
-    of these tokens once. A sparse KV method of a draft replaces the
-    indexer.
+    of these tokens once. A sparse KV method of a draft replaces the indexer.
     """
     query = shape.query
     topk = a.topk if kv.reads_all else None
     kv_heads = a.layout.num_kv_heads
-    grows = topk is None and a.window is None and kv.budget is None
-    longer_bytes = shape.longer_tokens * a.layers * a.layout.token_bytes / kv_heads if grows else 0.0
+    reads_whole_context = topk is None and a.window is None and kv.budget is None
+    longer_bytes: Floats = 0.0
+    if reads_whole_context:
+        longer_bytes = shape.longer_tokens * a.layers * a.layout.token_bytes / kv_heads
     return AttentionOp(
         f"attention ({a.name})",
-        a.layers if a.stride == 1 else 0,
-        _attention_cost(shard, a, shape, kv, topk),
-        shard.precision.attention_compute,
-        query if topk is None else 1.0,
+        kernels=a.layers if a.stride == 1 else 0,
+        cost=_attention_cost(shard, a, shape, kv, topk),
+        compute=shard.precision.attention_compute,
+        query=query if topk is None else 1.0,
         work_items=shape.batch * kv_heads,
         padded_items=shard.rows(shape.batch) * kv_heads,
         longer_bytes=longer_bytes,
@@ -157,7 +158,8 @@ def indexer(shard: Shard, index: Indexer, shape: PassShape) -> Op:
     compute = shard.precision.index_compute
     if shard.model.mla and index.stride == 1:
         return IndexerOp("indexer", kernels, cost, compute, tokens=shape.tokens)
-    return SelectionOp("indexer", kernels, cost, compute)  # those of DeepSeek-V4 and MiniMax-M3 are fused
+    # the kernels of the other indexers (DeepSeek-V4, MiniMax-M3) are fused
+    return SelectionOp("indexer", kernels, cost, compute)
 
 
 def recurrent(shard: Shard, states: States, shape: PassShape) -> Op:

@@ -2,11 +2,15 @@
 
 import math
 
+from perfmodel.costs.experts import Experts
 from perfmodel.costs.kinds.messages import AllReduceOp, ExchangeOp, LogitsGatherOp, StageSendOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.shards import Shard
 from perfmodel.operations import Cost, Floats
 from perfmodel.specs.devices.links import DIRECTIONS
+
+NORM_SUMS_BYTES = 8.0
+"""Bytes of the two sums of squares of a token, one over its queries and one over its keys, in fp32."""
 
 
 def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
@@ -21,7 +25,7 @@ def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     """
     ops = list[Op]()
     model = shard.model
-    attends = shard.tensor_parallel // shard.groups  # devices that share attention
+    attends = shard.tensor_parallel // shard.groups  # devices that share a sequence's attention
     blocks = model.num_blocks
     token_bytes = model.hidden_size * shard.precision.activation_bytes
 
@@ -30,10 +34,7 @@ def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
         ops += _exchanges(shard, tokens)
     elif shard.groups > 1:
         blocks = blocks - model.num_mlp_layers
-        reach = 1.0
-        if shard.experts and shard.experts.groups > 1:
-            reach = -math.expm1(shard.experts.experts_per_token * math.log1p(-1.0 / shard.experts.groups))
-        sent = gathered * token_bytes * reach
+        sent = gathered * token_bytes * _reached_share(shard.experts)
         ops.append(_all_reduce("all-to-all", model.num_mlp_layers, shard.tensor_parallel, sent))
     if shard.stages > 1:
         sends = shard.stages - 1
@@ -42,7 +43,7 @@ def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
         ops.append(_all_reduce("all-reduce", blocks, attends, tokens * token_bytes))
         if model.wide_qk_norm:
             layers = model.num_attention_layers
-            sums = _all_reduce("qk norm sums", layers, attends, tokens * 8.0)
+            sums = _all_reduce("qk norm sums", layers, attends, tokens * NORM_SUMS_BYTES)
             ops.append(sums.replace(norms=layers))
     return ops
 
@@ -58,10 +59,19 @@ def gathered_logits(shard: Shard, rows: Floats) -> list[Op]:
     return [gather]
 
 
+def _reached_share(experts: Experts | None) -> float:
+    """Expected share of the expert-parallel groups that hold at least one of a token's experts. The result is
+    1 without such groups.
+    """
+    if experts is None or experts.groups == 1:
+        return 1.0
+    return -math.expm1(experts.experts_per_token * math.log1p(-1.0 / experts.groups))
+
+
 def _exchanges(shard: Shard, tokens: Floats) -> list[Op]:
     """Dispatch of a group's tokens to the ranks of their experts, and the combination of the results."""
     routed = shard.experts
-    assert routed is not None  # `shard` exchanges tokens for routed experts only
+    assert routed is not None  # only models with routed experts exchange tokens
     values = float(shard.model.hidden_size * min(routed.experts_per_token, routed.groups))
     shared = shard.tensor_parallel // shard.groups  # devices of a group, each of which sends a share
     return [

@@ -210,7 +210,7 @@ class Program:
 
 
 def _points(values: Array, shape: tuple[int, ...]) -> Iterable[float]:
-    """The values at the points of a shape, in order; a single value is repeated without end."""
+    """The values at the points of a shape, in order. A single value is repeated without end."""
     if values.size == 1:
         return repeat(values.item())
     return np.broadcast_to(values, shape).ravel().tolist()

@@ -42,18 +42,18 @@ class DeviceGroup:
     schedulers: int = 1
 
     def __post_init__(self) -> None:
-        degree = self._devices_of_box
+        degree = self._devices_of_node
         if degree > 1 and self.gpu.link_rate(degree) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")
 
     @cached_property
     def over_host(self) -> bool:
         """Whether the devices of a node communicate over PCIe."""
-        return self._devices_of_box > 1 and self.gpu.over_host(self._devices_of_box)
+        return self._devices_of_node > 1 and self.gpu.over_host(self._devices_of_node)
 
     @property
-    def _devices_of_box(self) -> int:
-        """Devices of the group in one box."""
+    def _devices_of_node(self) -> int:
+        """Number of devices of the group in one node."""
         if self.fabric is None:
             return self.tensor_parallel
         return min(self.tensor_parallel, self.fabric.node_devices)
@@ -79,6 +79,6 @@ class DeviceGroup:
         """Seconds of a message at the rate of the device's link inside a node. This link is at least as fast
         as the links between nodes.
         """
-        in_box = devices if self.fabric is None else min(devices, self.fabric.node_devices)
-        rate = self.gpu.link_rate(in_box)
+        of_node = devices if self.fabric is None else min(devices, self.fabric.node_devices)
+        rate = self.gpu.link_rate(of_node)
         return message_bytes / rate if rate else 0.0

@@ -128,7 +128,7 @@ def experts(
     outer = moe.latent_size or model.hidden_size
     inner = moe.intermediate_size / devices_of_group
     up_matrices = model.mlp_matrices - 1
-    weights = (up_matrices + 1) * outer * inner  # of one expert in one layer, as are the next four
+    weights = (up_matrices + 1) * outer * inner  # of one expert in one layer, like the next four counts
     biases = model.expert_params / devices_of_group - weights
     columns = up_matrices * inner + outer
     weight_bytes = weights * form.bytes_per_value + biases * act

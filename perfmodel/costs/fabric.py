@@ -13,6 +13,7 @@ from perfmodel.operations import Floats
 from perfmodel.specs.devices.links import Direction, Knots, LinkSpec, Messages
 
 US = 1e-6
+"""Seconds per microsecond, the unit of the tables."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Fabric:
         - compute: the format in which the experts compute. Dispatched values have this format.
         """
         table = self.link.exchange
-        assert table is not None  # checked when the question was read (`placement.fabric_of`)
+        assert table is not None  # `placement.fabric_of` checked this
         knots = table.dispatch.us
         payload = table.payloads.get(compute, 1.0)
         if direction == "combine":

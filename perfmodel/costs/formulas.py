@@ -1,5 +1,5 @@
-"""Formulas that compile themselves (`costs.compiled`) after a number of runs, when compiling saves time.
-Until then, a formula stores its results.
+"""Formulas that compile themselves (`costs.compiled`) after a number of runs. Until then, a formula keeps its
+results.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,7 +14,7 @@ from perfmodel.costs.recorded import Recorded
 from perfmodel.operations import Array, Floats
 
 KEPT = 2**13
-"""Largest number of points whose values a formula keeps."""
+"""Largest number of points of an array for which a formula keeps its result."""
 PATIENCE = 48
 """Number of runs of the formulas of a question that take about as long as compiling them."""
 
@@ -48,7 +48,7 @@ class Formula:
         self._recorded = recorded or direct
         self._names = names
         self._runs = runs
-        self._gave: dict[Hashable, Any] = {}
+        self._kept: dict[Hashable, Any] = {}
 
     @cached_property
     def program(self) -> Program:
@@ -65,12 +65,12 @@ class Formula:
             value: Floats = self._direct(*values)
             return value
         compiled = self._compiled
-        return self._given(values) if compiled is None else self._again(values, compiled.at)
+        return self._run(values) if compiled is None else self._run_compiled(values, compiled.at)
 
     def numbers(self, *values: float) -> tuple[float, ...]:
         """The values for plain numbers, if the formula returns several values."""
         compiled = self._compiled
-        found = self._given(values) if compiled is None else self._again(values, compiled.numbers)
+        found = self._run(values) if compiled is None else self._run_compiled(values, compiled.numbers)
         return tuple(map(float, found))
 
     def along(self, name: str, *others: Floats) -> Callable[[Array], Array]:
@@ -84,32 +84,37 @@ class Formula:
         if compiled is None:
             return lambda values: np.asarray(self.at(*before, values, *after))
         program = compiled.along(name, *others)
-        return lambda values: np.asarray(self._again((*before, values, *after), lambda *_: program(values)))
 
-    def _given(self, values: tuple[Floats, ...]) -> Any:
-        """The result of the formula, which is kept."""
+        def run(values: Array) -> Array:
+            arguments = (*before, values, *after)
+            return np.asarray(self._run_compiled(arguments, lambda *_: program(values)))
+
+        return run
+
+    def _run(self, values: tuple[Floats, ...]) -> Any:
+        """The result of the formula itself. It is kept for the next call with these values."""
         key = _key(values)
-        if key in self._gave:
-            return self._gave[key]
+        if key in self._kept:
+            return self._kept[key]
         self._runs.count += 1
         found = self._direct(*values)
         if key is not None and np.size(found) <= KEPT and self._runs.count <= PATIENCE:
             if isinstance(found, np.ndarray):
                 found.flags.writeable = False
-            self._gave[key] = found
+            self._kept[key] = found
         return found
 
-    def _again(self, values: tuple[Floats, ...], program: Callable[..., Any]) -> Any:
-        """The result of the program. If the formula gave a result for these values before there was a
-        program, that result is used, so the answer to a question remains the same to the last digit.
+    def _run_compiled(self, values: tuple[Floats, ...], program: Callable[..., Any]) -> Any:
+        """The result of the compiled formula. A result that was kept before the compilation is used again.
+        The answer to a question therefore remains the same to the last digit.
         """
-        found = self._gave.get(_key(values))
+        found = self._kept.get(_key(values))
         return program(*values) if found is None else found
 
     @property
     def _compiled(self) -> Program | None:
-        """The program, if compiling saves time by now. The result is None before that time, and for a formula
-        that cannot be compiled.
+        """The compiled formula. The result is None before `PATIENCE` runs, and for a formula that cannot be
+        compiled.
         """
         return None if self._runs.count < PATIENCE else self._program
 
@@ -122,7 +127,9 @@ class Formula:
 
 
 def _key(values: Sequence[Floats]) -> tuple[Hashable, ...] | None:
-    """Numbers and arrays as the key of a mapping. The result is None for many numbers."""
+    """Converts numbers and arrays to the key of a mapping. The result is None for an array with more than
+    `KEPT` numbers.
+    """
     key: list[Hashable] = []
     for value in values:
         if not isinstance(value, np.ndarray):

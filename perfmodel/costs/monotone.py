@@ -15,7 +15,6 @@ share.
 """
 
 import math
-from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 
@@ -36,9 +35,9 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
 
     A GEMM takes the longer of two times: the time of its bytes at the first share, and that of its FLOPs at
     the second share. Up to the ridge, both shares are equal. Beyond the ridge, the FLOPs take longer than
-    loading the weights.
-    Near the ridge, weights and activations together may still take longer than the FLOPs. The first share at
-    a number of rows beyond the ridge is that of a GEMM whose ridge is at this number of rows.
+    loading the weights. Near the ridge, weights and activations together may still take longer than the
+    FLOPs. The first share at a number of rows beyond the ridge is that of a GEMM whose ridge is at this
+    number of rows.
     """
     at, log_share = np.log(np.asarray(shares)).T
     edge = math.log(ridge)
@@ -83,18 +82,3 @@ def _value(curve: Points, places: Array) -> Array:
 
 def _shares(log_times: Points) -> Knots:
     return tuple((math.exp(x), math.exp(-y)) for x, y in log_times)
-
-
-def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[float, float, int]]:
-    """The non-decreasing sequence that is closest to the given one, as blocks (mean, weight, number of
-    values). Values that would fall are merged into one block, which has their mean (isotonic regression by
-    pool adjacent violators, Ayer et al. 1955).
-    """
-    blocks: list[tuple[float, float, int]] = []
-    for value, weight in zip(values, weights, strict=True):
-        blocks.append((value, weight, 1))
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            (a, w, m), (b, v, n) = blocks[-2:]
-            mean = (a * w + b * v) / (w + v)
-            blocks[-2:] = [(mean, w + v, m + n)]
-    return blocks

@@ -40,7 +40,7 @@ def forward(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
 
 def model_ops(shard: Shard, shape: PassShape, kv: KVMethod) -> list[Op]:
     """The operations of `forward` that run the model, without those that prepare a pass in the engine."""
-    own = shape.replace(batch=shard.sequences(shape.batch))  # of this device's data-parallel group
+    own = shape.replace(batch=shard.sequences(shape.batch))  # the sequences of this device's attention group
     tokens = shard.rows(own.tokens)
     gathered = tokens if shard.groups == 1 else tokens * shard.groups
     every = shape.head_query is None
@@ -123,9 +123,9 @@ def cache_upkeep(shard: Shard, batch: Floats, context: Floats, kv: KVMethod) -> 
 
 
 def _dense(op: Linear, tokens: Floats, stacked: bool = False) -> Op:
-    """The op of a dense projection over this many rows.
+    """The operation of a dense projection of `tokens` tokens.
 
-    - stacked: whether it stands for several.
+    - stacked: whether `op` represents several projections.
     """
     cost = Cost(op.flops_per_token * tokens, op.weight_bytes, 0.0, op.activation_bytes_per_token * tokens)
     kind = StackedGemmsOp if stacked else GemmOp
@@ -133,16 +133,16 @@ def _dense(op: Linear, tokens: Floats, stacked: bool = False) -> Op:
 
 
 def _small(op: Small, tokens: Floats) -> Op:
-    """The op of an elementwise kernel over this many rows."""
+    """The operation of an element-wise kernel over `tokens` tokens."""
     cost = Cost(activation_bytes=op.activation_bytes_per_token * tokens)
     return SmallOp(op.name, op.kernels, cost, of_experts=op.of_experts)
 
 
 def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
-    """The op of the routed experts.
+    """The operation of the routed experts.
 
-    - tokens: rows of all groups.
-    - routed: tokens that are routed independently, which touch the experts whose weights are read.
+    - tokens: number of tokens of all groups.
+    - routed: number of tokens that are routed independently. The experts that they touch are read.
     """
     touched = e.fullest(routed)
     cost = Cost(

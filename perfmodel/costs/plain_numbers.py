@@ -30,7 +30,7 @@ def _clip(value: float, low: float, high: float) -> float:
 
 
 def _interp(at: float, places: list[float], values: list[float]) -> float:
-    """`numpy.interp` at one place."""
+    """`numpy.interp` for one number."""
     if at <= places[0]:
         return values[0]
     if at >= places[-1]:
@@ -62,4 +62,4 @@ NUMBERS: dict[str, Callable[..., Any]] = {
     "take": part,
     "where": _where,
 }
-"""Functions of numpy -> the same for plain numbers."""
+"""For the name of each function of numpy: the same function for plain numbers."""

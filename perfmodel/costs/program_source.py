@@ -35,11 +35,7 @@ def function_source(
 
     A variable is reused once its value is no longer needed, so few arrays exist at the same time.
     """
-    last_use = dict.fromkeys(results, len(steps))
-    for number, (step, name) in reversed([*enumerate(steps.items())]):
-        if name in last_use:
-            for each in step.inputs:
-                last_use.setdefault(each, number)
+    last_use = _last_uses(steps, results)
     variables: dict[str, str] = {}
     free: list[str] = []
     lines = []
@@ -56,8 +52,20 @@ def function_source(
     return f"def program({', '.join(names)}):\n{''.join(lines)}    return {returned}\n"
 
 
+def _last_uses(steps: Mapping[Step, str], results: Sequence[str]) -> dict[str, int]:
+    """For the name of each value that a result needs: the number of the last step that uses the value. The
+    results themselves are used after the last step.
+    """
+    last_use = dict.fromkeys(results, len(steps))
+    for number, (step, name) in reversed([*enumerate(steps.items())]):
+        if name in last_use:
+            for each in step.inputs:
+                last_use.setdefault(each, number)
+    return last_use
+
+
 def _expression(function: str, inputs: Sequence[str]) -> str:
-    """A step as an expression."""
+    """The expression that runs a step."""
     if function in INFIX:
         return f" {INFIX[function]} ".join(inputs)
     if function == "negative":

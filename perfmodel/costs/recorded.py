@@ -26,7 +26,7 @@ class Recorded(NDArrayOperatorsMixin):
     """
 
     __slots__ = ("is_mask", "name", "program")
-    ndim = 1  # it may stand for an array
+    ndim = 1  # the number may represent an array
 
     def __init__(self, program: Recorder, name: str, is_mask: bool = False) -> None:
         self.program = program
@@ -44,7 +44,7 @@ class Recorded(NDArrayOperatorsMixin):
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func is np.ndim:
             return self.ndim
-        if func is np.any:  # possibly; a formula then also counts what turns out to be zero
+        if func is np.any:  # unknown, so the formula also computes terms that may be zero
             return True
         if kwargs:
             raise Untraceable(f"{func.__name__} of a recorded number, with {', '.join(kwargs)}")

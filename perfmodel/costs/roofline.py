@@ -60,8 +60,8 @@ class Machine(DeviceGroup):
         return overlap * np.minimum(summed(sent), summed(computed))
 
     def _with_host(self, ops: Sequence[Op], device_s: Floats) -> Floats:
-        """Time of a pass in which the device works for `device_s`: that of the host's launches if they take
-        longer.
+        """Seconds of a pass in which the device works for `device_s`. If the host's launches take longer, the
+        pass takes as long as these launches.
         """
         host_s = over(ops, lambda op: op.host_s(self) if isinstance(op, HostLaunchesOp) else 0.0)
         if isinstance(host_s, float) and not host_s:
@@ -82,7 +82,7 @@ class Machine(DeviceGroup):
         return costs
 
     def _pass_s(self, tokens: Floats) -> Floats:
-        """The cost of a pass outside its ops; all of it is fixed."""
+        """Calibrated seconds of a pass outside its operations. All of them are fixed costs."""
         return sum(self.outside_ops_s(tokens).values(), start=0.0)
 
     def op_predicted_s(self, op: Op) -> Floats:
@@ -139,7 +139,7 @@ class Machine(DeviceGroup):
 
 
 def _by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
-    """Seconds of ops by term; the terms add up to their time."""
+    """Seconds of all operations by term. The terms add up to the time of the operations."""
     terms: dict[str, Floats] = dict.fromkeys(LIMITERS, 0.0)
     for op, split in zip(ops, splits, strict=True):
         for term, seconds in terms_of(split):

@@ -13,7 +13,7 @@ from perfmodel.specs.models.formats import KV_FORMATS
 
 
 def _divisible(model: ModelSpec) -> int:
-    """Counts that a tensor-parallel degree must divide."""
+    """The greatest common divisor of the counts that a tensor-parallel degree must divide."""
     heads = math.gcd(model.num_attention_heads, model.heads(sliding=True).num_attention_heads)
     return math.gcd(heads, model.linear_attention.num_value_heads) if model.linear_attention else heads
 
@@ -97,7 +97,7 @@ def shard(
 
 
 def _embedding_bytes(model: ModelSpec, degrees: Degrees, precision: Precision) -> float:
-    """Bytes of a device's part of the input embedding; 0 if the LM head is the same matrix."""
+    """Bytes of a device's part of the input embedding. The result is 0 if the LM head is the same matrix."""
     if model.tie_word_embeddings:
         return 0.0
     value_bytes = precision.weights.of("embedding").bytes_per_value
@@ -110,11 +110,12 @@ def _vector_bytes(model: ModelSpec, degrees: Degrees, precision: Precision) -> f
 
 
 def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
-    """Groups of attention layers; all layers of a group read the cache in the same way.
+    """Groups of attention layers. All layers of a group read the cache in the same way.
 
-    - n: devices that share the heads.
+    - n: number of devices that share the heads.
 
-    In order: layers that read all of it, layers that read chosen tokens, compressed caches, windows.
+    The order is: layers that read the whole cache, layers that read chosen tokens, compressed caches, sliding
+    windows.
     """
     full = model.num_attention_layers - model.num_sliding_layers
     dense = model.indexer.dense_layers if model.indexer else full
@@ -154,7 +155,7 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
 def _span(
     model: ModelSpec, n: int, precision: Precision, name: str, layers: int, window: int | None
 ) -> Attention:
-    """One group of layers. MLA is in absorbed form: one KV head that all query heads share."""
+    """One group of layers. MLA is in absorbed form, with one KV head that all query heads share."""
     heads = model.heads(sliding=window is not None)
     query_heads = heads.num_attention_heads // n
     if mla := model.mla:
@@ -177,15 +178,23 @@ def _span(
         bytes_per_value=_sparse_latent_bytes(model, precision) or precision.kv.bytes_per_value,
     )
     width = query_heads * (key + value)
-    pairs = 2.0 * width, 2.0 * query_heads * fresh
-    return Attention(name, layers, window, layout, *pairs, width * precision.activation_bytes)
+    return Attention(
+        name,
+        layers,
+        window,
+        layout,
+        flops_per_pair=2.0 * width,
+        prompt_flops_per_pair=2.0 * query_heads * fresh,
+        activation_bytes_per_token=width * precision.activation_bytes,
+    )
 
 
 def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
     """Bytes per value of a latent that sparse attention reads in fp8, with one scale per 128 values and the
     rotary part in bf16.
 
-    656 bytes per token in DeepSeek-V3.2 (vLLM, v1/attention/backends/mla/flashmla_sparse.py, "fp8_ds_mla").
+    DeepSeek-V3.2 stores 656 bytes per token (vLLM, v1/attention/backends/mla/flashmla_sparse.py,
+    "fp8_ds_mla").
     """
     if not model.indexer or not model.mla or precision.kv.name != "fp8":
         return None
@@ -195,8 +204,8 @@ def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None
 
 
 def _states(model: ModelSpec, n: int, act: float) -> States | None:
-    """The recurrent states. Devices share the heads of the state; the convolution's keys are replicated like
-    their projections.
+    """The recurrent states on a device. Devices share the heads of the states. The keys of the convolution
+    are replicated, like their projections.
     """
     recurrent = model.linear_attention
     if recurrent is None:
@@ -219,13 +228,13 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
 
 
 def _query_values(model: ModelSpec, a: Attention) -> float:
-    """Values in the queries of one token, in all layers of a group."""
+    """Number of values in the queries of one token, summed over the layers of a group."""
     head_dim = model.heads(sliding=a.window is not None).head_dim
     return a.layers * a.layout.query_heads * head_dim
 
 
 def _smalls(model: ModelSpec, degrees: Degrees, attentions: tuple[Attention, ...], act: float) -> list[Small]:
-    """The elementwise kernels of a pass, in the order of `forward`.
+    """The element-wise kernels of a pass, in the order of `forward`.
 
     - act: bytes of an activation value.
 

@@ -2,6 +2,7 @@
 tokens. `costs.sharding` computes it.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -202,13 +203,27 @@ class Shard:
         start = read = 0.0
         for end in (*sorted({window for window, _ in spans if window is not None}), np.inf):
             slope = sum(each for window, each in spans if window is None or window >= end)
-            if (
-                read + slope * (end - start) >= kv_bytes
-            ):  # without layers that grow no number: 0 times infinity
+            read_at_end = read + slope * (end - start)  # NaN (0 times infinity) if no cache grows any more
+            if read_at_end >= kv_bytes:
                 return float(start + (kv_bytes - read) / slope)
-            read = read + slope * (end - start)
+            read = read_at_end
             start = end
         return None
+
+    def block_with_state(self, block: int, drafted: int) -> int:
+        """Number of tokens of a cache block whose attention page has room for one recurrent state. It is the
+        smallest such multiple of `block`. For a model without recurrent or without attention layers, it is
+        `block`.
+
+        The recurrent state is that of one layer and one sequence on this device. It includes one convolution
+        input for each drafted token (vLLM 0.32, platforms/interface.py).
+        """
+        states = self.states
+        if states is None or not self.attentions:
+            return block
+        state_bytes = (states.bytes_per_sequence + drafted * states.bytes_per_input) / states.layers
+        block_bytes = block * self.attentions[0].layout.token_bytes
+        return block * math.ceil(state_bytes / block_bytes)
 
     def paged(self, tokens: Floats) -> Floats:
         """Number of cached tokens, rounded up to whole pages of `kv_page` tokens."""

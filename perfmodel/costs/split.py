@@ -28,8 +28,8 @@ def seconds_of(split: Split) -> Floats:
 
 
 def terms_of(split: Split) -> tuple[Part, ...]:
-    """Splits the time into terms that add up to it. If parts x overlap to a time t, each part contributes x
-    dt/dx (Euler's theorem).
+    """Splits the time into terms that add up to it. If parts overlap and take the time t together, a part x
+    contributes x dt/dx (Euler's theorem).
     """
     alone, overlap = split
     if overlap is None:
@@ -51,15 +51,15 @@ def _total(parts: tuple[Part, ...]) -> Floats:
 
 
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
-    """(a^p + b^p)^(1/p): the sum at p = 1, the larger part at infinity."""
+    """(a^p + b^p)^(1/p). This is the sum for p = 1, and the larger part for an infinite p."""
     if power == np.inf:
         return np.maximum(a, b)
     return (np.power(a, power) + np.power(b, power)) ** (1.0 / power)
 
 
 def _slope(part: Floats, total: Floats, power: float) -> Floats:
-    """Derivative of a blend by one of its two parts: (part/total)^(p-1); at infinity 1 for the larger
-    part.
+    """The derivative of a blend with respect to one of its two parts, which is (part/total)^(p-1). For an
+    infinite p, it is 1 for the larger part and 0 for the other.
     """
     if power == np.inf:
         return np.equal(part, total) * 1.0

@@ -12,7 +12,6 @@ request uses it within the eviction time. A session's context stays cached if th
 comes within that time.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,10 +28,13 @@ from perfmodel.specs.engines.stacks import serving_engines
 from perfmodel.speculation.scenario import Scenario
 
 NODES = 16
-"""Number of prompt lengths that represent a uniform distribution; it is smaller if turns differ too."""
+"""Number of prompt lengths that represent a uniform distribution. For sessions of several turns, it is the
+number for all turns together.
+"""
 NEGLIGIBLE = 1e-9
+"""Share of a pass that counts as rounding."""
 AGES = 128
-"""Ages at which idle contexts are evicted, in think times: the knots of an integral."""
+"""Number of ages of idle contexts between which the probability of a return is interpolated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class PrefixSettings:
     def law(self, scenario: Scenario, gamma: int) -> HitLaw:
         """The rule of the prefix cache of a server that drafts `gamma` tokens."""
         rules = prefix_blocks(scenario)
-        block = self.block or (raised(scenario, gamma, rules) if rules.raised else rules.block)
+        block = self.block or (enlarged_block(scenario, gamma, rules) if rules.raised else rules.block)
         drops = rules.drops and scenario.draft.starts_from_features and not self.keeps
         return HitLaw(block, int(drops and gamma > 0))
 
@@ -83,24 +85,15 @@ def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
     return engines.get(engine, engines[DEFAULT_ENGINE]).prefix
 
 
-def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
-    """Tokens per block of the prefix cache. With recurrent layers, a recurrent state must fit in the
-    attention page of a block. The engine therefore enlarges the block to the smallest sufficient multiple of
-    its own block size.
-
-    The recurrent state is that of one layer and one sequence on one device. It includes one convolution input
-    for each drafted token (vLLM 0.32, platforms/interface.py). The result agrees with the block sizes of
-    2,144 and 1,648 tokens that vllm#54360 reports.
+def enlarged_block(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
+    """Tokens per block of the prefix cache. With recurrent layers, the engine enlarges the block until a
+    recurrent state fits in it (`Shard.block_with_state`). The result agrees with the block sizes of 2,144 and
+    1,648 tokens that vllm#54360 reports.
     """
     shard = scenario.target_shard
-    block = rules.block
-    states = shard.states
-    if states is None or not shard.attentions:
-        return block
-    block = max(block, rules.latent) if scenario.target.mla else block
-    state_bytes = (states.bytes_per_sequence + gamma * states.bytes_per_input) / states.layers
-    block_bytes = block * shard.attentions[0].layout.token_bytes
-    return block * math.ceil(state_bytes / block_bytes)
+    has_latent_state = shard.states is not None and scenario.target.mla is not None
+    block = max(rules.block, rules.latent) if has_latent_state else rules.block
+    return shard.block_with_state(block, gamma)
 
 
 class PromptTokens(NamedTuple):
@@ -194,11 +187,11 @@ class Reuse:
         turns = self.turns
         nodes = max(NODES // turns, 2)
         even = np.arange(nodes) * 2.0 + 1.0 - nodes
-        spread = even / np.sqrt((nodes**2 - 1.0) / 3.0)  # of standard deviation 1
+        spread = even / np.sqrt((nodes**2 - 1.0) / 3.0)  # has the standard deviation 1
         begins = first.input_mean + first.input_std * spread
         turn = np.repeat(np.arange(turns), begins.size)
         prompt = np.tile(begins, turns) + turn * (first.output_mean + self.turn_tokens)
-        # the last token of an answer has passed through no layer
+        # the last token of an answer is not in the cache, because no pass has read it
         matched = np.where(turn > 0, prompt - self.turn_tokens - 1.0, np.minimum(self.prefix, prompt))
         return Kinds(prompt, matched, np.full(prompt.size, 1.0 / prompt.size), turn > 0)
 
@@ -236,8 +229,8 @@ class Reuse:
         others = running + free_tokens / (lengths.input_mean - shared + lengths.output_mean)
         begins = self.share * (1.0 - (1.0 - self.share) ** others)
         returns_in_time = self._return_probability(free_tokens * request_s, shared)
-        back = np.where(k.returns, returns_in_time[:, None], 0.0)  # finds its session's context
-        first = (1.0 - back) * begins[:, None]  # finds the common beginning only
+        back = np.where(k.returns, returns_in_time[:, None], 0.0)  # the prompt finds its session's context
+        first = (1.0 - back) * begins[:, None]  # the prompt finds only the common prefix
 
         def mean_if_found(value: Callable[[Array], Array]) -> Array:
             """Mean over all prompts of a function of the cached tokens. The function counts as 0 if no tokens
@@ -271,14 +264,15 @@ class Reuse:
 
         - cached: idle tokens that fit in the cache, times seconds of the server per request.
 
-        A context is evicted at an age of t. With exponential times, sessions that return occupy room for Z (1
-        - exp(-t/Z)) per request, and the last request of each session for t.
+        A context is evicted at the age t. Think times are exponentially distributed with the mean Z. The
+        context of a session that returns therefore stays in the cache for Z (1 - exp(-t/Z)) on average. The
+        last context of each session stays for t.
         """
         if not self.think_s:
             return np.ones_like(cached)
         k = self.kinds
         last = k.prompt[-k.prompt.size // self.turns :]
-        ages = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, AGES)])
+        ages = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, AGES)])  # in think times
         returning = float((k.weight * k.returns) @ (k.matched - shared))
         ending = (float(last.mean()) + self.first.output_mean - shared) / self.turns
         chance = -np.expm1(-ages)

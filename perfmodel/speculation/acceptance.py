@@ -12,22 +12,24 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.costs.monotone import pooled
 from perfmodel.errors import InputError, refuse
 from perfmodel.immutable import Immutable
 from perfmodel.operations import Array, Floats
 from perfmodel.specs import AcceptanceRow
 from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN
+from perfmodel.speculation.isotonic import pooled
 
 BEYOND_MEASURED = 2
-"""An acceptance is extrapolated, with its decay, to at most this many positions beyond the measured ones."""
+"""Largest number of positions beyond the measured ones to which an acceptance is extrapolated."""
 MAX_POSITIONS = 4096
-"""Largest number of positions of an acceptance: the longest draft for which survival is tabulated."""
+"""The longest draft for which the survival is computed, in tokens."""
 
 _STEPS = 200
 """Largest number of steps of Newton's method."""
 _ENOUGH = 1e-15
 """Newton's method ends at a step of this size."""
+_LEAST_GAIN = 1e-9
+"""Replaces a gain of 0 tokens in a division."""
 
 
 def tokens_per_iteration(gamma: Floats, alpha: Floats) -> Floats:
@@ -213,7 +215,7 @@ class Acceptance(Immutable):
         more = f"; each position beyond {known} at {decay:.2f} of the one before, as is usual"
         return self.replace(prefix=(*self.prefix, *later), source=self.source + more)
 
-    def carried(self, gamma: npt.ArrayLike) -> Array:
+    def log_distance(self, gamma: npt.ArrayLike) -> Array:
         """Distance of each gamma from the nearest measured draft length m: |ln((gamma + 1) / (m + 1))|.
 
         The distance is 0 at gamma 0. If every position was measured, it is 0 at every gamma.
@@ -235,7 +237,7 @@ class Acceptance(Immutable):
         tokens = self.tokens_per_iteration(drafted)
         longest = self.tokens_per_iteration(last)
         share = np.subtract(tokens, 1.0) / tokens
-        return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, 1e-9))
+        return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, _LEAST_GAIN))
 
     @property
     def alpha(self) -> float | None:
@@ -291,8 +293,8 @@ class Acceptance(Immutable):
 
 
 def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
-    """Lengths, and tokens gained since the previous length. Gains per token never grow (pool adjacent
-    violators).
+    """The lengths, and the tokens that each length gains over the previous one. The gain per drafted token
+    never grows with the length (`pooled`).
     """
     _require("gamma", lengths, 1, np.inf)
     _check_tokens(omega, lengths)

@@ -59,13 +59,11 @@ class Memory(Generic[Number]):
         """A sentence that says that this batch does not fit. It is empty if the batch fits. The function
         works only for a single point.
         """
-        text = (
-            f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest "
-            "that does is "
-        )
         if self.fits:
             return ()
-        return (f"{text}{int(self.max_batch)}",)
+        room = f"{self.available_bytes / 1e9:.1f} GB"
+        most = int(self.max_batch)
+        return (f"batch {batch:.0f} does not fit in {room}; the largest that does is {most}",)
 
 
 def memory_of(
@@ -158,11 +156,14 @@ def draft_size(draft: Draft) -> Drafts:
 
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
     """KV bytes per sequence that the draft stores on one device in addition to the target's cache."""
-    per_layer = draft.kv.stored_bytes if draft.views_target_cache else draft.kv.own_bytes
-    return sum(
-        (a.layers * per_layer(drafter.paged(a.span(context)), a.layout) for a in drafter.attentions),
-        start=drafter.states.bytes_per_sequence if drafter.states and not draft.views_target_cache else 0.0,
-    )
+    if draft.views_target_cache:
+        layer_bytes = draft.kv.stored_bytes
+        state_bytes = 0.0
+    else:
+        layer_bytes = draft.kv.own_bytes
+        state_bytes = drafter.state_bytes
+    kv_bytes = (a.layers * layer_bytes(drafter.paged(a.span(context)), a.layout) for a in drafter.attentions)
+    return sum(kv_bytes, start=state_bytes)
 
 
 def _whole(sequences: Floats) -> Floats:
@@ -245,8 +246,8 @@ def kv_cache_of(
 
 
 def _fitting_len(scenario: Scenario, gamma: int, room_bytes: float) -> int:
-    """Tokens of the longest sequence whose cache takes at most this room in all groups together; 0 if there
-    is none.
+    """Length of the longest sequence whose cache takes at most `room_bytes` in all groups together. The
+    result is 0 if there is none.
     """
     account = scenario.account
     part = scenario.target_shard

@@ -8,8 +8,8 @@ from perfmodel.specs import Calibration, Constant
 from perfmodel.speculation.scenario import Scenario
 
 OF_SHARDS = ("stack", "shards_lm_head", "expert_popularity", "graph_tokens")
-"""Fields of a calibration that change one device's share of a model. The engine of a stack may gather
-logits.
+"""Fields of a calibration that change one device's share of a model: all fields that `CountedScenario._shard`
+reads. The stack is one of them, because its engine may gather logits.
 """
 
 

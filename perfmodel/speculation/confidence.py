@@ -87,7 +87,7 @@ def best_stop(
     gained = (kept * rates.cumprod(1)).sum(1).cumsum(1)
     drafting = np.column_stack([np.ones(len(least)), kept.sum(1)[:, :-1]])
     batch = batches[:, None, None, None]
-    context = contexts[:, None, None]  # and [probability, length]
+    context = contexts[:, None, None]  # the last two axes are [probability, length]
     passes = lengths if scenario.draft.in_one_pass else (1.0 - (1.0 - drafting) ** batch).cumsum(-1)
     seconds = scenario.draft_token_s(batch, context, lengths) * passes + scenario.overhead_s(batch, context)
     seconds = seconds + scenario.target_pass_s(batch, context, 1.0 + verified)
@@ -97,7 +97,9 @@ def best_stop(
     slowness = np.where(fits, slowness, np.inf)
     at, length = np.unravel_index(np.argmin(slowness), slowness.shape)
     always = slowness[0, constant - 1] if constant else 1.0
-    between = least[max(at - 1, 0) : at + 1].mean()  # the least rate that is kept, and the next lower one
+    between = least[
+        max(at - 1, 0) : at + 1
+    ].mean()  # of the lowest rate that is kept, and the next lower rate
     return Stop(float(always / slowness[at, length]), int(lengths[length]), round(float(between), 3))
 
 

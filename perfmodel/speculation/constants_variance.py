@@ -49,7 +49,9 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
 
 
 class _Changes:
-    """Changes of log speedup when one constant changes. The ops of other work keep their times."""
+    """Changes of ln(speedup) when one constant changes. Only the operations that the constant affects are
+    timed again.
+    """
 
     def __init__(self, scenario: Scenario, passes: Passes) -> None:
         self._scenario = scenario

@@ -125,8 +125,8 @@ class CountedScenario:
     def _shard(
         self, model: ModelSpec, degree: int, precision: Precision, layout: costs.RackLayout
     ) -> costs.Shard:
-        """The share of a model on one of `degree` devices. A draft on all devices is grouped as the target
-        is.
+        """The share of a model on one of `degree` devices. A draft on all devices has the same groups as the
+        target.
         """
         calibration = self.machine.calibration
         engine = serving_engines().get(calibration.stack)

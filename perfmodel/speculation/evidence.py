@@ -67,8 +67,8 @@ def is_beyond_measured_context(scenario: Scenario, context: float) -> bool:
 
 
 def doublings_beyond(scenario: Scenario, context: float) -> float:
-    """How often the longest context of the measured acceptance must be doubled to reach the context; 0 if the
-    acceptance was measured there.
+    """Number of doublings from the longest context of the measured acceptance to the context. The result is 0
+    if the acceptance was measured at this context.
     """
     longest = None if scenario.acceptance is None else scenario.acceptance.measured_context
     return 0.0 if longest is None else max(math.log2(context / longest), 0.0)

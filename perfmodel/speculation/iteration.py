@@ -81,7 +81,7 @@ class Passes:
         self.gammas = gammas
         along = (-1, *(1,) * max(self.batch.ndim, self.context.ndim))
         self.drafted = gammas.reshape(along)
-        self._baseline = 0 if gammas[0] == 0 else 1
+        self._baseline = 0 if gammas[0] == 0 else 1  # passes that are added in front of those of the gammas
         self.query = np.concatenate(([0] * self._baseline, gammas)).reshape(along) + 1.0
         self._counted = scenario
         self._along: _AlongContext | None = None
@@ -164,7 +164,7 @@ class Passes:
         )
 
     def _once_per_iteration(self, overhead_s: Floats) -> Array:
-        """The overhead of each gamma: a baseline step has none."""
+        """Seconds of overhead at each gamma. A baseline step has no overhead."""
         return np.asarray(overhead_s * (self.drafted > 0), float)
 
     def _limited(self, scenario: Scenario, unlimited: IterationTimes) -> LimitedIteration:
@@ -209,7 +209,7 @@ class Passes:
         }
 
     def _unlimited(self, scenario: Scenario, seconds: OpSeconds | None = None) -> IterationTimes:
-        """`times` at the power limit of the device's measurements."""
+        """The result of `times` without a power limit."""
         if scenario is self._counted and seconds is None:
             passes_s = self._target_s
             draft_s = self._draft_s
@@ -241,7 +241,7 @@ class Passes:
 
     @cached_property
     def _target_s(self) -> Array:
-        """Seconds of the target's passes in the scenario that is counted."""
+        """Seconds of the target's passes with the calibration of the counted scenario."""
         if self._along is not None:
             return self._along.target_s(self.context)
         of = self._counted
@@ -249,7 +249,7 @@ class Passes:
 
     @cached_property
     def _draft_s(self) -> Array:
-        """Seconds of drafting a token in the scenario that is counted."""
+        """Seconds of drafting a token with the calibration of the counted scenario."""
         if self.share is None:
             return np.asarray(0.0)
         if self._along is not None:
@@ -258,23 +258,23 @@ class Passes:
 
     @cached_property
     def _overhead_s(self) -> Floats:
-        """Seconds of an iteration outside its passes in the scenario that is counted."""
+        """Seconds of an iteration outside its passes with the calibration of the counted scenario."""
         if self._along is not None:
             return self._along.overhead_s(self.context)
         return self._counted.overhead_s(self.batch, self.context)
 
     def _target_by_ops_s(self, scenario: Scenario, seconds: OpSeconds | None) -> Array:
-        """Seconds of the target's passes, by its ops.
+        """Seconds of the target's passes, from the times of their operations.
 
-        - seconds: of these ops, if known.
+        - seconds: these times, if they are known.
         """
         of_ops = None if seconds is None else seconds.target
         return np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query, of_ops))
 
     def _draft_by_ops_s(self, scenario: Scenario, seconds: OpSeconds | None) -> Array:
-        """Seconds of drafting a token, by the draft's ops.
+        """Seconds of drafting a token, from the times of the draft's operations.
 
-        - seconds: of these ops, if known.
+        - seconds: these times, if they are known.
         """
         if self.share is None:
             return np.asarray(0.0)

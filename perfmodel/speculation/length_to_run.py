@@ -12,7 +12,7 @@ than with short prompts. After several doublings of the measured context, the sh
 number. The value is assumed.
 """
 MOST = 0.04
-"""The share at most."""
+"""Limit of this share for any number of doublings. The value is assumed."""
 
 
 def length_to_run(scenario: Scenario, context: float, times_s: Array) -> Ints:

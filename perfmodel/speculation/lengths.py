@@ -1,11 +1,11 @@
 """Computes three context lengths that are easily confused, for any model.
 
-* `memory_bound_context`: the context from which a decoding step loads for longer than it computes.
-* `break_even_context`: the context from which speculation is faster than the baseline, at one batch.
-* `inflection_context` (S_inflection): the context from which the speedup does not fall as the batch grows.
+* `memory_bound_context`: the context from which a decoding step loads for longer than it computes. *
+`break_even_context`: the context from which speculation is faster than the baseline, at one batch. *
+`inflection_context` (S_inflection): the context from which the speedup does not fall as the batch grows.
 
-Lengths are real numbers of tokens; round them up. None means that there is no such length up to `SEARCH_TO`.
-docs/model.md derives closed forms for self-speculation on the ideal roofline.
+Lengths are real numbers of tokens, which a user rounds up. None means that there is no such length up to
+`SEARCH_TO`. docs/model.md derives closed forms for self-speculation on the ideal roofline.
 """
 
 import math
@@ -22,12 +22,17 @@ from perfmodel.speculation.remembered import once
 from perfmodel.speculation.scenario import Scenario
 
 SEARCH_TO = 2.0**24
+"""The longest context that a search tries, in tokens."""
 POINTS = 64
+"""Number of contexts that each round of a search tries."""
 REFINEMENTS = 5
+"""Largest number of rounds of a search. The last round has contexts that differ by less than a token."""
 STEPS = np.linspace(0.0, 1.0, POINTS)
+"""The positions of these contexts between both ends of a round, on a logarithmic scale."""
 EVERYWHERE = SEARCH_TO**STEPS
 """Contexts of the first round of a search."""
 BATCHES_PER_OCTAVE = 4
+"""Number of batches that the search for an inflection tries per doubling of the batch."""
 _ROUNDING = 1e-12
 """A relative fall between two speedups up to this size counts as rounding."""
 DEFAULT_BATCH_RANGE = (32.0, 256.0)
@@ -100,7 +105,9 @@ def inflection_context(
 def batches_between(low: float, high: float) -> Array:
     """The batches that the search for an inflection tries, in quarter octaves."""
     steps = math.ceil(math.log2(high / low) * BATCHES_PER_OCTAVE)
-    batches = np.geomspace(low, high, max(steps, 1) + 1).round(9)  # a step at 65 is not one at 64
+    batches = np.geomspace(low, high, max(steps, 1) + 1).round(
+        9
+    )  # removes rounding errors: 64 must not exceed 64
     batches.flags.writeable = False
     return batches
 

@@ -100,8 +100,8 @@ def end_s(scenario: CountedScenario, batch: Floats) -> Floats:
 
 
 def _reading_verified(scenario: CountedScenario, batch: Floats, context: Floats) -> list[Op]:
-    """Ops of a draft pass over the verified tokens, counted as one token. A head on the target's features
-    has no output there.
+    """The operations of a draft pass over the verified tokens, which counts as a pass over one token. A draft
+    that starts from the target's features does not run its LM head in this pass.
     """
     ops = scenario.draft_ops(batch, context)
     if scenario.draft.starts_from_features:

@@ -16,7 +16,9 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 DEFAULT_MAX_GAMMA = 16
+"""The longest draft that the search for the best length tries by default."""
 BLOCK_ELEMENTS = 2**18
+"""Number of points and gammas that are computed together. It limits the memory of large workloads."""
 FIGURES = (
     "target_s",
     "draft_s",
@@ -118,17 +120,16 @@ def predict(
         rates = passes.tokens_per_s(times)[: last + 1]
         rates[0] = 1.0 / step_s
         top = rates.max(axis=0)
-        backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
-        shortest = last - np.max((rates == top) * backwards, axis=0).astype(np.int64)
-        best[block] = shortest
-        g = shortest if at_best else g
+        fastest = _first_equal(rates, top)
+        best[block] = fastest
+        g = fastest if at_best else g
         prediction = (
             step_s,
             times.draft_s if times.draft_s.ndim < times.verify_s.ndim else _at_gamma(times.draft_s, g),
             _at_gamma(times.verify_s, g),
             np.where(g == 0, 0.0, times.overhead_s),
             passes.gained[g],
-            np.where(shortest == 0, 1.0, top * step_s),
+            np.where(fastest == 0, 1.0, top * step_s),
         )
         for name, values in zip(FIGURES, prediction, strict=True):
             figures[name][block] = values
@@ -140,6 +141,15 @@ def predict(
         gamma_optimal=best[()],
         **{name: values[()] for name, values in figures.items()},
     )
+
+
+def _first_equal(rates: Array, top: Array) -> Ints:
+    """The first index of the leading axis at which `rates` equals `top`, for each point. This is the result
+    of ``rates.argmax(0)``, which takes longer along a leading axis.
+    """
+    last = len(rates) - 1
+    backwards = np.arange(last, -1, -1, dtype=np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
+    return np.asarray(last - np.max((rates == top) * backwards, axis=0).astype(np.int64))
 
 
 def _refuse_endless(scenario: Scenario, figures: dict[str, Array]) -> None:

@@ -20,6 +20,7 @@ from perfmodel.operations import Array, Ints
 MAX_SIZE = 1024
 MAX_LEVELS = 64
 MAX_CHILDREN = 256
+"""Largest number of nodes of a tree, of its levels and of a node's children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,9 @@ class Growth:
         return Tree(tuple(parents), tuple(widths), float(self.tokens[levels - 1, size - 1]))
 
     def _level(self, row: int, rates: Array) -> None:
-        """All subtrees with one more level: children from last to first, each with its share of the nodes."""
+        """Computes the best trees with one more level. The children are added from the last to the first,
+        each with its best share of the nodes.
+        """
         size = self.size
         later = np.zeros(size)
         later_widths = np.zeros((size, self.levels), np.int64)
@@ -157,8 +160,8 @@ class Growth:
 
 
 def _best_split(a: Array, b: Array) -> tuple[Array, Ints]:
-    """For each total m the largest a[i] + b[m - i] and the smallest such i."""
-    # row m below holds b[m], b[m - 1], ... and then -inf
+    """For each total m: the largest a[i] + b[m - i], and the smallest i that reaches it."""
+    # row m of the window below contains b[m], b[m - 1], ... and then -inf
     padded = np.concatenate((np.full(a.size - 1, -np.inf), b))
     sums = a + np.lib.stride_tricks.sliding_window_view(padded, a.size)[:, ::-1]
     return sums.max(axis=1), sums.argmax(axis=1)

@@ -24,6 +24,7 @@ from perfmodel.speculation.tree import MAX_LEVELS, Growth, Tree, TreeAcceptance
 
 DEFAULT_SIZE = 128
 DEFAULT_LEVELS = 12
+"""Default limits of the nodes and levels that `choose` tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,10 @@ def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) 
 def _iteration_s(
     scenario: Scenario, batch: Floats, context: Floats, widths: Sequence[int], size: int
 ) -> Floats:
-    """As `iteration_s`.
+    """Seconds of one iteration that verifies `size` tokens.
 
-    - widths: widths of the levels that run, one after another, or at once as a block.
+    - widths: number of nodes of each level that the draft runs. The levels run one after another, or all at
+      once in a draft that fills a block.
     """
     runs = [scenario.draft.query(len(widths))] if scenario.draft.in_one_pass else map(float, widths)
     drafts = sum((_level_s(scenario, batch, context, run) for run in runs), start=0.0)

@@ -24,7 +24,7 @@ def check_parents(parents: Sequence[int]) -> None:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """The level of each node; the root is at level 0."""
+    """The level of each node. The root is at level 0."""
     depth = [0]
     for parent in parents[1:]:
         depth.append(depth[parent] + 1)
@@ -89,5 +89,5 @@ def branching(text: str, flag: str = "--tree", others: str = "") -> tuple[int, .
 
 
 def _count(text: str) -> int:
-    """A number of at most four digits; 0 for other text."""
+    """Converts a text of at most four digits to a number. The result is 0 for other text."""
     return int(text) if re.fullmatch(r"\d{1,4}", text) else 0

@@ -30,6 +30,7 @@ from perfmodel.speculation.workload import MAX_GAMMA
 
 DEFAULT_GAMMA_1 = 6
 DEFAULT_GAMMA_2 = 12
+"""The largest lengths that `best_two_levels` tries by default."""
 
 
 @dataclass(frozen=True, slots=True)

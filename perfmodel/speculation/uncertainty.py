@@ -79,7 +79,7 @@ def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
     if acceptance is None:
         return np.zeros(np.shape(gammas))
     return np.hypot(
-        engines().acceptance.deviation * acceptance.carried(gammas), acceptance.log_spread(gammas)
+        engines().acceptance.deviation * acceptance.log_distance(gammas), acceptance.log_spread(gammas)
     )
 
 

@@ -6,13 +6,14 @@ from perfmodel.operations import Floats, Ints
 from perfmodel.speculation.scenario import Scenario
 
 ERROR_PER_DOUBLING = 0.5
-"""For an engine's own rows: growth of the error for each doubling beyond them.
+"""Growth of the error for each doubling beyond the range of the user's measurements.
 
-vLLM on a CPU (results/cpu-engine): steps at batch 8 predicted from those at 1 and 4 are off by 3.5 %, steps
-at 4 from those at 1 and 8 by 6.9 %. On the earlier record, from which 0.5 comes, it is 5.4 and 3.6 %.
+The value comes from an earlier record of vLLM on a CPU. Steps at batch 8, predicted from batches 1 and 4, had
+an error of 5.4 %. Steps at batch 4, predicted from batches 1 and 8, had an error of 3.6 %. In the record in
+results/cpu-engine, these errors are 3.5 and 6.9 %.
 """
 WITHIN_DOUBLINGS = 0.35
-"""For an engine's own rows: doublings beyond them that still count as within."""
+"""Number of doublings beyond the range of the user's measurements that still count as within the range."""
 
 
 def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | None = None) -> Floats:
@@ -22,8 +23,7 @@ def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | 
     The factor is over ``[batch, context]``, with a trailing axis of gammas if they are given. It is 1 within
     the measured ranges, and if the calibration has no such ranges. Below and above the ranges, it grows by
     `ERROR_PER_DOUBLING` for each doubling of batch, context or verified tokens after the first
-    `WITHIN_DOUBLINGS`. Another model and another draft each
-    count as one doubling.
+    `WITHIN_DOUBLINGS`. Another model and another draft each count as one doubling.
     """
     measured = scenario.machine.calibration.measured
     if measured is None:

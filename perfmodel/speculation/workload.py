@@ -10,7 +10,7 @@ from perfmodel.operations import Array, Ints
 MAX_BATCH = 2.0**40
 MAX_CONTEXT = 2.0**40
 MAX_GAMMA = 1024
-"""Most sequences, cached tokens and drafted tokens of a question."""
+"""Largest numbers of sequences, of cached tokens per sequence and of drafted tokens in a question."""
 
 
 class Workload(Immutable):
@@ -48,7 +48,9 @@ class Workload(Immutable):
 
 
 def _numbers(given: ArrayLike, name: str, low: float, high: float, whole: bool = False) -> Array:
-    """The numbers, all within these bounds. The first one outside is refused in its typed form."""
+    """The numbers as an array. Raises InputError unless all are within the bounds. The message quotes the
+    first number that is not.
+    """
     try:
         values = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

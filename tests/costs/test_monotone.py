@@ -1,9 +1,9 @@
-"""Shares of the roofline, pooled where times of a GEMM would fall with rows."""
+"""Shares of the roofline where times of a GEMM would fall with rows."""
 
 import numpy as np
 from hypothesis import given, strategies as st
 
-from perfmodel.costs.monotone import monotone_shares, pooled
+from perfmodel.costs.monotone import monotone_shares
 from perfmodel.specs import interpolated
 from tests.costs.machines import never_falls
 
@@ -37,11 +37,6 @@ def test_a_share_that_falls_beyond_the_ridge_moves_no_time_below_it() -> None:
     rows = np.asarray(100.0)
     seconds = [float(gemm_s(rows, shares, ridge)) for ridge in (128.0, 129.0, 140.0)]
     np.testing.assert_allclose(seconds, [seconds[0]] * 3, rtol=1e-2)
-
-
-def test_a_pooled_block_falls_below_the_one_before_and_takes_it_too() -> None:
-    """4 and -1 have a mean of 1.5, below the 3 before, so all three are one block; the last 4 stays."""
-    assert pooled([3.0, 4.0, -1.0, 4.0], [1.0, 1.0, 1.0, 2.0]) == [(2.0, 3.0, 3), (4.0, 2.0, 1)]
 
 
 SHARES = st.lists(st.floats(0.05, 1.0), min_size=2, max_size=9)

@@ -78,9 +78,9 @@ def test_how_far_an_acceptance_is_carried():
     known = Acceptance.from_tokens_per_iteration(2.0, 3)
     by_positions = Acceptance.from_positions([0.5, 0.4])
     doubling = math.log(2)
-    np.testing.assert_allclose(alpha.carried([0, 1, 3]), [0, 0, doubling])
-    np.testing.assert_allclose(known.carried([0, 1, 3, 7]), [0, doubling, 0, doubling])
-    assert by_positions.carried([1, 2]).tolist() == [0, 0]
+    np.testing.assert_allclose(alpha.log_distance([0, 1, 3]), [0, 0, doubling])
+    np.testing.assert_allclose(known.log_distance([0, 1, 3, 7]), [0, doubling, 0, doubling])
+    assert by_positions.log_distance([1, 2]).tolist() == [0, 0]
     assert known.effective_alpha(9) == known.alpha
     equal = Acceptance.from_positions([0.8, 0.8])
     assert equal.effective_alpha(2) == pytest.approx(0.8)
@@ -101,7 +101,7 @@ def test_printed_lengths_are_met_and_acceptance_is_constant_between_them():
     assert one.measured_at == (1, 3, 4)
     assert one.spread == 0.0
     between = math.log(4 / 3)
-    assert one.carried([0, 1, 2, 3]) == pytest.approx([0, 0, between, 0])
+    assert one.log_distance([0, 1, 2, 3]) == pytest.approx([0, 0, between, 0])
 
 
 @pytest.mark.parametrize(

@@ -223,8 +223,10 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
         return
     if float(known.tokens_per_iteration(gamma)) == gamma + 1:
         yield "every drafted token is accepted (acceptance 1): the speedup is an upper bound"
-    if float(known.carried(gamma)) > STRETCHED and known.alpha != 0:
-        nearest = min(known.measured_at, key=lambda m: float(known.replace(measured_at=(m,)).carried(gamma)))
+    if float(known.log_distance(gamma)) > STRETCHED and known.alpha != 0:
+        nearest = min(
+            known.measured_at, key=lambda m: float(known.replace(measured_at=(m,)).log_distance(gamma))
+        )
         yield (
             f"the acceptance was measured at {counted(f'{nearest:.0f}', 'drafted token')} and is used "
             f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"

@@ -76,7 +76,7 @@ class AttentionOp(CacheOp):
         return byte_s
 
     def _at_least_a_piece(self, cache_s: Floats, work_items: Floats, group: DeviceGroup) -> Floats:
-        """Time of loading the cache: at least that of the slowest piece."""
+        """Seconds of loading the cache. It takes at least as long as the slowest piece."""
         kernels = group.attention
         if group.calibration.multiprocessor_bandwidth.value * kernels.multiprocessors:
             cache_s = np.maximum(cache_s, self._longest_s(work_items, group))
@@ -86,10 +86,10 @@ class AttentionOp(CacheOp):
         return cache_s
 
     def _longest_s(self, work_items: Floats, group: DeviceGroup) -> Floats:
-        """Time until the longest sequence is read, if kernels cut a sequence into as many pieces as the
-        batch allows.
+        """Time until the longest sequence is read, if kernels cut a sequence into as many pieces as the batch
+        allows.
 
-        One multiprocessor reads each of its pieces, after its share of the other work items.
+        A multiprocessor first reads its share of the other work items, and then one piece of this sequence.
         """
         count = group.attention.multiprocessors
         byte_s = group.byte_s * count / group.calibration.multiprocessor_bandwidth.value
@@ -107,7 +107,7 @@ class AttentionOp(CacheOp):
         if not c.block_bandwidth.value or not count:
             return 0.0
         verifies = np.greater(self.query, 1.0)
-        several = None if group.kv_reread is not None else backend.several
+        several = backend.several if group.kv_reread is None else None  # a given re-read replaces the pieces
         if several and backend.padded_rows:
             peak = group.gpu.peak_flops("bf16") * backend.padded_peak_share(group.gpu.architecture)
             return np.where(verifies, self._padded_s(work_items, group, backend.padded_rows, peak), 0.0)
@@ -122,11 +122,11 @@ class AttentionOp(CacheOp):
         return np.where(np.isfinite(most_pieces), slowest_bytes * (group.byte_s * count / share), 0.0)
 
     def _padded_s(self, work_items: Floats, group: DeviceGroup, rows: int, peak: float) -> Floats:
-        """Time of computing at `peak` FLOP/s, if a program multiplies `rows` rows for each query head and
-        one multiprocessor processes the longest sequence.
+        """Time of computing at `peak` FLOP/s, if a program multiplies `rows` rows for each query head and one
+        multiprocessor processes the longest sequence.
 
-        A row costs one FLOP per byte of a 16-bit cache: 4 FLOPs per value of a head, for which a token has
-        one of K and one of V.
+        A row costs one FLOP per byte of a 16-bit cache. For each value of a head, a row takes 4 FLOPs, and a
+        cached token has 4 bytes (one value of K and one of V).
         """
         longest_bytes = self.cost.kv_bytes / work_items + self.longer_bytes
         longest_s = longest_bytes * rows * group.attention.multiprocessors / peak

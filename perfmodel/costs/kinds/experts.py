@@ -41,12 +41,12 @@ class ExpertsOp(GemmOp):
         return GemmOp.split(self, group)
 
     def _by_own_kernels(self, group: DeviceGroup, kernel: ExpertKernel) -> Split:
-        """The time by the constants of the experts' own kernels. These constants include the time of
-        quantising and moving the inputs.
+        """The time according to the constants of the experts' own kernels. These constants include the time
+        of quantising and moving the inputs.
         """
         c = group.calibration
         factor = c.expert_factor.value
-        start = self.layers * (factor * kernel.fixed_s + self._by_default_s(group))
+        start = self.layers * (factor * kernel.fixed_s + self._untuned_layer_s(group))
         loaded_share = min(kernel.bandwidth_fraction / factor, 1.0)
         computed_share = min(kernel.flops_fraction / factor, 1.0)
         loaded = self._read_bytes(c.expert_alone_tokens.value) * (group.byte_s / loaded_share)
@@ -57,8 +57,8 @@ class ExpertsOp(GemmOp):
             parts = (*parts, ("activations", moved))
         return parts, None
 
-    def _by_default_s(self, group: DeviceGroup) -> float:
-        """Time of a layer with default flags, in addition to the time of its kernels."""
+    def _untuned_layer_s(self, group: DeviceGroup) -> float:
+        """Seconds of a layer in addition to its kernels, if the engine has not tuned these kernels."""
         c = group.calibration
         engine = serving_engines().get(c.stack)
         if engine and engine.tunes_experts(self.form, self.architecture, group.gpu, c.version):
@@ -66,8 +66,8 @@ class ExpertsOp(GemmOp):
         return c.expert_layer_s.value
 
     def _read_bytes(self, alone_tokens: float) -> Floats:
-        """Bytes of weights that the kernels read. Up to `alone_tokens` tokens, each token reads its own
-        experts; more tokens never take less time.
+        """Bytes of weights that the kernels read. In a pass of at most `alone_tokens` tokens, each token
+        reads its own experts. A pass of more tokens never reads less.
         """
         touched = self.cost.weight_bytes
         if not alone_tokens:

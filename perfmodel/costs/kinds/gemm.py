@@ -111,7 +111,7 @@ class GemmOp(RatedOp):
         return group.byte_s / loaded_share, 1.0 / (group.gpu.peak_flops(self.compute) * computed_share)
 
     def _rates_by_rows(self, group: DeviceGroup, curves: Curves) -> tuple[Floats, Floats]:
-        """Rates of a calibration with a share of the roofline by the rows of a GEMM."""
+        """Rates of a calibration whose share of the roofline depends on the rows of a GEMM."""
         c = group.calibration
         peak = group.gpu.peak_flops(self.compute) * c.gemm_flops_factor.value
         ridge = peak * group.byte_s * self.bytes_per_value / 2.0
@@ -140,10 +140,11 @@ class StackedGemmsOp(GemmOp):
 
 def curve_of(curves: Collection[str], op: GemmOp) -> str:
     """Name of the curve (or kernel) for the operation's weight format. If there is none, the curve of a usual
-    format with the same compute format or size is used. Without such a curve, it is the curve of bf16 or else
-    the first curve.
+    format with the same compute format or size is used. Without such a curve, the result is the curve of
+    bf16, or else the first curve.
     """
-    name = op.form if op.form in curves else op.form.partition("-g")[0]
+    without_group = op.form.partition("-g")[0]  # int4 for int4-g128
+    name = op.form if op.form in curves else without_group
     usual = USUAL_FORM.get(op.compute, "bf16")
     if op.compute == "bf16" and op.bytes_per_value < 1.0:
         usual = PACKED

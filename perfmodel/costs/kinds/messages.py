@@ -56,20 +56,20 @@ class AllReduceOp(MessageOp):
         return self.message_bytes
 
     def _message_s(self, group: DeviceGroup) -> Floats:
-        """Calibrated time of one message; at least its time at the rate of the link."""
+        """Calibrated time of one message. It is at least the time at the rate of the link."""
         link_s = group.link_s(self.devices, self.message_bytes)
         table = group.calibration.allreduce
         if group.fabric and (table is None or self.devices not in table.knots):
             return np.maximum(group.fabric.allreduce_s(self.devices, self.message_bytes), link_s)
-        return self._in_box_s(group, link_s)
+        return self._in_node_s(group, link_s)
 
-    def _in_box_s(self, group: DeviceGroup, link_s: Floats) -> Floats:
-        """Calibrated time of one message inside a box."""
+    def _in_node_s(self, group: DeviceGroup, link_s: Floats) -> Floats:
+        """Calibrated time of one message inside a node."""
         c = group.calibration
         table = c.allreduce
         faster = 1.0
         if table is not None and group.over_host and table.link == "device":
-            table = over_host()  # a curve belongs to a kind of box
+            table = over_host()  # the times of the calibration are those of direct links
             faster = (group.gpu.link_rate(self.devices) or MEASURED_HOST_LINK) / MEASURED_HOST_LINK
         if table is None:
             return link_s
@@ -95,7 +95,7 @@ class StageSendOp(AllReduceOp):
         link_s = group.link_s(self.devices, self.message_bytes)
         if group.fabric:
             return np.maximum(group.fabric.send_s(self.message_bytes), link_s)
-        return self._in_box_s(group, link_s)
+        return self._in_node_s(group, link_s)
 
 
 class LogitsGatherOp(AllReduceOp):
@@ -132,7 +132,7 @@ class ExchangeOp(MessageOp):
     tokens: Floats = 1.0
 
     def split(self, group: DeviceGroup) -> Split:
-        assert group.fabric is not None  # `shard` exchanges tokens beyond a box only
+        assert group.fabric is not None  # only a layout over several nodes exchanges tokens
         seconds = group.fabric.exchange_s(
             self.direction, self.devices, self.tokens, self.values, self.compute
         )

@@ -53,7 +53,7 @@ class IndexerOp(CacheOp):
         c = group.calibration
         byte_s, flop_s = self.rates(group)
         layer_s = c.index_layer_s.value + self.tokens * c.index_token_s.value
-        kernel_s = c.attention_fixed_s.value + layer_s / 2
+        kernel_s = c.attention_fixed_s.value + layer_s / 2  # a layer has two kernels
         return self.launched_and_run(self.kernels * kernel_s, self.cost.kv_bytes * byte_s, byte_s, flop_s)
 
     def rates(self, group: DeviceGroup) -> tuple[float, float]:

@@ -10,7 +10,7 @@ MODULES = {
     "mlx": "mlx",
     "mlx-dspark": "mlx",
 }
-"""Word of ``--engine`` -> the module of its account, which loads on use."""
+"""The module of each engine's account, by its word in ``--engine``. A module is imported on first use."""
 
 
 def account_of(engine: str | None, server: ServerSettings) -> Account:

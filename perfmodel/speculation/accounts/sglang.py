@@ -15,7 +15,7 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 GIB = FACTORS["GiB"]
 MIB = FACTORS["MiB"]
 DIGITS = 3
-"""Digits to which SGLang rounds its share."""
+"""Number of digits to which SGLang rounds its default share."""
 
 
 class SGLangAccount(Account):
@@ -90,12 +90,12 @@ class SGLangAccount(Account):
 
 
 def _cache_share() -> float:
-    """Share of the caches that is not used for states, for a model with states."""
+    """Share of the cache memory that is not used for states, for a model with states."""
     return 1.0 / (1.0 + sglang_memory().state_share)
 
 
 def _draft_mib(facts: SGLangMemory, drafts: Drafts) -> float:
-    """Room that the default share of older versions leaves for a draft."""
+    """Memory in MiB that the default share of older versions leaves for a draft."""
     if drafts == "model":
         return facts.draft_model_mib
     return facts.draft_mib if drafts == "head" else 0.0

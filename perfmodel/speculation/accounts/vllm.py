@@ -22,8 +22,9 @@ GIB = FACTORS["GiB"]
 VALUE_BYTES = 2.0
 """Bytes of an activation, in 16 bits."""
 FEW_PADDED = 1.5
-"""Largest ratio of the layers of two kinds at which the smaller group is padded to the larger (vLLM 0.24,
-v1/core/kv_cache_utils.py); beyond this ratio, all groups have the size of the smaller one.
+"""Limit of the ratio of the numbers of layers of two kinds. Below this ratio, the smaller group of layers is
+padded to the larger one. From this ratio on, all groups have the size of the smaller one (vLLM 0.24,
+v1/core/kv_cache_utils.py).
 """
 
 
@@ -63,6 +64,7 @@ class VLLMAccount(Account):
         return self._sampled_bytes(gpu, shard) if self.server.max_num_seqs is None else 0.0
 
     def _sampled_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
+        """Memory of the logits and the sampler for one sequence."""
         facts = self._activation
         flashinfer = gpu.vendor == "NVIDIA" and facts.flashinfer_logit_bytes is not None
         logit_bytes = facts.flashinfer_logit_bytes if flashinfer else facts.logit_bytes
@@ -133,6 +135,7 @@ class VLLMAccount(Account):
         return tower + self._expert_padding_bytes(shard)
 
     def _expert_padding_bytes(self, shard: Shard) -> float:
+        """Bytes by which rounding up the sizes of experts increases their weights."""
         padded = self.facts.padded_experts
         experts = shard.experts
         model = shard.model
@@ -182,7 +185,7 @@ class VLLMAccount(Account):
         return cached + rest + draft_token_bytes * length
 
     def _held(self, gpu: GPUSpec, shard: Shard, window: int) -> float:
-        """Tokens that a sliding layer may hold: its window and one pass, in whole blocks, and one block."""
+        """Largest number of tokens that a sliding-window layer stores."""
         length = self.length(shard)
         if not self._frees_windows(shard):
             return length
@@ -190,17 +193,17 @@ class VLLMAccount(Account):
         return min(length, _rounded(window - 1 + self.budget(gpu), block) + block)
 
     def _frees_windows(self, shard: Shard) -> bool:
-        """Whether sliding layers free the tokens that they no longer read."""
+        """Whether sliding-window layers free the tokens that they no longer read."""
         uneven = shard.model.sliding_heads is not None and not self._from(self.facts.uneven_windows_since)
         chunked = shard.model.model_type in self.facts.chunked.model_types
         return self._activation.windows and not uneven and not chunked
 
     def _blocks_bytes(self, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
-        """With recurrent layers: blocks that hold the tokens of all attention layers, or one state of the
-        same number of recurrent layers.
+        """Cache bytes of one sequence of a model with recurrent layers. A block has the tokens of all
+        attention layers, or one state of the same number of recurrent layers.
         """
         assert shard.states is not None
-        tokens = block_tokens(shard, drafted, self.facts.block)
+        tokens = shard.block_with_state(self.facts.block, drafted)
         layers = sum(a.layers - a.shared for a in shard.attentions)
         each = sum((a.layers - a.shared) * a.layout.token_bytes for a in shard.attentions) / layers
         layers += math.ceil(draft_token_bytes / each)
@@ -211,13 +214,15 @@ class VLLMAccount(Account):
 
     @property
     def _activation(self) -> Activation:
+        """The facts about activations in the version of the server."""
         return since(self.facts.activation, self.server.version)
 
     def _from(self, version: str) -> bool:
+        """Whether the server has this version or a later one."""
         return not self.server.version or release(self.server.version) >= release(version)
 
     def _token_bytes(self, shard: Shard) -> float:
-        """Activations of one token at the peak: of an MLP, or of the experts of a token."""
+        """Peak bytes of activations per token, in a dense MLP or in the experts of the token."""
         facts = self._activation
         model = shard.model
         dense = facts.inner * model.intermediate_size / shard.tensor_parallel
@@ -230,29 +235,20 @@ class VLLMAccount(Account):
 
 
 def _sliding(shard: Shard) -> list[Attention]:
-    """The attention layers with a window of whole tokens."""
+    """The groups of attention layers that have a window and no compressed cache."""
     return [a for a in shard.attentions if a.window is not None and a.stride == 1]
 
 
-def block_tokens(shard: Shard, drafted: int, block: int) -> int:
-    """Tokens per block of a model with recurrent layers. The result is the smallest multiple of `block` for
-    which one recurrent state fits in an attention page.
-
-    The recurrent state is that of one layer and one sequence on one device. It includes one convolution input
-    for each drafted token (vLLM 0.32, platforms/interface.py).
-    """
-    assert shard.states is not None
-    state = (shard.states.bytes_per_sequence + drafted * shard.states.bytes_per_input) / shard.states.layers
-    return block * math.ceil(state / (block * shard.attentions[0].layout.token_bytes))
-
-
 def _rounded(value: float, step: float) -> float:
-    """The smallest multiple of `step` from `value` on."""
+    """The smallest multiple of `step` that is not below `value`."""
     return math.ceil(value / step) * step
 
 
 def _group(layers: list[int]) -> int:
-    """Number of layers in each group of blocks; all groups have the same number."""
+    """Number of layers in each group of blocks, which is the same for all groups.
+
+    - layers: number of layers of each kind.
+    """
     least = min(layers)
     most = max(layers)
     return most if most < FEW_PADDED * least else least
