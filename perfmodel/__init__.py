@@ -1,14 +1,14 @@
 """Computes whether an LLM server should use speculative decoding, and with which draft, draft length and
 layout. Begin with ``import perfmodel as pm``.
 
-To ask about one point, use `whatif`, `ops` or `sensitivity`. For lists of points, use `sweep`, and for a
-million calls `predictor`. To decide, use `advise`, `schedule`, `tree`, `hierarchy`, `traffic` or `compare`.
-`inflection` finds the context at which speculation begins to pay off.
+To ask about one configuration, use `whatif`, `ops` or `sensitivity`. For lists of configurations, use
+`sweep`. For a million calls, use `predictor`. To decide, use `advise`, `schedule`, `tree`, `hierarchy`,
+`traffic` or `compare`. `inflection` finds the context at which speculation begins to pay off.
 
-The arguments of a function are the flags of its command. Each is a number or a text (``context="32k"``). A
-function also accepts a `Query`, followed by the arguments that replace values of the query: ``whatif(query,
-batch=8)``. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines` list the known
-names. Every name is loaded on first use.
+The arguments of a function are the flags of its command. Each argument is a number or a text
+(``context="32k"``). A function also accepts a `Query`, followed by the arguments that replace values of the
+query: ``whatif(query, batch=8)``. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and
+`engines` list the known names. Every name is loaded on first use.
 """
 
 from importlib import import_module
@@ -67,7 +67,9 @@ _PLACES = {
     "explore": ("explorer.page", "explore"),
     "plots": ("plots", ""),
 }
-"""Public name -> its module, and its name there."""
+"""For each public name: its module, and its name in this module. The name is empty if the module itself is
+public.
+"""
 __all__ = [
     "whatif",
     "sweep",
@@ -109,7 +111,7 @@ def __getattr__(name: str) -> Any:
     if name in _ANSWERING:
         import_module(f"{__name__}.answers.answer").Answer.printed = _printed
     member = getattr(module, inner)
-    if name.startswith("load_"):  # below the answers messages are for the command line
+    if name.startswith("load_"):  # these functions name arguments as flags in their errors
         member = import_module(f"{__name__}.errors").in_names(member)
     return globals().setdefault(name, member)
 

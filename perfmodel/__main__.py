@@ -13,12 +13,12 @@ TIMED = [["run"], ["measure"], ["microbench"], ["generate"], ["acceptance"]]
 
 def set_up(words: Sequence[str]) -> None:
     """Sets up the process of a command line before it loads anything."""
-    # loading modules makes no garbage, and looking for it takes a tenth of a short run
+    # loading modules creates no garbage, and collecting it takes a tenth of the time of a short run
     gc.set_threshold(200_000)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # this package has none, looking takes 10 ms
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # there are none, and the search takes 10 ms
     is_timed = words[:1] == ["validate"] and words[1:2] in TIMED
     if not is_timed:
-        # no answer or fit has matrices that gain from more
+        # no answer or fit has matrices that are large enough for more threads
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -29,7 +29,7 @@ def main() -> None:
         from perfmodel.cli import main
 
         main()
-    except KeyboardInterrupt:  # before a command began, which has an end of its own
+    except KeyboardInterrupt:  # before a command starts; commands handle the interrupt themselves
         os._exit(130)
 
 

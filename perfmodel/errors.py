@@ -12,8 +12,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _ARGUMENT = re.compile(r"`[^`]*`|(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
-
+"""Quoted text, or a flag. Only a flag has a group."""
 _FLAG = re.compile(r"^--([a-z][a-z0-9-]*)")
+"""A flag at the start of a message."""
 
 LONGEST = 500
 """Largest number of characters of an error message."""
@@ -40,6 +41,7 @@ class InputError(ValueError):
         text = one_line(message)
         super().__init__(text if len(text) <= LONGEST else text[: LONGEST - 3] + "...")
         self.named = False
+        """Whether the message has Python's argument names (see `in_names`)."""
         self.of_file: str | None = None
         """The file whose contents the message may quote."""
 
@@ -53,8 +55,8 @@ class InputError(ValueError):
 
 
 class UnreadableError(InputError):
-    """The exception for a file that is missing or must not be read. The message has the name of the file but
-    nothing of its contents.
+    """The exception for a file that is missing or must not be read. The message names the file, but quotes
+    none of its contents.
     """
 
 
@@ -152,7 +154,7 @@ def unknown_name(
 
     - otherwise: a sentence that says how to ask about other names.
     """
-    import difflib  # no answer needs it
+    import difflib  # imported late, because no answer needs this module
 
     names = sorted(known)
     pools = (names, sorted(aliases))

@@ -14,8 +14,8 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Floats = Array | float
 Head = Literal["usual", "sinks", "wide", "latent"]
-"""Kinds of attention heads for which engines have separate kernels: heads with attention sinks, heads of more
-than `WIDE_HEAD` values, and heads over a latent cache (MLA).
+"""Kinds of attention heads for which engines have separate kernels: usual heads, heads with attention sinks,
+heads of more than `WIDE_HEAD` values, and heads over a latent cache (MLA).
 """
 WIDE_HEAD = 256
 """Largest number of values of a head for which FlashAttention has a kernel (vLLM 0.17, flash_attn.py:152)."""
@@ -55,7 +55,7 @@ def summed(values: Sequence[Floats]) -> Floats:
             total = total + each
     for each in sorted(arrays, key=attrgetter("size")):
         if isinstance(total, np.ndarray) and total.shape == each.shape:
-            total += each  # into the array that the line below made
+            total += each  # the line below created this array, so no input changes
         else:
             total = total + each
     return total

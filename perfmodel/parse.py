@@ -15,11 +15,18 @@ from typing import Any
 from perfmodel.errors import InputError, refuse
 
 MAX_VALUES = 1_000_000
+"""Largest number of values in a list or a range."""
 MAX_COUNT = 10**15
 """Largest whole number that is allowed. A float represents it exactly."""
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _COUNT = re.compile(r"(\d(?:_?\d){0,14})(\.\d{1,12})?(?:([km])|e(\d|1[0-5]))?", re.ASCII)
+"""A number of at most 15 digits, such as 8, 32_000, 1.5, 32k or 1e5. The groups are the digits, the fraction,
+the suffix and the exponent.
+"""
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
+"""A range such as 1..16, 1000..9000+500 or 4k..128kx2. The groups are both ends, ``+`` or ``x``, and the step
+or factor.
+"""
 _ALLOWED = (
     "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, "
     "LOW..HIGHxFACTOR"
@@ -73,7 +80,9 @@ def parse_count(
 
 
 def _whole_amount(text: str) -> float | None:
-    """As `amount`; a fraction of ``k`` or ``m`` is rounded to a whole number (1.6k is 1638)."""
+    """Reads a number as `amount` does, and rounds a fraction of ``k`` or ``m`` to a whole number (1.6k is
+    1638).
+    """
     number = amount(text)
     is_rounded = number is not None and text.strip().lower()[-1] in "km"
     return round(number) if is_rounded and number is not None else number
@@ -94,14 +103,16 @@ def parse_counts(given: object, flag: str, least: int = 1) -> tuple[int, ...]:
 
 
 def parse_gamma(given: object, flag: str) -> int | None:
-    """Reads one draft length from 0, or ``auto`` for the best length. ``auto`` is returned as None."""
+    """Reads one draft length (0 or more), or ``auto`` for the best length. ``auto`` is returned as None."""
     if given is None or (isinstance(given, str) and given.strip().lower() == "auto"):
         return None
     return parse_count(given, flag, least=0)
 
 
 def parse_gammas(given: object, flag: str = "--gamma") -> tuple[int | None, ...]:
-    """Reads draft lengths from 0, or ``auto`` for the best length. ``auto`` is returned as None."""
+    """Reads draft lengths (0 or more), separated by commas. ``auto`` means the best length, and is returned
+    as None.
+    """
     if not isinstance(given, str):
         return (parse_gamma(given, flag),)
     gammas: list[int | None] = []
@@ -122,7 +133,7 @@ def parse_numbers(given: object, flag: str) -> tuple[float, ...]:
 
 
 def parse_span(given: Any, flag: str) -> tuple[float, float]:
-    """Reads two rising numbers: ``32..256``, ``32,256``, or a pair of numbers."""
+    """Reads two increasing numbers: ``32..256``, ``32,256``, or a pair of numbers."""
     parts = given.replace("..", ",").split(",") if isinstance(given, str) else items(given)
     ends = [float(parse_count(part, flag)) for part in parts]
     if len(ends) != 2 or not ends[0] < ends[1]:
@@ -163,12 +174,12 @@ def amount(text: str) -> float | None:
 
 
 def _real(given: Any) -> float | None:
-    """A finite number that is not a text. The result is None for everything else, including true and
-    false.
+    """Returns a finite number unchanged. The result is None for everything else, including texts, True and
+    False.
     """
     try:
         fine = isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # a whole number that is larger than every float
         return None
     return given if fine else None
 
@@ -176,7 +187,7 @@ def _real(given: Any) -> float | None:
 def _number(given: Any, flag: str, noun: str, whole: object) -> float:
     """A finite number, or a text such as ``0.8`` or ``80%``.
 
-    - whole: the value that the error message quotes; the given value may be a part of it.
+    - whole: the value that the error message quotes. The given value can be a part of it.
     """
     if not isinstance(given, str):
         if (number := _real(given)) is None:
@@ -195,7 +206,7 @@ def _number(given: Any, flag: str, noun: str, whole: object) -> float:
 def _range(part: str, flag: str, least: int) -> list[int]:
     """The numbers of ``LOW..HIGH``, ``LOW..HIGH+STEP`` or ``LOW..HIGHxFACTOR``, or one number.
 
-    - least: the smallest allowed one.
+    - least: the smallest allowed number.
 
     Raises InputError for a range that falls or is too long.
     """

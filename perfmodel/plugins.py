@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from importlib import import_module
 from typing import TypeVar
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, shortened
 
 Base = TypeVar("Base")
 
@@ -51,7 +51,7 @@ def options_of(texts: Iterable[str], known: Collection[str], where: str, example
         name = name.strip().replace("-", "_")
         if not equals or name not in known:
             takes = f"{', '.join(known)}, as in {example}" if known else "none"
-            raise InputError(f"{where} has no option {text.strip()[:40]!r}; it takes {takes}")
+            raise InputError(f"{where} has no option {shortened(text.strip())!r}; it takes {takes}")
         if name in options:
             raise InputError(f"{where}: {name} is given twice")
         options[name] = value.strip()

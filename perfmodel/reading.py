@@ -197,8 +197,8 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, str]]]:
-    """The line number and the cells (column -> cell) of every row of a CSV file. Raises InputError if the
-    file has other columns than `columns`, or if a row has more or fewer cells than the header.
+    """The line number and the cells by column of every row of a CSV file. Raises InputError if the file has
+    other columns than `columns`, or if a row has more or fewer cells than the header.
     """
     (first, header), *lines = csv_lines(path) or [(1, [])]
     wanted = list(columns)
@@ -229,8 +229,8 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
 
     A field with a default value is not a column.
 
-    - having: the cells (column -> cell) that a row must have to be returned. Other rows are not checked. The
-      result may be empty.
+    - having: the cells by column that a row must have to be returned. Other rows are not checked. The result
+      may be empty.
 
     Raises InputError for a cell of another type, a repeated `id`, or a file without rows. The message names
     the file, line, row and column.
@@ -256,16 +256,18 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
     return tuple(rows)
 
 
-_WORDS = {int: "a whole number", float: "a finite number", bool: "yes or no", str: "given"}
+_WORDS = {int: "a whole number", float: "a finite number", bool: "yes or no"}
+"""What a cell must be, by the type of its column."""
 
 
 def _cell(place: str, column: str, plain: Any, text: str) -> Any:
-    """One cell as its column's type."""
+    """Converts a cell to the type of its column."""
     try:
         value = {"yes": True, "no": False}[text] if plain is bool else plain(text)
     except (ValueError, KeyError):
-        value = math.nan
-    if isinstance(value, float) and not math.isfinite(value):
+        value = None
+    is_infinite = isinstance(value, float) and not math.isfinite(value)
+    if value is None or is_infinite:
         allowed = _WORDS.get(plain) or f"one of {', '.join(plain)}"
         raise InputError(f"{place}: {column}: must be {allowed}, given {shortened(text)!r}")
     return value

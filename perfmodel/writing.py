@@ -15,6 +15,10 @@ Content = str | bytes | Callable[[Path], object]
 """The content of a file: text, bytes, or a function that writes the content to a given path with the same
 suffix.
 """
+STEM_CHARACTERS = 100
+"""Number of characters of a file's name that the name of its unfinished file repeats. The whole name could
+exceed the limit of a file system, which is usually 255 bytes.
+"""
 
 
 def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Path:
@@ -31,7 +35,7 @@ def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Pat
         real = Path(os.path.realpath(where))
         regular = real.is_file() or not os.path.lexists(where)
         good = real.parent.is_dir() and all(os.access(p, os.W_OK) for p in (real.parent, real) if p.exists())
-    except (OSError, ValueError):  # a name that is too long, or holds a zero byte
+    except (OSError, ValueError):  # the name is too long, or contains a zero byte
         regular = True
         good = False
     if not regular:
@@ -76,18 +80,19 @@ def _unfinished(real: Path, suffix: str) -> Path:
     """A new, empty file next to `real` for its content, with an unpredictable name and the suffix of
     `real`, or of a link to it.
     """
-    fresh = real.with_name(f".{real.stem[:100]}.{os.getpid()}-{os.urandom(8).hex()}.new{suffix}")
+    fresh = real.with_name(f".{real.stem[:STEM_CHARACTERS]}.{os.getpid()}-{os.urandom(8).hex()}.new{suffix}")
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return fresh
 
 
 def _remove_left_over(real: Path, suffix: str) -> None:
-    """Removes unfinished files of the same name whose process has ended; a killed run cannot remove its
-    own.
+    """Removes the unfinished files for this path whose process has ended. A killed process cannot remove its
+    own files.
     """
-    if os.name != "posix":  # elsewhere a process cannot be asked whether it lives
+    if os.name != "posix":  # elsewhere, signal 0 does not test whether a process exists
         return
-    name = re.compile(rf"\.{re.escape(real.stem[:100])}\.(\d{{1,9}})-[0-9a-f]{{16}}\.new{re.escape(suffix)}")
+    stem = re.escape(real.stem[:STEM_CHARACTERS])
+    name = re.compile(rf"\.{stem}\.(\d{{1,9}})-[0-9a-f]{{16}}\.new{re.escape(suffix)}")  # of `_unfinished`
     with suppress(OSError):
         for entry in os.scandir(real.parent):
             if (match := name.fullmatch(entry.name)) and not _is_running(int(match[1])):
@@ -97,7 +102,7 @@ def _remove_left_over(real: Path, suffix: str) -> None:
 def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except OSError as error:  # others: it is another user's
+    except OSError as error:  # any other error means that the process belongs to another user
         return not isinstance(error, ProcessLookupError)
     return True
 

@@ -1,8 +1,11 @@
 """Serves the predictor over HTTP, for tools in other languages (``perfmodel serve``).
 
-    POST /forward {"new_tokens": [1, 1, 2000], "past_tokens": [4000, 900, 0], "gamma": 3} {"seconds": 0.0871,
-                   "tokens_per_iteration": 2.26} GET / the question, the capacity of the KV cache in tokens,
-                   and the longest draft
+A client sends one batch to ``POST /forward``, and gets the time of its forward pass::
+
+    {"new_tokens": [1, 1, 2000], "past_tokens": [4000, 900, 0], "gamma": 3}
+    {"seconds": 0.0871, "tokens_per_iteration": 2.26}
+
+``GET /`` returns the question, the capacity of the KV cache in tokens, and the longest draft.
 
 The server has no state: every request describes one batch, and the command line fixes the model, device and
 other settings. The server reads no file to answer a request. A refused request gets an error in JSON.
@@ -24,27 +27,27 @@ from perfmodel.answers.point.predictor import Predictor
 from perfmodel.errors import LONGEST, InputError, one_line, shortened
 
 MOST_BYTES = 2**20
-"""Largest body of an HTTP request: it holds a batch of about 50,000 requests."""
+"""Size limit of the body of an HTTP request. Such a body can describe a batch of about 50,000 sequences."""
 TIMEOUT_S = 10.0
-"""Seconds that a client has to send a request; a client that takes longer is disconnected."""
+"""Time within which a client must send a request. A client that takes longer is disconnected."""
 LINGER_S = 1.0
-"""Seconds for which a client may still send after its request was refused."""
+"""Time during which the server still reads from a client after it has refused the request."""
 MOST_CONNECTIONS = 128
-"""Number of clients that may be connected at once; further ones are refused."""
+"""Number of clients that can be connected at the same time. Further clients are refused."""
 
 _TEXT = b'{"error":"too many clients are connected"}'
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%s" % (len(_TEXT), _TEXT)
 )
-"""The response to a client beyond this number."""
+"""The response to a client if `MOST_CONNECTIONS` clients are connected already."""
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
     """The body of an HTTP request: for each sequence of a batch, its number of new tokens and of cached
     tokens.
 
-    - gamma: the draft length; None means that of the command line.
+    - gamma: the draft length. None means the draft length of the command line.
     """
 
     new_tokens: list[int | float]
@@ -128,12 +131,14 @@ class Handler(BaseHTTPRequestHandler):
                 raise Refused(404, "there are POST /forward and GET /")
             self._send(200, answer())
         except Refused as refused:
-            self.close_connection = True  # what the client still sends is no request
+            self.close_connection = True  # the rest of the data is not a new request
             self._send(refused.status, {"error": str(refused)})
             self._linger()
 
     def _linger(self) -> None:
-        """Reads on for a moment, because a client whose data remain unread does not receive the response."""
+        """Reads for up to `LINGER_S` seconds. A client whose data remain unread does not receive the
+        response.
+        """
         self.arriving.ends_s = monotonic() + LINGER_S
         with suppress(OSError):
             self.connection.shutdown(SHUT_WR)

@@ -13,6 +13,7 @@ from perfmodel.answers.point.predictor import Predictor
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768)
+"""Batches and contexts of the decoding passes to which the formula is fitted by default."""
 PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Prompt tokens of the prefill passes to which the formula is fitted by default."""
 
@@ -85,7 +86,7 @@ def linear_step(
     terms = np.stack([np.ones(tokens.size), tokens, cached], axis=1) / seconds[:, None]
     coefficients = np.zeros(3)
     used = np.arange(3)
-    while used.size:
+    while used.size:  # drop the terms with negative coefficients until there are none
         solved, *_ = np.linalg.lstsq(terms[:, used], np.ones(tokens.size), rcond=None)
         if (solved >= 0).all():
             coefficients[used] = solved

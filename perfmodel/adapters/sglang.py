@@ -23,11 +23,11 @@ from perfmodel.answers.point.predictor import predictor
 from perfmodel.errors import InputError
 
 IMPOSSIBLE = -1.0
-"""Time of a batch that does not fit in memory; the simulator refuses negative times."""
+"""Time of a batch that does not fit in memory. The simulator refuses negative times."""
 UNMODELLED = ("pp_size", "cp_size")
 """Degrees of the scheduler's configuration that must be 1."""
 FORMATS = {"data_type": "weights", "kv_cache_data_type": "kv_dtype"}
-"""Formats of the scheduler's configuration -> arguments of a question."""
+"""The argument of a question for each number format in the scheduler's configuration."""
 
 
 class SGLangPredictor:
@@ -87,7 +87,7 @@ class SGLangPredictor:
 
 
 def _of(info: Any, *names: str) -> Any:
-    """The first of these fields of a mapping or an object; plain text is returned unchanged."""
+    """The first field among `names` that a mapping or an object has. A plain text is returned unchanged."""
     if isinstance(info, str):
         return info
     fields = info if isinstance(info, Mapping) else {name: getattr(info, name, None) for name in names}

@@ -16,14 +16,15 @@ from perfmodel.errors import refuse
 from perfmodel.kv import KVMethod, sparse_method
 from perfmodel.plugins import class_in, names_in, options_of
 from perfmodel.reading import is_folder
-from perfmodel.specs import ModelSpec, Precision, load_model, weight_format
+from perfmodel.specs import ModelSpec, Precision, Weights, load_model, weight_format
 from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.specs.models.published_heads import published_head
 
 ALIASES = {"nextn": "mtp", "pard": "parallel"}
-"""Name of an engine or a paper -> the draft kind."""
+"""The draft kind for each other name that an engine or a paper uses."""
 _BASE = {field.name for field in dataclasses.fields(Draft)}
+"""The fields of every kind, which are not options."""
 
 
 @cache
@@ -39,7 +40,7 @@ def kind_of(word: str) -> type[Draft]:
 
 
 def kinds() -> dict[str, type[Draft]]:
-    """Name -> class, for all kinds, sorted by name. This imports all kinds."""
+    """The class of each kind by its name, sorted by name. This imports all kinds."""
     return {word: kind_of(word) for word in names()}
 
 
@@ -59,13 +60,12 @@ def make_draft(
     - name: a kind (``self``, ``eagle``, ``medusa:heads=4``, ``parallel:MODEL``), a model, a head's
       config.json, or the Hugging Face id of a published head.
 
-    ``eagle3`` means the published head of the target (`specs.published_heads`).
-
-    If no head is published, ``eagle3`` means an EAGLE head with three features. The tensor-parallel degree
-    and the weight format are by default those of the target.
-
     - own_on: the number formats in which the device can compute, if the draft keeps the format of its own
-      checkpoint; else None.
+      checkpoint. None means that the draft has the format of the target.
+
+    ``eagle3`` means the published head of the target (`specs.published_heads`). If no head is published,
+    ``eagle3`` means an EAGLE head with three features. The tensor-parallel degree and the weight format are
+    by default those of the target.
 
     Raises InputError for an unknown model or option.
     """
@@ -76,17 +76,26 @@ def make_draft(
     if not kv.reads_all and not kind.reads_cache:
         raise refuse("--draft-kv", None, f"full (or left out): {kind.kind} drafts read no cache", kv.label())
     if kind.kind == "self":
-        options["target_weights"] = target_precision.weights.name  # another format is a second copy
-    if weights is not None:
-        draft_weights = weight_format(weights, "--draft-weights")
+        options["target_weights"] = target_precision.weights.name  # another format needs a second copy
+    if weights is None:
+        draft_weights = _default_weights(kind, model, target_precision.weights, own_on)
     else:
-        checkpoint = None if own_on is None else kind.own_weights(model)
-        if own_on is None or checkpoint is None:
-            draft_weights = kind.like_target(target_precision.weights)
-        else:
-            draft_weights = checkpoint.within(own_on)
+        draft_weights = weight_format(weights, "--draft-weights")
     degree = target_tp if tensor_parallel is None else tensor_parallel
     return kind(model, kv, degree, Precision(draft_weights, target_precision.kv), **options)
+
+
+def _default_weights(
+    kind: type[Draft], model: ModelSpec, target: Weights, own_on: Collection[str] | None
+) -> Weights:
+    """The weight formats of a draft if the user states none.
+
+    - own_on: see `make_draft`.
+    """
+    checkpoint = None if own_on is None else kind.own_weights(model)
+    if own_on is None or checkpoint is None:
+        return kind.like_target(target)
+    return checkpoint.within(own_on)
 
 
 Drafter = tuple[type[Draft], ModelSpec, dict[str, Any]]
@@ -116,7 +125,7 @@ def _drafter(name: str, target: ModelSpec) -> Drafter:
 
 
 def _refuse_cache(word: str) -> None:
-    """Refuse (InputError) the name of a sparse KV cache, which ``--draft-kv`` takes."""
+    """Raises InputError for the name of a sparse KV cache, which belongs to ``--draft-kv``."""
     cache = sparse_method(word)
     if cache is not None:
         allowed = f"a draft: {word} is a KV cache of a draft, as in --draft self --draft-kv {cache.example}"
@@ -126,7 +135,7 @@ def _refuse_cache(word: str) -> None:
 def _drafter_of_target(kind: type[Draft], is_eagle3: bool, stated: str | None, target: ModelSpec) -> Drafter:
     """A drafter whose shape follows from the target's, or the head that was published for the target.
 
-    - stated: the options after the colon; None without a colon.
+    - stated: the options after the colon. It is None without a colon.
 
     Published heads are used for ``eagle3`` only, and not for an ``eagle`` with options.
     """
@@ -143,14 +152,14 @@ def _drafter_of_target(kind: type[Draft], is_eagle3: bool, stated: str | None, t
 
 
 def _refuse_none(name: str) -> None:
-    """Refuse (InputError) a word for no draft."""
+    """Raises InputError for a word that means no draft."""
     if name.lower() in ("none", "off"):
         allowed = "a draft: every answer has the baseline, and --gamma 0 is a server without a draft"
         raise refuse("--draft", None, allowed, name)
 
 
 def _refuse_chain(name: str) -> None:
-    """Refuse (InputError) several kinds of draft that take turns, such as ``mtp,ngram``."""
+    """Raises InputError for several kinds of draft that take turns, such as ``mtp,ngram``."""
     parts = [part.strip().partition(":")[0] for part in re.split("[,+]", name)]
     kinds_named = [part for part in parts if spelled(part) in (*names(), "eagle3")]
     if len(parts) > 1 and len(kinds_named) == len(parts):
@@ -168,22 +177,26 @@ def spelled(word: str) -> str:
     """
     if looks_like_path(word):
         return word
-    plain = re.sub(r"^draft-|[-_ ]", "", word.lower())
+    plain = re.sub(r"^draft-|[-_ ]", "", word.lower())  # llama.cpp writes draft-eagle3
     plain = "mtp" if re.fullmatch(r"([a-z0-9]+_)+mtp", word.lower()) else ALIASES.get(plain, plain)
     return next((word for word in names() if word.replace("_", "") == plain), plain)
 
 
 def _head(name: str, target: ModelSpec) -> Any:
-    """The drafting head in a ``config.json`` or in a folder that holds one; None for any other name."""
+    """The drafting head in a ``config.json``, or in a folder with such a file. The result is None for any
+    other name.
+    """
     if not (name.endswith(".json") or is_folder(name)):
         return None
-    from perfmodel.specs.huggingface.heads import load_head  # most drafts are no file
+    from perfmodel.specs.huggingface.heads import load_head  # imported late, because few drafts are files
 
     return load_head(name, target)
 
 
 def _options(kind: type[Draft], text: str) -> dict[str, int]:
-    """``option=value,...`` with whole numbers. Raises InputError for anything else."""
+    """Reads the options ``option=value,...`` of a kind. Raises InputError for values that are not whole
+    numbers.
+    """
     types = get_type_hints(kind)
     known = [name for name, type_ in types.items() if name not in _BASE and type_ is int]
     where = f"--draft: {kind.kind}"

@@ -34,29 +34,31 @@ class Draft:
     source: ClassVar[str]
     example: ClassVar[str]
     limits: ClassVar[Limits] = {}
-    """Option -> its smallest and its largest value."""
+    """The smallest and the largest value of each option."""
     in_one_pass: ClassVar[bool] = False
     """Whether one pass drafts all tokens."""
     views_target_cache: ClassVar[bool] = False
-    """Whether it reads the target's cache and keeps only `kv.stored_bytes` of its own."""
+    """Whether the draft reads the target's cache and stores only `kv.stored_bytes` itself."""
     reads_cache: ClassVar[bool] = True
-    """Whether its passes read a KV cache, which the engine prepares for each pass. If they do not, only
-    the KV method `full` is accepted.
+    """Whether the draft's passes read a KV cache, which the engine prepares for each pass. If they do not,
+    only the KV method `full` is accepted.
     """
     named_model: ClassVar[bool] = False
-    """Whether the user names its model, as in ``NAME`` or ``KIND:NAME``."""
+    """Whether the user names the draft model, as in ``NAME`` or ``KIND:NAME``."""
     has_checkpoint: ClassVar[bool] = False
-    """Whether its model is a checkpoint with its own formats."""
+    """Whether the draft model is a checkpoint with its own formats."""
 
     varying_lengths: ClassVar[bool] = False
-    """Whether sequences of one batch draft different numbers of tokens, so that their verification fits no
-    CUDA graph of equal lengths (vLLM, v1/worker/gpu_model_runner.py, uniform_decode).
+    """Whether sequences of one batch draft different numbers of tokens. Their verification then fits no CUDA
+    graph of equal lengths (vLLM, v1/worker/gpu_model_runner.py, uniform_decode).
     """
     launched_by_host: ClassVar[bool] = True
-    """Whether an engine without whole CUDA graphs for drafts launches their attention itself."""
+    """Whether the host launches the attention of such drafts, if the engine has no full CUDA graphs for
+    them.
+    """
     starts_from_features: ClassVar[bool] = False
-    """Whether its first pass takes the target's hidden states of the previous token. No cache keeps these, so
-    an engine computes the last cached block of a prefix again.
+    """Whether the first pass of the draft takes the target's hidden states of the previous token. No cache
+    contains these states, so an engine computes the last cached block of a prefix again.
     """
 
     model: ModelSpec
@@ -70,67 +72,66 @@ class Draft:
 
     def __post_init__(self) -> None:
         """Raises InputError for an option outside its limits."""
-        declared = [vars(each).get("limits", {}) for each in type(self).__mro__]
-        for option, (least, most) in (pair for limits in declared for pair in limits.items()):
-            if not least <= (value := getattr(self, option)) <= most:
-                raise refuse(
-                    "--draft",
-                    f"{self.kind}: {option}",
-                    f"a whole number from {least} to {most}, as in {self.example}",
-                    value,
-                )
+        for each in type(self).__mro__:
+            for option, (least, most) in vars(each).get("limits", {}).items():
+                value = getattr(self, option)
+                if not least <= value <= most:
+                    allowed = f"a whole number from {least} to {most}, as in {self.example}"
+                    raise refuse("--draft", f"{self.kind}: {option}", allowed, value)
 
     @classmethod
     def own_weights(cls, model: ModelSpec) -> Weights | None:
-        """Weight formats of the draft's own checkpoint; None if the draft is a part of the target's
-        checkpoint.
+        """Weight formats of the draft's own checkpoint. The result is None if the draft is a part of the
+        target's checkpoint.
         """
         return weight_format(model.weights) if cls.has_checkpoint else None
 
     @classmethod
     def like_target(cls, target: Weights) -> Weights:
-        """Weight formats of a draft that is quantised like the target; by default, those of the target."""
+        """Weight formats of a draft that is quantised like the target. By default, these are the target's
+        formats.
+        """
         return target
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Whether `advise` and `--draft` may use this kind for this target by its name alone, without
-        options; by default True.
+        """Whether `advise` and `--draft` may use this kind for this target without options. The default is
+        True.
         """
         return True
 
     @property
     def name(self) -> str:
-        """The name of the draft in answers; by default, that of its kind."""
+        """The name of the draft in answers. By default, it is the name of the kind."""
         return self.kind
 
     @property
     def reads_inner_layers(self) -> bool:
-        """Whether the draft takes hidden states of the target's inner layers; by default False."""
+        """Whether the draft takes hidden states of the target's inner layers. The default is False."""
         return False
 
     @property
     def shares_weights(self) -> bool:
-        """Whether the draft runs the target's own weights, so that it needs no memory for weights; by default
+        """Whether the draft runs the target's weights and needs no memory for its own. The default is
         False.
         """
         return False
 
     @property
     def shares_prefill(self) -> bool:
-        """Whether the draft needs no prefill of its own, but only the target's prefill and `kv.setup`; by
-        default False.
+        """Whether the target's prefill and `kv.setup` suffice, so the draft needs no prefill of its own. The
+        default is False.
         """
         return False
 
     @property
     def max_gamma(self) -> int | None:
-        """The longest possible draft in tokens; None if unlimited."""
+        """The longest possible draft in tokens. The result is None if there is no limit."""
         return None
 
     def passes(self, gamma: Floats) -> Floats:
-        """Number of draft passes per iteration: one per drafted token, or with `in_one_pass` one in total
-        (zero at gamma 0).
+        """Number of draft passes per iteration. It is one per drafted token, or one in total with
+        `in_one_pass`. At gamma 0, it is zero.
         """
         return np.minimum(gamma, 1.0) if self.in_one_pass else gamma
 
@@ -153,12 +154,14 @@ class Draft:
         return ops
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """Operations of one pass that depend on the kind; by default, those of a pass of the whole model."""
+        """Operations of one pass that depend on the kind. By default, these are all operations of the
+        model.
+        """
         return costs.model_ops(shard, costs.PassShape(batch, query, context), self.kv)
 
     def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
-        """Operations that run once per iteration outside the draft passes, for one token per sequence; by
-        default none.
+        """Operations that run once per iteration outside the draft passes, for one token per sequence. By
+        default, there are none.
         """
         return []
 
@@ -182,13 +185,10 @@ def dense(
     copies: Floats = 1.0,
     tensor: str = "",
 ) -> costs.GemmOp:
-    """A projection outside a draft's layers, sharded like the layers.
+    """A projection outside a draft's layers. Devices share its outputs.
 
-    - copies: number of separate weight matrices.
-
-    Each of them is applied to `tokens` tokens.
-
-    - tensor: name of the tensor whose number format the projection has; by default, it has the format of the
+    - copies: number of separate weight matrices. Each matrix is applied to `tokens` tokens.
+    - tensor: name of the tensor whose number format the projection has. By default, it has the format of the
       layers.
     """
     n = shard.tensor_parallel

@@ -21,11 +21,11 @@ class DFlash(Draft):
     iteration, `features` hidden states of the target are projected to one vector, and this vector to the keys
     and values of every layer (vLLM, models/qwen3_dflash.py).
 
-    - block: number of positions of a pass; at most block - 1 tokens are drafted.
-    - vocab: number of tokens that the head's own LM head can draft; 0 means the target's LM head.
+    - block: number of positions of a pass. At most block - 1 tokens are drafted.
+    - vocab: number of tokens that the head's own LM head can draft. 0 means the target's LM head.
 
-    Attention between the positions of the block is counted as causal, so only half of it is counted. From a
-    context of 1k tokens on, the other half is below 1 % of all attention.
+    Attention between the positions of the block is counted as causal, so only half of it is counted. At a
+    context of 1k tokens or more, the other half is below 1 % of all attention.
     """
 
     source = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
@@ -54,7 +54,7 @@ class DFlash(Draft):
 
     @property
     def max_gamma(self) -> int | None:
-        """Number of positions of the block without that of the last token."""
+        """The number of positions of the block, without the position of the last token."""
         return self.block - 1
 
     def query(self, gamma: Floats) -> Floats:
@@ -71,8 +71,8 @@ class DFlash(Draft):
         return query - 1.0
 
     def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
-        """Two projections: of the target's hidden states to one vector, and of this vector to the keys and
-        values of all layers.
+        """Two projections. The first maps the target's hidden states to one vector. The second maps this
+        vector to the keys and values of all layers.
         """
         model = shard.model
         into = self._projection(shard, batch)

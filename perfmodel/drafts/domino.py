@@ -17,7 +17,7 @@ class Domino(DFlash):
     - gru, emb: the values `gru_hidden_dim` and `emb_dim` of the head's config.json. The user must give both,
       because no head is published.
     - pool: number of vocabulary tokens whose logits are corrected (SGLang's
-      ``--speculative-domino-candidate-pool-size``); 0 means the whole vocabulary. All positions of the block
+      ``--speculative-domino-candidate-pool-size``). 0 means the whole vocabulary. All positions of the block
       share these tokens.
     """
 
@@ -45,16 +45,16 @@ class Domino(DFlash):
         ]
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
-        """The weights of DFlash and of the corrections for the whole vocabulary."""
+        """Bytes of the weights of DFlash, and of the corrections for the whole vocabulary."""
         own = self._corrections(shard, 1.0, 1.0, 0)
         return super().own_weight_bytes(shard) + sum(float(op.cost.weight_bytes) for op in own)
 
     def _corrections(self, shard: costs.Shard, batch: Floats, steps: Floats, pool: int) -> list[Op]:
-        """The three products by which each drafted token corrects the logits of the next.
+        """The three products with which each drafted token corrects the logits of the next token.
 
-        - pool: the tokens whose logits are corrected; 0 for the whole vocabulary.
+        - pool: number of tokens whose logits are corrected. 0 means the whole vocabulary.
         """
-        whole = shard.tensor_parallel
+        whole = shard.tensor_parallel  # `dense` shares the outputs, but every device has all of them
         inputs = shard.model.hidden_size + self.gru
         sizes = {
             "gru": (inputs, 3.0 * self.gru),

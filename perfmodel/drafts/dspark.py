@@ -10,11 +10,11 @@ from perfmodel.operations import Floats
 
 
 class DSpark(DFlash):
-    """DFlash whose position of the last token also drafts a token, so that gamma positions draft gamma
-    tokens.
+    """DFlash in which the position of the last token also drafts a token. Gamma positions therefore draft
+    gamma tokens.
 
-    - rank: rank of the matrix that corrects a token's logits by the previous token, `markov_rank` of the
-      checkpoint's config.json. The rank is 256 in both known heads (DeepSeek-V4-Flash and Ling-3.0-tiny,
+    - rank: rank of the matrix with which the previous token corrects a token's logits (`markov_rank` in the
+      checkpoint's config.json). The rank is 256 in both known heads (DeepSeek-V4-Flash and Ling-3.0-tiny,
       sgl-project/SpecForge@67fea1af and @08218962 configs/).
 
     For each drafted token, a step reads rank x vocabulary additional weights. The steps run one after another
@@ -29,15 +29,15 @@ class DSpark(DFlash):
 
     @property
     def max_gamma(self) -> int | None:
-        """All positions of the block."""
+        """The number of positions of the block."""
         return self.block
 
     def query(self, gamma: Floats) -> Floats:
-        """One position per drafted token."""
+        """The number of query tokens, one per drafted token."""
         return gamma
 
     def sampled(self, query: Floats) -> Floats:
-        """All positions of the block."""
+        """The number of positions at which a token is drafted, which is all positions of the pass."""
         return query
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
@@ -52,5 +52,5 @@ class DSpark(DFlash):
         return super().own_weight_bytes(shard) + 2.0 * table
 
     def _transition(self, shard: costs.Shard, batch: Floats, steps: Floats) -> Op:
-        columns = shard.model.vocab_size * shard.tensor_parallel
+        columns = shard.model.vocab_size * shard.tensor_parallel  # every device has all of them
         return dense("dspark transition", shard, self.rank, columns, batch, steps, "lm_head")

@@ -10,7 +10,9 @@ from perfmodel.operations import Floats
 from perfmodel.specs import ModelSpec
 
 OWN_VOCAB = 32000
-"""Draft vocabulary of EAGLE-3's published heads (arXiv 2503.01840; config.json of its Llama heads)."""
+"""Number of tokens that EAGLE-3's published heads can draft (arXiv 2503.01840, and config.json of the Llama
+heads).
+"""
 
 
 class Eagle(Draft):
@@ -64,7 +66,7 @@ class Eagle(Draft):
         return [first(shard, batch * query), *super().kind_ops(shard, batch, context, query)]
 
     def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
-        """EAGLE-3: the projection of the target's features."""
+        """The projection of the target's features in EAGLE-3. EAGLE has no such operation."""
         return [] if self.features == 1 else [self._projection(shard, batch)]
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
@@ -80,7 +82,7 @@ class Eagle(Draft):
         hidden = shard.model.hidden_size
         inputs = self.features * (self.target_width or hidden)
         if self.features == 1:
-            inputs += hidden  # of the token's embedding
+            inputs += hidden  # the token's embedding
         return dense("eagle projection", shard, inputs, hidden, tokens)
 
 
@@ -95,7 +97,7 @@ def _embedding_half(shard: costs.Shard, tokens: Floats) -> Op:
     return whole.replace(kernels=0, quantisations=0)
 
 
-OF_NO_HEAD: dict[str, Any] = {
+ABSENT_IN_HEADS: dict[str, Any] = {
     "loops": 1,
     "attention_layers": None,
     "mlp_layers": None,
@@ -108,7 +110,7 @@ OF_NO_HEAD: dict[str, Any] = {
     "num_nextn_predict_layers": None,
     "published": None,
 }
-"""Fields of a target that its heads do not have, with the value that says so."""
+"""Fields of a target that do not apply to its heads, with the values that mean this."""
 
 
 def few_layers(
@@ -116,7 +118,7 @@ def few_layers(
 ) -> ModelSpec:
     """The target cut to a few layers, each with full attention and an MLP.
 
-    - vocab: size of the vocabulary; 0 means the target's.
+    - vocab: size of the vocabulary. 0 means the target's size.
 
     Without `keep_experts`, the layers have the form of published heads: they are dense, with plain attention
     and the target's numbers of heads. If the target has latent attention (MLA), the head instead has query
@@ -131,9 +133,9 @@ def few_layers(
     experts = target.moe if keep_experts and not target.mtp_dense else None
     moe = experts.replace(first_dense_layers=0) if experts else None
     indexer = None
-    if target.indexer and keep_experts and not target.compressed:  # DeepSeek-V4's attends to its window alone
+    if target.indexer and keep_experts and not target.compressed:  # DeepSeek-V4's MTP layer has only a window
         indexer = target.indexer.replace(layers=layers, dense_layers=0)
-    changed = OF_NO_HEAD | {
+    changed = ABSENT_IN_HEADS | {
         "name": f"{name} of {target.name}",
         "num_hidden_layers": layers,
         "num_sliding_layers": layers if target.compressed and keep_experts else 0,

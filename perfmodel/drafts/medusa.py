@@ -10,11 +10,11 @@ from perfmodel.specs import BF16, ModelSpec, Weights
 
 
 class Medusa(Draft):
-    """A number of Medusa heads (`heads`).
+    """A number of Medusa heads (`heads`). The first gamma heads run.
 
-    Each has a residual block (hidden x hidden) and an LM head, and the first gamma heads run. `model` is the
-    target, of which only the shape is used. No head sees the tokens of the others, so the acceptance falls
-    with the position. The user should give it by position.
+    Each head has a residual block (hidden x hidden) and an LM head. `model` is the target, of which only the
+    shape is used. No head sees the tokens of the other heads, so the acceptance falls with the position. The
+    user should give the acceptance by position.
     """
 
     source = "Cai et al. 2024, arXiv 2401.10774"
@@ -22,8 +22,8 @@ class Medusa(Draft):
     limits = {"heads": (1, 64)}
     in_one_pass = True
     reads_cache = False
-    views_target_cache = True  # heads keep no cache
-    shares_prefill = True  # heads need the last hidden state only
+    views_target_cache = True  # the heads have no cache
+    shares_prefill = True  # the heads need only the last hidden state
 
     heads: int = 4
 
@@ -34,7 +34,7 @@ class Medusa(Draft):
 
     @property
     def max_gamma(self) -> int | None:
-        """One token per head."""
+        """The number of heads, because each head drafts one token."""
         return self.heads
 
     def query(self, gamma: Floats) -> Floats:
@@ -51,6 +51,6 @@ class Medusa(Draft):
         ]
 
     def own_weight_bytes(self, shard: costs.Shard) -> float:
-        """The weights of all heads."""
+        """Bytes of the weights of all heads."""
         block, head = (float(op.cost.weight_bytes) for op in self.kind_ops(shard, 1.0, 0.0, 1.0))
         return self.heads * (block + head)

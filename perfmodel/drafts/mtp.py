@@ -20,7 +20,8 @@ class MTP(Draft):
     - modules: number of such layers in memory, at most the target's `num_nextn_predict_layers`. A single
       layer runs again for every drafted token (DeepSeek-V3 in serving engines). With several layers, each
       drafts one token, so their number limits the draft length.
-    - target_width: for a separate assistant model (Gemma 4), the width of the target's hidden states; else 0.
+    - target_width: for a separate assistant model (Gemma 4), the width of the target's hidden states. It is 0
+      for an MTP layer.
 
     An assistant has its own LM head and number formats. Each of its passes ends with a projection to the
     target's width.
@@ -36,8 +37,8 @@ class MTP(Draft):
 
     @classmethod
     def own_weights(cls, model: ModelSpec) -> Weights | None:
-        """The weight formats of an assistant model; None for an MTP layer, which is a part of the target's
-        checkpoint.
+        """The weight formats of an assistant model. The result is None for an MTP layer, which is a part of
+        the target's checkpoint.
         """
         return weight_format(model.weights) if model.shared_kv_layers else None
 
@@ -76,7 +77,7 @@ class MTP(Draft):
 
     @property
     def max_gamma(self) -> int | None:
-        """The number of modules; None (unlimited) for a single module."""
+        """The number of modules. The result is None (no limit) for a single module."""
         return None if self.modules == 1 else self.modules
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:

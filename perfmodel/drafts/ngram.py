@@ -21,9 +21,9 @@ class NGram(Draft):
     example = "ngram"
     reads_cache = False
     varying_lengths = True
-    views_target_cache = True  # it keeps no cache
-    shares_weights = True  # it has no weights
-    shares_prefill = True  # it needs the tokens only
+    views_target_cache = True  # the draft has no cache
+    shares_weights = True  # the draft has no weights
+    shares_prefill = True  # the draft needs only the tokens
 
     def passes(self, gamma: Floats) -> Floats:
         """Zero, because the draft runs no model."""

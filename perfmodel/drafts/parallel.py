@@ -19,5 +19,5 @@ class Parallel(ModelDraft):
         return f"{self.kind}:{self.model.name}"
 
     def query(self, gamma: Floats) -> Floats:
-        """One per drafted token."""
+        """The number of query tokens, one per drafted token."""
         return gamma

@@ -29,7 +29,7 @@ class PEagle(Eagle):
 
     @property
     def name(self) -> str:
-        """The kind."""
+        """The name of the kind."""
         return self.kind
 
     @classmethod

@@ -15,7 +15,7 @@ class SelfDraft(Draft):
     source = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"
     example = "self"
     launched_by_host = False  # the target's own CUDA graphs hold its passes
-    views_target_cache = True  # its keys and values are the target's
+    views_target_cache = True  # the draft reads the target's keys and values
 
     target_weights: str = "bf16"
 

@@ -40,7 +40,7 @@ def method(name: str) -> type[KVMethod]:
 
 
 def methods() -> dict[str, type[KVMethod]]:
-    """Name -> class, for all methods, sorted by name. This imports all methods."""
+    """The class of each method by its name, sorted by name. This imports all methods."""
     return {name: method(name) for name in names()}
 
 
@@ -57,7 +57,8 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
         raise unknown_name(flag, "KV method", name.strip(), names())
     fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(resolved)}  # type: ignore[arg-type]
     where = f"{flag}: {resolved.name}"
-    options = [f"budget={budget}"] * bool(colon) + options
+    if colon:
+        options.insert(0, f"budget={budget}")
     given = options_of(options, fields, where, resolved.example)
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:
@@ -72,7 +73,7 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
 
 @cache
 def _types(name: str) -> dict[str, Any]:
-    """Field -> type of a method, by its exact name."""
+    """The type of each field of the method with this exact name."""
     return get_type_hints(method(name))
 
 
@@ -85,7 +86,7 @@ def sparse_method(word: str) -> type[KVMethod] | None:
 
 
 def _known(name: str) -> type[KVMethod] | None:
-    """The method of a name or an alias; None for another word."""
+    """The class of the method with this name or alias. The result is None for an unknown word."""
     plain = re.sub(r"[-_\s]", "", name)
     if plain in names():
         return method(plain)

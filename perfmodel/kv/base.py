@@ -1,11 +1,11 @@
-"""What a KV method costs a draft: the bytes that attention reads, the selection of tokens, a set-up once per
+"""The costs of a KV method: the bytes that attention reads, the selection of tokens, a set-up once per
 sequence, and additional memory.
 
 All costs are per sequence and per layer on one device. `context` (S) is the number of cached tokens, a float
 or a float64 array of any shape. A result has the shape of `context`, or is 0.0 if there is no such cost. S is
 a real number, and nothing is rounded up.
 
-If the context is not longer than the budget, a method selects nothing. The draft then reads the target's own
+If the context is not longer than the budget, a method selects nothing. The draft then reads the target's
 cache, as with `full`. Selection, set-up and additional memory are zero.
 """
 
@@ -75,8 +75,8 @@ class Step(Immutable):
     - flops: FLOPs.
     - bytes: bytes read plus bytes written.
     - kernels: kernel launches, each of which waits for the previous one.
-    - searched: number of tokens or pages of a sequence among which a kernel searches for the best; 0 without
-      a search.
+    - searched: number of tokens or pages of a sequence among which a kernel searches for the best. It is 0
+      without a search.
     """
 
     flops: Floats
@@ -101,14 +101,14 @@ class KVMethod:
     """
 
     name: ClassVar[str]
-    """Name of its file."""
+    """Name of the method and of its file."""
     source: ClassVar[str]
     """Paper with arXiv id."""
     example: ClassVar[str]
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
     reads_all: ClassVar[bool] = False
-    """Whether it reads every token of the target's own cache, so that it needs no additional memory."""
+    """Whether the method reads every token of the target's cache and needs no additional memory."""
     evicts: ClassVar[bool] = False
     """Whether a cache that only the draft uses holds only the tokens that are attended to."""
 

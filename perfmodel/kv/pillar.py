@@ -48,5 +48,5 @@ class Pillar(KVMethod):
         return Step(context * layout.query_heads, moved, 1.0).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The index list; the tokens are read in place."""
+        """Bytes of the index list. The tokens themselves are read in place."""
         return SCORE_BYTES * self.attended_tokens(context) * layout.num_kv_heads * self.beyond_budget(context)

@@ -11,10 +11,10 @@ class Quantized(KVMethod):
     """Reads every cached token from a copy with `bits` bits per value. Each `group` of values has a scale and
     a zero point.
 
-    By default, a group is one head's key or value.
-
-    - shared: whether the target reads the same codes and further bits, so that only the scales need
-      additional memory. The default of 4 bits is from Tiwari et al. 2025 (QuantSpec).
+    - bits: the default of 4 is from Tiwari et al. 2025 (QuantSpec).
+    - group: number of values. By default, a group is one head's key or value.
+    - shared: whether the target reads the same codes and further bits. Only the scales then need additional
+      memory.
     """
 
     source = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"
@@ -49,7 +49,7 @@ class Quantized(KVMethod):
         return self.read_bytes(context, layout)
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The codes and scales only."""
+        """Bytes of the codes and scales."""
         return self.read_bytes(context, layout)
 
     def _scales(self, layout: KVLayout) -> float:

@@ -5,13 +5,13 @@ from perfmodel.operations import Floats
 
 
 class Retrieval(KVMethod):
-    """Every `every` iterations, copies the chunks whose mean keys have the highest scores into the draft's
+    """Once in `every` iterations, copies the chunks whose mean keys have the highest scores into the draft's
     cache.
 
-    - keep_means: whether the means of chunks are stored; otherwise, every rebuild reads all keys to compute
-      them. The default of 8 tokens per chunk is from TriForce's released code.
-
-    `every` has no published default and is required.
+    - every: it has no published default and is required.
+    - chunk: tokens per chunk. The default of 8 is from TriForce's released code.
+    - keep_means: whether the means of chunks are stored. Otherwise, every rebuild reads all keys to compute
+      them.
     """
 
     source = "Sun et al. 2024 (TriForce), arXiv 2404.11912"
@@ -43,12 +43,12 @@ class Retrieval(KVMethod):
         is true.
         """
         build = self._rebuild(context, layout, False)
-        written = self.keep_means * self._means(context, layout)
+        written = self._means(context, layout) if self.keep_means else 0.0
         return Step(build.flops, build.bytes + written, build.kernels).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """Bytes of the packed copy, and of the means if `keep_means` is true."""
-        means = self.keep_means * self._means(context, layout)
+        means = self._means(context, layout) if self.keep_means else 0.0
         return (self.read_bytes(context, layout) + means) * self.beyond_budget(context)
 
     def _rebuild(self, context: Floats, layout: KVLayout, kept: bool) -> Step:

@@ -9,10 +9,11 @@ from perfmodel.operations import Floats
 class SnapKV(KVMethod):
     """Once after the prompt, copies the last `window` tokens and the tokens to which they attend most.
 
-    The scores are pooled over `kernel` neighbours before the selection.
+    The scores are pooled over `kernel` neighbours before the selection. The defaults (window 32 and kernel 7)
+    are from the LongBench experiments of Li et al. 2024.
 
-    - generated: number of tokens generated since then; they are appended to the copy and also read. The
-      defaults (window 32 and kernel 7) are from the LongBench experiments of Li et al. 2024.
+    - generated: number of tokens generated after the prompt. They are appended to the copy, and the draft
+      reads them too.
     """
 
     source = "Li et al. 2024, arXiv 2404.14469"
@@ -48,9 +49,9 @@ class SnapKV(KVMethod):
         return both.times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The packed copy with the tokens appended since."""
+        """Bytes of the packed copy with the appended tokens."""
         return self.read_bytes(context, layout) * self.beyond_budget(context)
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The packed copy only: the other prompt tokens are dropped."""
+        """Bytes of the packed copy only, because the other prompt tokens are dropped."""
         return self.read_bytes(context, layout)

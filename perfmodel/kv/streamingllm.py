@@ -7,12 +7,13 @@ from perfmodel.operations import Floats
 class StreamingLLM(KVMethod):
     """Reads the first `sinks` tokens and the latest (budget - sinks) tokens.
 
-    - copy: whether a ring buffer holds the tokens; otherwise, the draft reads the target's cache through an
+    - sinks: the default of 4 is from Xiao et al. 2023.
+    - copy: whether a ring buffer holds the tokens. Otherwise, the draft reads the target's cache through an
       index.
     - own_prefill: whether the draft processes the prompt itself, as in the publication. If so, its keys and
       values come from passes that only attend to its window, with positions inside the cache, and this
       prefill fills the ring buffer. Otherwise, the draft reads the keys and values of the full prefill, at
-      their positions in the text. The default of 4 sinks is from Xiao et al. 2023.
+      their positions in the text.
     """
 
     source = "Xiao et al. 2023, arXiv 2309.17453"
@@ -53,5 +54,5 @@ class StreamingLLM(KVMethod):
         return 0.0
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The ring buffer only."""
+        """Bytes of the ring buffer only."""
         return self.read_bytes(context, layout)
