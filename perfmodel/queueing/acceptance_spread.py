@@ -11,6 +11,7 @@ from perfmodel.queueing.moments import shares_of
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 BETA_STEPS = 400
+"""Number of values that represent a Beta distribution."""
 LEAST_PARAMETER = 0.3
 """Lower bound of the smaller parameter of a Beta distribution. With a smaller parameter, most requests accept
 all or nothing, and no distribution reaches the gain of a constant acceptance near 1.

@@ -45,7 +45,7 @@ def arrivals(
     gaps = np.zeros(count)
     if rate is not None:
         gaps = draw.standard_gamma(burstiness, count)
-        gaps *= count / rate / gaps.sum()  # exactly this rate, as far as it follows from so many requests
+        gaps *= count / rate / gaps.sum()  # the drawn requests then have exactly this rate
     return Arrivals(
         start + np.cumsum(gaps),
         _lengths(draw, lengths.input_mean, lengths.input_std, count),

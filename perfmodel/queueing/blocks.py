@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from perfmodel.queueing.prefix import HitLaw
 
 Path: TypeAlias = tuple[tuple[int, int], ...]
+"""The nodes of a prompt, each with the number of its tokens, in the order of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Shared:
 class FoundPrompt(NamedTuple):
     """The result of looking up a prompt in a cache.
 
-      - hit_tokens: prompt tokens that need not be computed, because they are cached.
+    - hit_tokens: prompt tokens that need not be computed, because they are cached.
     - needed_tokens: size of the cache memory that the prompt takes, in tokens.
     """
 
@@ -88,7 +89,7 @@ class BlockCache:
         for node, tokens in self.shared.paths[request]:
             size = self.size.get(node, 0)
             blocks = min(size, tokens)
-            needed -= blocks if node in self.users else blocks - size  # a longer idle node is held whole
+            needed -= blocks if node in self.users else blocks - size  # an idle node takes its whole size
             if not missed:
                 matched += blocks
                 missed = blocks < tokens
@@ -134,7 +135,7 @@ class BlockCache:
                 left.append(node)
                 freed += self.size[node]
         last = _node_of(request) if kept is None else kept
-        self.idle_tokens -= self.idle.pop(last, 0)  # of a request that was preempted before
+        self.idle_tokens -= self.idle.pop(last, 0)  # the node may come from before a preemption
         self.size[last] = self.size.get(last, 0) + rest
         for node in (last, *(node for node in left if node != kept)):
             self.idle[node] = self.size[node]
@@ -156,5 +157,5 @@ class BlockCache:
 
 
 def _node_of(request: int) -> int:
-    """The node of context that only this request has; nodes that requests share are numbered from 0."""
+    """The node of the context that only this request uses. Shared nodes have numbers from 0."""
     return -1 - request

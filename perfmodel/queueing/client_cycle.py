@@ -33,6 +33,7 @@ from perfmodel.queueing.served_load import seen_by_requests
 from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 16
+"""Number of bisection steps for the share of passes in which a client decodes."""
 BEYOND_ALL = 4
 """Number of batch sizes computed beyond the number of clients. The share of time at the last one is below
 1e-40.
@@ -86,10 +87,11 @@ def client_cycle(
     cycle = _undisturbed(steps, lengths, limits, tried)
     least = np.ones_like(tried)
     changes_length = len({t.gamma for t in steps.table}) > 1
-    if changes_length:  # serves less where it changes to a slower length
+    if changes_length:  # the rate falls where the table changes to a slower length
         request_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
         each = 1.0 / request_s
         least = np.interp(1.0 + cycle.others, steps.batches, each / np.maximum.accumulate(each))
+    # with a single length, more clients never decode faster
     rising = np.asarray if changes_length else np.maximum.accumulate
     cycle = replace(cycle, decoding_s=rising(cycle.decoding_s))
     rates = tried / cycle.seconds
@@ -105,13 +107,13 @@ def _undisturbed(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Ar
     share = _decoding_share(steps, lengths, limits, clients)
     others = (clients - 1.0) * share
     batch = 1.0 + others
-    ends = others / steps.iterations(lengths)  # others that end in a pass, each followed by a prompt
+    ends = others / steps.iterations(lengths)  # clients that end in a pass; each sends a new prompt
     decode_s = steps.decode_at(batch)
     if steps.table:
         decode_s = seen_by_requests(steps, share_of_batches(steps, clients, share)) @ steps.decode_s
     pass_s = decode_s + ends * steps.prompt_at(batch)
     decoding_s = steps.iterations(lengths) * pass_s
-    alone = (1.0 - share) ** (clients - 1.0)  # no one else decodes
+    alone = (1.0 - share) ** (clients - 1.0)  # probability that no other client decodes
     chances = np.stack([alone, 1.0 - alone], -1)
     around = np.stack([np.zeros_like(others), np.maximum(others, 1.0)], -1)
     per_pass = prompts_per_pass(steps, lengths, limits, around)
@@ -143,7 +145,7 @@ def _ttft_passes(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Ar
     alone = (1.0 - share) ** (clients - 1.0)
     ends = others / steps.iterations(lengths)
     queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
-    queued = np.minimum(queued, (clients - 1.0 - others) / per_pass)  # at most all that do not decode
+    queued = np.minimum(queued, (clients - 1.0 - others) / per_pass)  # at most all clients that do not decode
     decode_s = steps.decode_at(1.0 + others)
     prompt_s = steps.prompt_at(1.0 + others)
     pass_s = decode_s + ends * prompt_s

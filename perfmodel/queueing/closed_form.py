@@ -20,8 +20,8 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
 
     - spread: standard deviation of the acceptance between requests.
     """
-    asked = load.rate if load.clients is None else load.clients
-    loads = np.atleast_1d(np.asarray(asked, float))
+    rates_or_clients = load.rate if load.clients is None else load.clients
+    loads = np.atleast_1d(np.asarray(rates_or_clients, float))
     answer = open_loop if load.clients is None else closed_loop
     blocks = (loads[start : start + BLOCK] for start in range(0, loads.size, BLOCK))
     return joined([answer(steps, load, limits, spread, block) for block in blocks])
@@ -35,8 +35,8 @@ def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     most = capacity(steps, lengths, limits)
     saturation_rate = most.requests_per_s
     if load.clients is not None:
-        asked = np.atleast_1d(np.asarray(load.clients, float))
-        clients = at_server(steps, load, limits, asked).clients
+        all_clients = np.atleast_1d(np.asarray(load.clients, float))
+        clients = at_server(steps, load, limits, all_clients).clients
         seated = np.minimum(clients, float(steps.seats))
         return client_cycle(steps, lengths, limits, seated, saturation_rate).decoding_s / lengths.decoded
     rate = np.atleast_1d(np.asarray(load.rate, float))

@@ -80,7 +80,7 @@ def _with_room(ttft: Moments, room_s: Array) -> Moments:
 class ClientsAtServer(NamedTuple):
     """The clients at a server whose clients think between an answer and the next request.
 
-      - clients: mean number of clients at the server while a given client is there, including that client.
+    - clients: mean number of clients at the server while a given client is there, including that client.
     - sent_per_s: largest rate at which all clients together send requests.
     """
 

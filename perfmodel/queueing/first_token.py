@@ -71,13 +71,13 @@ def at_any_time(
     zeros = np.zeros_like(variance)
     met = pass_s + np.divide(variance, pass_s, out=zeros, where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.running_s[0]) * burst
-    # its share of the passes that read it
+    # the time of a prompt, with its share of the decoding passes that read it
     service = prompt + _passes(steps, np.maximum(batch, 1.0)).decode / per_pass
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
     service_cv = steps.prompt_cv(lengths) * prompt / service
     queue = burst * service * (1.0 + service_cv**2) / (2.0 * (1.0 - busy))
     alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
-    # if served one by one, the prompt in the running pass is part of the queue, so a decoding pass is left
+    # one by one: the prompt in the running pass belongs to the queue, so only its decoding is waited for
     wait = uniform(decode).times(alone) + uniform(met).times(1.0 - alone)
     queueing = alone * queue + (1.0 - alone) * together / busy
     return Meeting(wait, sometimes(busy, queueing), pass_s)
@@ -103,7 +103,7 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
     others = (ahead + more) * backlog(ends, per_pass)
     most = idle[:, None] * (prompt + decode / per_pass)
     others = np.minimum(others, most)
-    prompts = Moments(others, others * prompt, others * prompt**2)  # a Poisson number of them
+    prompts = Moments(others, others * prompt, others * prompt**2)  # their number has a Poisson distribution
     return Meeting(wait, prompts, pass_s)
 
 
@@ -118,7 +118,7 @@ def first_token(
     `batch` and `per_pass` are arrays over ``[n]`` or ``[load, n]`` with n from 0.
     """
     decode, prompt = _passes(steps, batch)
-    own = np.maximum(decode, steps.running_s[0])  # a pass for a prompt alone reads the weights too
+    own = np.maximum(decode, steps.running_s[0])  # a pass with only a prompt also reads the weights
     ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
     mean = own_passes_of(steps, lengths, per_pass, batch) * own + prompt
     deviation = steps.prompt_cv(lengths) * prompt

@@ -14,7 +14,7 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
 
 HALVINGS = 20
-"""Steps of the search for the acceptance whose mean gain is the stated one; they narrow its range to a
+"""Number of bisection steps for the acceptance that gives the known mean gain. They narrow its range to a
 millionth.
 """
 DRAWN_AT_ONCE = 2_000_000

@@ -58,8 +58,8 @@ class Load:
 
     Exactly one of `rate` and `clients` is given, as an array.
 
-    - burstiness: shape parameter of the gamma-distributed gaps between arrivals, as in `vllm bench serve`.
-      At 1 arrivals are Poisson; below 1 they are burstier.
+    - burstiness: shape parameter of the gamma-distributed gaps between arrivals, as in `vllm bench serve`. At
+      1, arrivals are Poisson. Below 1, they are burstier.
     - think_s: mean time between an answer and the next request of the same client, in seconds.
     """
 

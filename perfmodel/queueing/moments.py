@@ -13,7 +13,7 @@ import numpy as np
 from perfmodel.operations import Array, Floats
 
 NORMAL = {0.5: 0.0, 0.9: 1.2815515655446004, 0.99: 2.3263478740408408}
-"""Probability -> quantile of the standard normal distribution."""
+"""The quantile of the standard normal distribution for each probability."""
 MOST_SKEW = 2.0
 """Largest skewness that is used: that of an exponential distribution. Above it, the approximation of Wilson
 and Hilferty is poor.
@@ -55,7 +55,7 @@ class Moments:
     @property
     def _shape(self) -> _Shape:
         deviation = np.sqrt(np.maximum(self.variance, 0.0))
-        cube = deviation**3  # of very small times 0
+        cube = deviation**3  # 0 for very small times
         zeros = np.zeros_like(cube + self.third)
         skew = np.divide(self.third, cube, out=zeros, where=cube > 0)
         skew = np.clip(skew, -MOST_SKEW, MOST_SKEW)

@@ -42,6 +42,10 @@ SEEN = 0.4
 """Number of arrivals in a time window at which their variance has half of its excess over Poisson arrivals,
 for gamma-distributed gaps (counted for shapes from 0.1 to 10).
 """
+LEAST_EXCESS = -0.9
+"""Lower limit of the variance of the arrivals divided by their mean, minus 1. Without this limit, regular
+arrivals would need a binomial distribution without variance. The value is assumed.
+"""
 
 
 class Waiting(NamedTuple):
@@ -145,7 +149,7 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> Capacity:
     rate = 1.0 / (iterations * steps.decode_s / n + steps.prompt_s)
     fit = prompts_per_pass(steps, lengths, limits, n)
     rate = np.where(n / iterations <= fit, rate, 0.0)
-    if not rate.any():  # one request that decodes already ends sooner than a prompt is read
+    if not rate.any():  # a single request already ends before the next prompt is read
         room = float(prompts_per_pass(steps, lengths, limits, n[:1])[0])
         seconds = steps.decode_s[0] / room + steps.prompt_s[0]
         return Capacity(float(1.0 / seconds), 1)
@@ -170,7 +174,8 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
     prompts = np.minimum(kept * steps.prompt_s, 1 - NEGLIGIBLE)
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * steps.iterations(lengths) * pass_s / steps.batches
-    # a lone prompt may take as long as a dozen at the batch that leaves as fast as requests come
+    # the first batch from which requests leave as fast as they arrive; at smaller batches, a single prompt
+    # may take as long as many prompts at this batch
     balanced = np.argmax(load <= 1, 1)[:, None]
     index = _bunching(
         steps,
@@ -202,7 +207,7 @@ def _bunching(
     prompt_s: Array,
     burstiness: float,
 ) -> Array:
-    """Variance over mean of the arrivals while a request decodes, on a clock of decoding alone.
+    """Variance divided by mean of the arrivals while a request decodes, on a clock that counts only decoding.
 
     - prompts: share of the time that prompts take.
     - pass_s, prompt_s: seconds of a pass and of a prompt.
@@ -210,13 +215,14 @@ def _bunching(
     stay_s = steps.iterations(lengths) * pass_s
     gaps = 1.0 + (1.0 / burstiness - 1.0) * rate * stay_s / (rate * stay_s + SEEN)
     stay = stay_s / (prompt_s + TINY) * (1.0 - prompts)
-    # the part of a bunch of prompts that falls into the same stay
+    # the part of a bunch of prompts that arrives during the same stay
     lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)
-    return 1.0 + np.maximum((gaps / (1.0 - prompts) ** 2 - 1.0) * lasting, -0.9)
+    return 1.0 + np.maximum((gaps / (1.0 - prompts) ** 2 - 1.0) * lasting, LEAST_EXCESS)
 
 
 def _binomial(load: Array, index: Array) -> EvenArrivals:
-    """The chain for arrivals more even than Poisson's: the number of requests has a binomial distribution.
+    """The chain for arrivals that are more regular than a Poisson process. The number of requests then has a
+    binomial distribution.
 
     The number of trials with the wanted variance is rarely whole. Two neighbouring whole numbers are
     therefore mixed, with weights that change without jumps, so TPOT rises with the rate.
@@ -233,12 +239,14 @@ def _binomial(load: Array, index: Array) -> EvenArrivals:
 
 
 def _stationary(load: Array, index: Array) -> Stationary:
-    """The chain in steady state, n = 0 ... seats, for requests that arrive in bunches of geometric size.
+    """The steady state of the chain for n = 0 ... seats, if requests arrive in bunches of geometric size.
 
-    The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), where m is the
-    effective mean bunch. Beyond the last seat weights fall by a constant factor. If they would rise, both
-    a small and a large number of running requests are possible at one rate. The small one is reported:
-    weights that would rise up to the last seat are kept constant.
+    - index: m, the effective mean size of a bunch.
+
+    The flow between n - 1 and n is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)). Beyond the
+    last seat, the weights fall by a constant factor. If the weights rise up to the last seat, a small and a
+    large number of running requests are both possible at one rate. The small number is reported, so such
+    weights are kept constant.
     """
     # mu(n-1) / mu(n), and mu(0) = 0
     steps = load[:, 1:] / load[:, :-1]
@@ -265,9 +273,9 @@ def _stationary(load: Array, index: Array) -> Stationary:
 def _reached(ratio: Array) -> int:
     """The number of seats beyond which all weights are negligible compared with the largest.
 
-    - ratio: the weight at n over that at n - 1, ``[rate, n]``.
+    - ratio: the weight at n divided by the weight at n - 1, ``[rate, n]``.
 
-    Weights fall the least if every ratio is the largest over all rates, so this case is computed.
+    The largest ratio over all rates is used for each n, because the weights then fall the least.
     """
     log_weight = np.cumsum(np.log(ratio.max(0)))
     peak = max(float(log_weight.max()), 0.0)

@@ -16,7 +16,7 @@ from perfmodel.queueing.served_load import ServedLoad, seen_by_requests
 from perfmodel.queueing.steps import StepTimes
 
 EXACT_BATCHES = 8
-"""Every batch size up to this one is a node."""
+"""The nodes of an interpolation over batch sizes include every batch size up to this one."""
 FURTHER = 28
 """Number of nodes beyond `EXACT_BATCHES`."""
 OVERFLOWS = 1e-4
@@ -48,8 +48,8 @@ def open_loop(steps: StepTimes, load: Load, limits: Limits, spread: float, rate:
 
 
 def _waits_of_bursts(load: Load) -> float:
-    """Factor on waiting times: they grow with the variance of the gaps (Allen and Cunneen). The result is 1
-    for Poisson.
+    """The factor by which bursts lengthen waiting times, which grow with the variance of the gaps (Allen and
+    Cunneen). It is 1 for Poisson arrivals.
     """
     return (1.0 + 1.0 / load.burstiness) / 2.0
 
@@ -60,7 +60,7 @@ def _ttft(steps: StepTimes, load: Load, limits: Limits, chain: Occupancy, served
     share = _at_nodes(chain.share, batches)
     per_pass = prompts_per_pass(steps, load.lengths, limits, batches)
     burst = _waits_of_bursts(load)
-    bunched = max(burst, 1.0 / load.burstiness)  # prompts of a burst meet each other
+    bunched = max(burst, 1.0 / load.burstiness)  # the prompts of a burst delay each other
     meeting = at_any_time(steps, load.lengths, batches, served, bunched, share, per_pass)
     without_room = first_token(steps, load.lengths, batches, share, per_pass, meeting)
     full, waiting = chain.queue()
@@ -72,7 +72,9 @@ def _ttft(steps: StepTimes, load: Load, limits: Limits, chain: Occupancy, served
 def _tpot(
     steps: StepTimes, load: Load, chain: Occupancy, served: Array, running: Array, spread: float
 ) -> Moments:
-    """Time per output token: the running requests over the tokens per second (Little's law)."""
+    """Time per output token, which is the running requests divided by the tokens per second (Little's
+    law).
+    """
     decoded = load.lengths.decoded
     mean_s = running / served / decoded
     seen = seen_by_requests(steps, chain.share)
@@ -88,7 +90,7 @@ def _tpot(
 def running_requests(
     steps: StepTimes, chain: Occupancy, rate: Array, saturation_rate: float, full_batch: int
 ) -> Array:
-    """Mean number of requests that are between their first and their last token. Some of them decode; the
+    """Mean number of requests that are between their first and their last token. Some of them decode. The
     others wait while prompts are read.
 
     - full_batch: number of running requests of a saturated server.
@@ -97,9 +99,11 @@ def running_requests(
     """
     prompt_s = steps.prompt_at(np.maximum(chain.running, 1.0))
     load = np.minimum(rate * prompt_s, FULL)
-    own_pass_s = prompt_s * (1.0 + load**2 / (1.0 - load**2))  # beyond decoding, which the chain has
+    own_pass_s = prompt_s * (
+        1.0 + load**2 / (1.0 - load**2)
+    )  # in addition to decoding, which the chain includes
     queued = rate * load * own_pass_s / (1.0 - load)
-    slowest = full_batch * rate / saturation_rate  # no token takes longer than when saturated
+    slowest = full_batch * rate / saturation_rate  # no token takes longer than on a saturated server
     below = np.minimum(chain.running + queued, slowest)
     stays_full = chain.metastable & (chain.share[:, -1] > OVERFLOWS)
     return np.where(chain.saturated, float(full_batch), np.where(stays_full, slowest, below))
@@ -107,7 +111,7 @@ def running_requests(
 
 @cache
 def _nodes(states: int) -> Array:
-    """Some batch sizes of 0 ... states - 1, both ends included; small ones are close together."""
+    """Some of the batch sizes 0 ... states - 1, including both ends. Small batch sizes are close together."""
     further = np.geomspace(EXACT_BATCHES, states - 1, FURTHER)
     n = np.unique(np.round(np.concatenate([np.arange(EXACT_BATCHES), further])))
     return np.asarray(n[n < states])
@@ -121,7 +125,7 @@ def _at_nodes(share: Array, nodes: Array) -> Array:
     place = np.interp(batches, nodes, np.arange(nodes.size))
     beyond = share * (place - np.floor(place))
     starts = nodes.astype(np.int64)
-    # sums of neighbours, not a product of matrices, which wakes all threads of the library
+    # sums of neighbours, because a matrix product would start all threads of the library
     weights = np.add.reduceat(share - beyond, starts, 1)
     weights[:, 1:] += np.add.reduceat(beyond, starts, 1)[:, :-1]
     return np.asarray(weights)

@@ -46,7 +46,7 @@ def per_token(
     chance = within / lengths.decoded
     share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
     met = share**2 * (prompts.variance + prompts.mean * steps.prompt_cv(lengths) ** 2)
-    # many arrivals make both, together
+    # arrivals cause both deviations, so these add up
     load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))
     variance = between + chance + load**2
     third = skew + share**3 * prompts.third + SLOWED**1.5 * batch.third

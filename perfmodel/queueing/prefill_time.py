@@ -44,7 +44,9 @@ class PrefillTime:
 
     @property
     def uneven_groups(self) -> int:
-        """Number of groups that wait for the one with the most prompt tokens. It is 1 if all have as many."""
+        """Number of groups that wait for the group with the most prompt tokens. It is 1 if all groups have
+        the same number.
+        """
         return 1 if self.balanced else self.groups
 
     @property
@@ -113,7 +115,7 @@ class PrefillTime:
         )
 
     def _added_for_numbers(self, seconds: Array) -> Callable[[float, float], float]:
-        """`_added_s` for plain numbers."""
+        """`_added_s` as a function of plain numbers."""
         knots = self.tokens.tolist()
         values = seconds.tolist()
         slopes = (np.diff(seconds) / np.diff(self.tokens)).tolist()
@@ -147,7 +149,7 @@ def prompt_s_of(
     - alone: number of passes that read a prompt if no other prompt shares them. Where groups are uneven, one
       group reads the prompt, and it has only its share of `left`.
     """
-    # passes with prompts are those in which any comes or goes on, and at least as many as these fill
+    # prompts of a pass that reads any, at most as many as fill it
     together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)
     fullest = prefill.fullest_tokens(together, tokens, alone, left) if prefill.uneven_groups > 1 else None
     return prefill(decoding, together * tokens, fullest) / together + prefill.cached_s * pairs

@@ -108,7 +108,7 @@ def _sequences(
     reuse: Reuse | None,
     laws: Sequence[HitLaw | None],
 ) -> Array:
-    """Requests whose caches fit, ``[draft length]``, with a common prefix cached once for all."""
+    """Number of requests whose caches fit, ``[draft length]``, if a common prefix is cached only once."""
     sequences = sequences_of(scenario, context, drafted, limits, reserved_bytes)
     if reuse is None or not reuse.prefix:
         return sequences
@@ -118,9 +118,9 @@ def _sequences(
 
 
 def _seats(fitting: float, gamma: int, lengths: Lengths, limits: Limits) -> int:
-    """The largest number of concurrent requests: limited by the seats of the server, by the tokens that a
-    pass verifies, and by memory with the room that is reserved for output to come. On average, a running
-    request has as much output to come as it has decoded.
+    """The largest number of concurrent requests. Three things limit it: the seats of the server, the tokens
+    that a pass verifies, and the memory. A part of the memory may be reserved for output that is still to be
+    decoded. On average, a running request still has to decode as many tokens as it has decoded.
     """
     to_come = max(lengths.context - lengths.input_mean, 0.0)
     reserved = 1.0 + limits.reserved_output * to_come / lengths.context
@@ -139,8 +139,8 @@ def _survival(scenario: Scenario, drafted: NDArray[np.int64]) -> Array | None:
 
 
 def _passes_ahead(scenario: Scenario, own: EngineRequests, gamma: int) -> float:
-    """Number of passes that the device already has when a request arrives; 0 with a draft model, because
-    the host starts its passes one by one.
+    """Number of passes that are already queued on the device when a request arrives. It is 0 with a draft
+    model, because the host starts the passes of such a draft one by one.
     """
     if gamma and isinstance(scenario.draft, ModelDraft):
         return 0.0
@@ -157,10 +157,10 @@ def _with_prompts(
 ) -> StepTimes:
     """The passes with the time that a prompt adds.
 
-    - fitting: requests whose caches fit.
+    - fitting: number of requests whose caches fit.
 
-    A pass at n meets n A / (D - 1) prompts. The time of one prompt is its share of the time that this many
-    prompts add.
+    On average, a pass over n requests reads n A / (D - 1) prompts. The time of one prompt is its share of the
+    time that these prompts add.
     """
     assert passes.prefill is not None
     decoding = passes.batches * (passes.gamma + 1.0)
@@ -204,7 +204,7 @@ def prefill_times(
     prompt = lengths.input_mean
     most = float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
-    square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
+    square = prompt * (1.0 + lengths.input_cv**2)  # attention is quadratic in the length of a prompt
     token_s = prompt_attention_s(scenario, square) / square / groups
     prompt_s = np.asarray(layers_s(scenario, tokens, of_engine))
     read = min(prompt, most)

@@ -113,7 +113,10 @@ class PromptQueue:
         return requests
 
     def _take_part(self, request: QueuedRequest, budget: int) -> int:
-        """The tokens of a prompt that the coming pass reads, given the tokens for which it has room."""
+        """Sets the tokens of a prompt that the next pass reads, and returns their number.
+
+        - budget: number of tokens for which the pass has room.
+        """
         tokens = min(request.unread_tokens, budget, self.most_of_a_prompt)
         request.part_tokens = tokens
         return tokens
@@ -140,7 +143,7 @@ class PromptQueue:
         return True
 
     def _reserved_tokens(self, request: QueuedRequest) -> float:
-        """Room that a new request must leave for tokens still to come."""
+        """Number of tokens that a new request must leave free for output that is still to be decoded."""
         return self.limits.reserved_output * self.tokens_to_come + request.output_tokens
 
     def read(self, requests: Iterable[QueuedRequest]) -> list[QueuedRequest]:
@@ -159,7 +162,7 @@ class PromptQueue:
         """Removes a request whose prompt is completely read."""
         if self.entered[0] is request:
             self.entered.popleft()
-        else:  # a shorter prompt than the first, where parts are limited
+        else:  # shorter than the first prompt, if the parts of prompts are limited
             self.entered.remove(request)
         if self.groups is not None:
             self.groups.start(request)

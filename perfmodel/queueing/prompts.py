@@ -61,7 +61,7 @@ def _gemm_factor(scenario: Scenario, of_engine: EngineRequests) -> float:
 
 
 def _slowed(op: Op, factor: float) -> Op:
-    """The op of a prompt with the longer compute time, if it is a GEMM; any other op is unchanged."""
+    """The operation with a longer compute time if it is a GEMM. Other operations are unchanged."""
     if factor == 1.0 or not isinstance(op, GemmOp) or isinstance(op, ExpertsOp):
         return op
     return op.replace(cost=op.cost.replace(flops=factor * op.cost.flops))
@@ -99,8 +99,10 @@ def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests, tokens: flo
 
 
 def _launches_s(scenario: Scenario, of_engine: EngineRequests, graphs: bool) -> float:
-    """Seconds that launches add to a pass over prompts whose kernels are launched one by one, or, with
-    CUDA graphs, over prompts that run as pieces of a graph with launches between them.
+    """Seconds that launches add to a pass over prompts.
+
+    - graphs: whether the pass runs as pieces of a CUDA graph, with separate launches between them. Otherwise
+      every kernel is launched separately.
     """
     ops = _prompt_ops(scenario, 1.0)
     if graphs:
@@ -112,8 +114,8 @@ def _launches_s(scenario: Scenario, of_engine: EngineRequests, graphs: bool) -> 
 
 
 def _graph_tokens(scenario: Scenario, drafts: bool) -> float:
-    """Largest number of tokens of a pass over prompts that the engine runs as CUDA graphs; 0 with groups
-    of data-parallel attention.
+    """Largest number of tokens of a pass over prompts that the engine runs as CUDA graphs. The result is 0
+    with data-parallel attention groups.
     """
     calibration = scenario.machine.calibration
     engine = serving_engine_of(calibration)
@@ -153,13 +155,13 @@ def prompt_alone_s(
 
 
 def _prompt_ops(scenario: Scenario, tokens: Floats) -> list[Op]:
-    """Ops of a pass over one whole prompt, or over an equal share of it in each micro-batch."""
+    """The operations of a pass over one prompt, of which each micro-batch reads an equal part."""
     count = scenario.target_shard.micro_batches
     return _ops_of(scenario.target_shard, float(count), tokens / count)
 
 
 def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
-    """Ops of a pass over prompts of this many tokens."""
+    """The operations of a pass over `prompts` prompts of `tokens` tokens each."""
     ops = costs.forward(shard, costs.PassShape(prompts, tokens, 0.0, head_query=1.0), Full())
     return [op.replace(of_prompt=True) if isinstance(op, ExpertsOp) else op for op in ops]
 
@@ -224,6 +226,8 @@ class PromptPrograms:
 
 
 def _between(program: Program, start: Array, end: Array) -> float:
-    """The increase of a program from start to end, over all requests; it is 0 at 0 tokens."""
+    """The increase of a program's value from start to end, summed over all requests. The value is 0 at 0
+    tokens.
+    """
     before = np.where(start > 0.0, program(np.maximum(start, 1.0)), 0.0)
     return float(np.sum(program(end) - before))

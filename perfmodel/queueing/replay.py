@@ -63,8 +63,8 @@ def replay(
 def _requests(
     steps: StepTimes, arrivals: Arrivals, spread: float, seed: int, around: int | None
 ) -> list[QueuedRequest]:
-    """The requests, with the work of each: its iterations at one draft length times the gain of one
-    iteration. This product is the same at every length.
+    """The requests with their work. The work of a request is the number of its iterations at one draft
+    length, times the gain of one iteration. This product is the same at every length.
     """
     table = steps.table or (steps,)
     drawn = max(table, key=lambda t: t.gamma) if around is None else table[min(around, len(table)) - 1]

@@ -84,7 +84,7 @@ class RunningBatch:
 
     def take_youngest(self) -> Ending:
         """Removes the request that began to decode last, and returns its end."""
-        while self.youngest[-1].void:  # it has left
+        while self.youngest[-1].void:  # the request has left the batch
             self.youngest.pop()
         ending = self.youngest.pop()
         self._take_out(ending.request)

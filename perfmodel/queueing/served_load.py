@@ -33,8 +33,8 @@ class ServedLoad:
     metastable: NDArray[np.bool_]
 
     def gained(self, steps: StepTimes) -> Array:
-        """Mean tokens per iteration of a request, ``[load]``. With a table of draft lengths, it depends on
-        the batches in which the request decodes.
+        """Mean tokens per iteration of a request, ``[load]``. With a table of draft lengths, the mean depends
+        on the batches in which the request decodes.
         """
         return seen_by_requests(steps, self.share) @ steps.gains
 

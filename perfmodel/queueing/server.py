@@ -103,14 +103,14 @@ class Server:
         )
 
     def _polls(self) -> bool:
-        """Whether the server looks for new requests before the coming pass; an idle server always does."""
+        """Whether the server checks for new requests before the next pass. An idle server always does."""
         if self.batch.size and self.pass_number < self.next_poll:
             return False
         self.next_poll = self.pass_number + self.limits.poll_passes
         return True
 
     def _arrive(self) -> None:
-        """Adds the requests that came while the last pass ran."""
+        """Adds the requests that arrived during the last pass."""
         for coming in self.senders.arrived(self.time_s):
             request = coming.request
             ahead = request.late if self.batch.size else 0
@@ -118,7 +118,7 @@ class Server:
             self.prompts.add(request)
 
     def _prompts(self, each: PassTimes) -> list[QueuedRequest]:
-        """The requests whose prompts the coming pass reads."""
+        """The requests whose prompts the next pass reads."""
         running = self.batch.size
         decoding_tokens = running * each.tokens
         if self.prompts.may_hold and self.prompts.holds(running, decoding_tokens, self.pass_number):
@@ -129,7 +129,7 @@ class Server:
         return self.prompts.take(budget, running, self.pass_number)
 
     def _passes_until_event(self, each: PassTimes) -> int:
-        """Number of passes until an event other than decoding."""
+        """Number of passes until something other than decoding happens."""
         passes = math.ceil(self.batch.left / each.gain - NEGLIGIBLE_WORK)
         room_tokens = self.cache.room_tokens - self.cache.used_tokens
         fitting = int(room_tokens / (self.batch.growth * each.gain)) + 1
@@ -159,7 +159,11 @@ class Server:
         self._start_read(prompts)
 
     def _pass(self, seconds: float, passes: int, work: float) -> None:
-        """Advances the time by a pass; all requests of the batch gain tokens."""
+        """Advances the time by some passes, in which all requests of the batch gain tokens.
+
+        - seconds, passes, work: the time and the number of these passes, and the work that they do per
+          request.
+        """
         batch = self.batch
         self.decoding_s += batch.size * seconds
         self.time_s += seconds
@@ -183,8 +187,8 @@ class Server:
         return added_s
 
     def _start_read(self, prompts: Sequence[QueuedRequest]) -> None:
-        """Counts the prompt tokens for which the pass had room as read. Requests whose prompts are complete
-        begin to decode.
+        """Marks the prompt tokens of the last pass as read. Requests whose prompts are completely read begin
+        to decode.
         """
         self.next_poll = self.pass_number
         for request in self.prompts.read(prompts):
@@ -202,8 +206,8 @@ class Server:
             self.batch.start(request)
 
     def _finish(self) -> None:
-        """Removes requests that have all their tokens. The youngest requests go back to the queue while
-        caches outgrow the room.
+        """Removes requests that have all their tokens. If the caches need more memory than there is, the
+        youngest requests are preempted.
         """
         batch = self.batch
         while batch.endings and (ending := batch.take_ended()) is not None:
@@ -218,7 +222,7 @@ class Server:
             cache.trim()
 
     def _leave(self, request: QueuedRequest) -> None:
-        """Removes a request that has all its tokens; its client may send another one."""
+        """Removes a request that has all its tokens. Its client may then send the next request."""
         request.ended_s = self.time_s
         self.cache.leave(request, request.output_tokens - 1)
         if self.groups is not None:

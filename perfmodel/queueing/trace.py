@@ -4,58 +4,37 @@ each request.
 Files are read in blocks, so the memory use grows by only three numbers per request.
 """
 
-import csv
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import chain, islice
-from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import numpy as np
 
-from perfmodel.errors import InputError, about_file, refuse
-from perfmodel.operations import Array
+from perfmodel.errors import about_file, refuse
+from perfmodel.operations import Array, Ints
 from perfmodel.queueing.arrivals import Arrivals
+from perfmodel.queueing.blocks import Shared
+from perfmodel.queueing.trace_columns import HASHES, Block
+from perfmodel.queueing.trace_csv import csv_blocks
+from perfmodel.queueing.trace_json import json_blocks
 from perfmodel.queueing.trace_prefix import of_hashes, of_sessions
-from perfmodel.reading import lines_of, opened
 
-NAMES = {
-    "at": ("timestamp", "arrival_s", "arrival", "arrival_time", "TIMESTAMP"),
-    "input": ("input_length", "input_tokens", "prompt_tokens", "prompt_len", "input_len", "ContextTokens"),
-    "output": ("output_length", "output_tokens", "completion_tokens", "output_len", "GeneratedTokens"),
-}
-"""Column -> its accepted names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
-SESSION = ("session_id", "conversation_id", "session")
-"""Columns that name a session. The requests of a session share parts of their prompts."""
-HASHES = "hash_ids"
-"""Column with hashes of shared prompt parts, in JSON only. It is preferred to a column of sessions."""
 IN_MILLISECONDS = "timestamp"
+"""The column of arrival times in milliseconds. All other columns have seconds."""
 MAX_REQUESTS = 10_000_000
+"""Largest number of requests of a trace."""
 MAX_TOKENS = 2.0**40
 """Largest token count of a request."""
 MAX_AT = 1e15
 """Largest arrival time in seconds or milliseconds (a Unix time in ms is 1.8e12)."""
-MAX_LINE_BYTES = 2**20
-NODE = Annotated[int, msgspec.Meta(ge=0)]
-LINES_OF_COLUMNS = 500
-"""Number of CSV lines that are converted to columns together; more lines would slow down Python's garbage
-collector.
-"""
-AT_ONCE = 50_000
-"""Lines of CSV that are read together."""
-BLOCK_BYTES = 2**22
-"""Bytes of JSON lines that are read together."""
 MAX_HASHES = 5_000_000
-"""Largest number of prompt hashes in the replayed requests, because each takes memory."""
+"""Largest number of prompt hashes in the replayed requests, because each hash takes memory."""
 LONGEST = 200_000
-"""Largest number of requests of a trace that are replayed: enough for a 99th percentile, and replayed
-within seconds.
+"""Largest number of requests of a trace that are replayed. They suffice for a 99th percentile, and their
+replay takes seconds.
 """
-Columns = tuple[list[Any], ...]
-"""The columns of `NAMES`, and that of `HASHES` or `SESSION`; the latter is empty if the trace has neither."""
 
 
 def read_trace(path: str | Path, longest: int = LONGEST) -> Arrivals:
@@ -65,140 +44,87 @@ def read_trace(path: str | Path, longest: int = LONGEST) -> Arrivals:
     - longest: number of requests whose shared prompt parts are kept.
 
     Arrival times are seconds, or date-times such as ``2023-11-16 18:17:03.9799600``. Numbers in the column
-    `timestamp` are milliseconds, as in Mooncake's traces. Raises InputError.
+    `timestamp` are milliseconds, as in Mooncake's traces. Raises InputError for a file that is not such a
+    trace.
     """
     where = Path(path)
     with about_file(where):
         return _read(where, longest)
 
 
+class _FirstMarks:
+    """The sessions or hashes of the requests that arrive first. Those of later requests are dropped, so the
+    memory use does not grow with the trace.
+    """
+
+    def __init__(self, longest: int, where: Path) -> None:
+        self.longest = longest
+        self.where = where
+        self.mark = ""
+        self.at = np.zeros(0)
+        self.marks = np.zeros(0, object)
+
+    def add(self, at: Array, block: Block) -> None:
+        """Adds the requests of a block, and keeps the first `longest` requests.
+
+        - at: the arrival times of the block.
+        """
+        self.mark = block.mark
+        is_full = self.at.size >= self.longest
+        if is_full and at.min() >= self.at.max():
+            return
+        times = np.concatenate([self.at, at])
+        marks = np.append(self.marks, np.fromiter(block.marks, object))
+        first = np.argsort(times, kind="stable")[: self.longest]
+        self.at = times[first]
+        self.marks = marks[first] if marks.size else marks
+        if self.mark == HASHES and sum(map(len, filter(None, self.marks))) > MAX_HASHES:
+            allowed = f"at most {MAX_HASHES} in {self.longest} requests"
+            raise refuse(str(self.where), HASHES, allowed, "more")
+
+    def shared(self, prompts: Ints, outputs: Ints) -> Shared | None:
+        """The shared parts of the first prompts. The result is None if no prompts share parts."""
+        first_prompts = prompts[: self.longest]
+        if self.mark == HASHES:
+            hashes = [mark or () for mark in self.marks]
+            return of_hashes(first_prompts, hashes, str(self.where)) if any(hashes) else None
+        if all(mark is None for mark in self.marks):
+            return None
+        return of_sessions(first_prompts, outputs[: self.longest], self.marks.tolist())
+
+
 def _read(where: Path, longest: int) -> Arrivals:
-    blocks = _json_lines if where.suffix in (".jsonl", ".json") else _csv_lines
+    """Reads a trace (see `read_trace`)."""
+    blocks = json_blocks(where) if where.suffix in (".jsonl", ".json") else csv_blocks(where)
     parts = []
     count = 0
-    first = np.zeros(0)
-    marks = np.zeros(0, object)
-    names = dict.fromkeys((*NAMES, "mark"), "")
-    for columns in blocks(where, names):
-        parts.append([_numbers(columns[i], key, names[key], count, where) for i, key in enumerate(NAMES)])
-        count += len(columns[0])
-        if first.size < longest or parts[-1][0].min() < first.max():  # only the marks of the first requests
-            first = np.concatenate([first, parts[-1][0]])
-            kept = np.argsort(first, kind="stable")[:longest]
-            marks = np.append(marks, np.fromiter(columns[3], object))
-            first = first[kept]
-            marks = marks[kept] if marks.size else marks
-        if names["mark"] == HASHES and sum(map(len, filter(None, marks))) > MAX_HASHES:
-            raise refuse(str(where), HASHES, f"at most {MAX_HASHES} in {longest} requests", "more")
+    first = _FirstMarks(longest, where)
+    for block in blocks:
+        columns = {"at": block.at, "input": block.input, "output": block.output}
+        part = [_numbers(cells, key, block.names[key], count, where) for key, cells in columns.items()]
+        parts.append(part)
+        count += len(block.at)
+        first.add(part[0], block)
         if count > MAX_REQUESTS:
             raise refuse(str(where), None, f"at most {MAX_REQUESTS} requests", "more")
     if not count:
         raise refuse(str(where), None, "one request or more", "none")
-    at, inputs, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
+    at, inputs, outputs = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(at, kind="stable")
-    prompts = inputs[order].astype(np.int64)
-    outputs = outputs[order].astype(np.int64)
-    shared = None
-    if names["mark"] == HASHES:
-        if any(marks):
-            shared = of_hashes(prompts[:longest], [mark or () for mark in marks], str(where))
-    elif any(mark is not None for mark in marks):
-        shared = of_sessions(prompts[:longest], outputs[:longest], marks.tolist())
-    return Arrivals(at[order] - at[order[0]], prompts, outputs, shared)
-
-
-def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
-    """Columns of text, block by block.
-
-    - names: filled from the header.
-    """
-    with opened(where, encoding="utf-8-sig", newline="") as stream:
-        rows = csv.reader(lines_of(where, stream))
-        try:
-            head = next(rows, [])
-            names |= {key: _name(head, key, where) for key in NAMES}
-            own = next(([name] for name in SESSION if name in head), [])
-            wanted = itemgetter(*(head.index(name) for name in (*(names[key] for key in NAMES), *own)))
-            cells = map(wanted, filter(None, rows))
-            few = iter(lambda: tuple(zip(*islice(cells, LINES_OF_COLUMNS), strict=True)), ())
-            while block := list(islice(few, AT_ONCE // LINES_OF_COLUMNS)):
-                columns = [list(chain.from_iterable(column)) for column in zip(*block, strict=True)]
-                yield *columns[: len(NAMES)], [mark or None for mark in columns[-1]] if own else []
-        except IndexError:
-            raise InputError(f"{where}: line {rows.line_num}: must have a cell for each column") from None
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise InputError(f"{where}: line {rows.line_num + 1}: must be CSV in UTF-8: {error}") from None
-
-
-def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
-    """Columns of numbers or text, block by block.
-
-    - names: filled from the first request.
-    """
-    with opened(where, mode="rb") as stream:
-        lines = (line for line in iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"") if line.strip())
-        if not (first := next(lines, b"")):
-            return
-        head = _decoded(msgspec.json.Decoder(dict[str, msgspec.Raw]), [first], 0, where)[0]
-        names |= {key: _name(head, key, where) for key in NAMES}
-        marks = (name for name in (HASHES, *SESSION) if name in head)
-        names["mark"] = min(
-            marks,
-            key=lambda name: bytes(head[name]).translate(None, b" \t") in (b"[]", b"null"),  # of any size
-            default="",
-        )
-        mark = tuple[NODE, ...] | None if names["mark"] == HASHES else str | int | None
-        types: list[Any] = [("at", float | str), ("input", float), ("output", float)]
-        if names["mark"]:
-            types.append(("mark", mark, None))
-        request = msgspec.defstruct("Request", types, rename=names, gc=False)
-        decoder = msgspec.json.Decoder(request)
-        count = 0
-        for block in _blocks(chain([first], lines)):
-            records = _decoded(decoder, block, count, where)
-            count += len(block)
-            yield tuple([getattr(one, key) for one in records] if name else [] for key, name in names.items())
-
-
-def _blocks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """The lines in blocks of `BLOCK_BYTES`."""
-    block = list[bytes]()
-    size = 0
-    for line in lines:
-        block.append(line)
-        size += len(line)
-        if size > BLOCK_BYTES:
-            yield block
-            block = []
-            size = 0
-    if block:
-        yield block
-
-
-def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list[Any]:
-    """One value per line. Raises InputError naming the request."""
-    records: list[Any] = []
-    try:
-        for line in lines:
-            records.append(decoder.decode(line))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        place = f"{where}: request {before + len(records) + 1}"
-        if len(lines[len(records)]) > MAX_LINE_BYTES:
-            raise InputError(f"{place}: must be at most {MAX_LINE_BYTES} bytes long") from None
-        if isinstance(error, msgspec.ValidationError):
-            raise InputError(f"{place}: must have an arrival and tokens as numbers: {error}") from None
-        raise InputError(f"{place}: must be a JSON object of one request: {error}") from None
-    return records
-
-
-def _name(row: Any, key: str, where: Path) -> str:
-    if not (known := [name for name in NAMES[key] if name in row]):
-        raise InputError(f"{where}: must be requests with {' or '.join(NAMES[key])}")
-    return known[0]
+    input_tokens = inputs[order].astype(np.int64)
+    output_tokens = outputs[order].astype(np.int64)
+    shared = first.shared(input_tokens, output_tokens)
+    return Arrivals(at[order] - at[order[0]], input_tokens, output_tokens, shared)
 
 
 def _numbers(cells: list[Any], key: str, name: str, before: int, where: Path) -> Array:
-    """One column of a block in seconds or tokens. Raises InputError naming the request and the column."""
+    """Converts a column of a block to seconds or tokens. Raises InputError, which names the request and the
+    column.
+
+    - key: see `NAMES`.
+    - name: name of the column in the file.
+    - before: number of requests before this block.
+    """
     least, most = (0.0, MAX_AT) if key == "at" else (1.0, MAX_TOKENS)
     dates = key == "at" and isinstance(cells[0], str) and ":" in cells[0]
     read = _moments if dates else partial(np.array, dtype=float)
@@ -215,14 +141,14 @@ def _numbers(cells: list[Any], key: str, name: str, before: int, where: Path) ->
 
 
 def _moments(cells: list[Any]) -> Array:
-    """Seconds from date-times in ISO form."""
+    """Converts date-times in ISO form to seconds."""
     times = [datetime.datetime.fromisoformat(cell) for cell in cells]
     begin = datetime.datetime(1970, 1, 1, tzinfo=times[0].tzinfo and datetime.UTC)
     return np.array([(time - begin).total_seconds() for time in times])
 
 
 def _as_number(read: Callable[[list[Any]], Array], cell: Any) -> float:
-    """One cell as a number; NaN if it cannot be read."""
+    """Converts a cell to a number. The result is NaN if the cell cannot be read."""
     try:
         return float(read([cell])[0])
     except (TypeError, ValueError, OverflowError):

@@ -45,6 +45,28 @@ def test_what_is_read(tmp_path, name, text, expected):
     assert [each.tolist() for each in (read.at_s, read.input_tokens, read.output_tokens)] == [*expected]
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "arrival_s,input_tokens,output_tokens,session_id",
+        "arrival,prompt_tokens,completion_tokens,conversation_id",
+        "arrival_time,prompt_len,output_len,session",
+        "arrival_time,input_len,output_length,session",
+        "TIMESTAMP,ContextTokens,GeneratedTokens,session",
+        "arrival,input_length,output_len,session",
+    ],
+)
+def test_every_name_of_a_column_is_read(tmp_path, header):
+    where = tmp_path / "t.csv"
+    where.write_text(f"{header}\n0,5,6,a\n1,70,8,a\n")
+    read = trace.read_trace(where)
+    assert read.at_s.tolist() == [0, 1]
+    assert read.input_tokens.tolist() == [5, 70]
+    assert read.output_tokens.tolist() == [6, 8]
+    assert read.shared is not None
+    assert read.shared.follows == [None, 0]
+
+
 HASHED = """{"timestamp": 5, "input_length": 1200, "output_length": 2, "hash_ids": [7, 8, 10]}
 {"timestamp": 1, "input_length": 1100, "output_length": 2, "hash_ids": [7, 8, 9]}
 {"timestamp": 9, "input_length": 300, "output_length": 2, "hash_ids": null}

@@ -32,7 +32,7 @@ class Auto(LengthPolicy):
         rate, the length with the highest saturation rate is chosen.
         """
         loads = replica.loads
-        if replica.load.rate is None:  # about as many think at every length
+        if replica.load.rate is None:  # about as many clients think at every length
             loads = at_server(replica.passes[0], replica.load, replica.limits, loads).clients
             tpot = [_of_clients_s(steps, replica, loads) for steps in replica.passes.values()]
         else:
@@ -69,8 +69,8 @@ def _of_rates_s(steps: StepTimes, replica: Replica, rates: Array) -> Array:
 
 
 def _of_clients_s(steps: StepTimes, replica: Replica, clients: Array) -> Array:
-    """Seconds of an answer for each number of clients at a server, per running request; infinite without a
-    seat.
+    """Seconds of an answer for each number of clients at a server, per running request. The result is
+    infinite for a server without a seat.
     """
     if not steps.seats:
         return np.full(clients.shape, np.inf)

@@ -101,9 +101,9 @@ class LengthPolicy(ABC):
     """
 
     help: ClassVar[str]
-    """Its meaning, printed after its name in the help of ``--gamma``: "the best at each load"."""
+    """Its meaning, which the help of ``--gamma`` prints after its name, such as "the best at each load"."""
     noun: ClassVar[str] = ""
-    """Its name in sentences about rows: "the table". It is empty if rows show the chosen length
+    """Its name in sentences about rows, such as "the table". It is empty if rows show the chosen length
     instead.
     """
     source: ClassVar[str]

@@ -37,7 +37,7 @@ class Confidence(LengthPolicy):
         return [min(made, key=lambda c: np.log(mean_tpot_s(c.steps, replica.load, replica.limits)).sum())]
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The pass times by the same rule, for the lengths of the replayed requests."""
+        """The pass times according to the same rule, for the lengths of the replayed requests."""
         return self.choices(replica)[0].steps
 
     def _candidates(self, replica: Replica) -> Iterator[Choice]:

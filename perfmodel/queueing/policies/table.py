@@ -103,8 +103,10 @@ def by_batch(times: Sequence[StepTimes], lengths: Lengths, rate: float) -> Lengt
     chosen = np.argmax(leave, 1)
     for _ in range(TABLE_ROUNDS):
         share, worth = shares_and_values(leave[at, chosen], rate)
-        crossed = np.roll(share, 1) * rate  # from the second batch on
-        toll = 2.0 * crossed * n * PASSES_OF_A_CHANGE * decode[at, chosen]  # down as often as up
+        crossed = np.roll(share, 1) * rate  # valid from the second batch
+        toll = (
+            2.0 * crossed * n * PASSES_OF_A_CHANGE * decode[at, chosen]
+        )  # each change up is followed by one down
         better = walk(-share[:, None] * leave * worth[:, None], toll)
         if np.array_equal(better, chosen):
             break
