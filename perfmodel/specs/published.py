@@ -13,8 +13,9 @@ from perfmodel.errors import unknown_name
 from perfmodel.reading import data_folder, read_rows
 
 MS = 1e-3
+"""Seconds per millisecond."""
 SETS = ("magicdec", "gamma_optimal", "gptfast_decode", "speculation_other")
-"""Sets of the table ``results/published/points.csv``, one for each study that was carried over."""
+"""Sets of the table ``results/published/points.csv``, one for each study."""
 Row = TypeVar("Row")
 
 
@@ -101,11 +102,9 @@ class MeasuredPoint(RunFields):
         """Time in seconds of a whole speculative iteration, end to end. The result is None if it is
         unknown.
         """
-        return (
-            self.tokens_per_iteration * self.sd_tpot_s
-            if self.tokens_per_iteration and self.sd_tpot_s
-            else None
-        )
+        if not self.tokens_per_iteration or not self.sd_tpot_s:
+            return None
+        return self.tokens_per_iteration * self.sd_tpot_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,9 @@ USUAL = (DEFAULT_TASK, OTHER_TASK)
 LEAST_KNOWN = 3
 """If acceptance was published only for shorter drafts, it is extrapolated to this draft length."""
 SHORT = "at short contexts"
-"""The mark of a source with short prompts."""
+"""The words in a source that mark short prompts."""
 SHORT_TOKENS = 4096.0
-"""The results of such a source are assumed to hold up to this context."""
+"""The longest context, in tokens, at which the results of such a source are assumed to hold."""
 
 
 class LibraryEntry(Immutable):
@@ -136,8 +136,8 @@ class AcceptanceLibrary:
         return entry.replace(spread=mean(spreads) if spreads else self.typical.spread_of_data_sets)
 
     def _of_draft(self, target: str, draft: str, head: str | None) -> list[LibraryRow]:
-        """The rows of a draft on a target, or on the target without its release month: those of the head, if
-        it has some.
+        """The rows of a draft on a target, or on the target without its release month. If the head has some
+        of these rows, only these are returned.
         """
         of_kind = [row for row in self.rows if row.draft == draft]
         if all(row.target != target for row in of_kind):
@@ -148,10 +148,10 @@ class AcceptanceLibrary:
         return of_head or known
 
     def _with_longer(self, entry: LibraryEntry) -> LibraryEntry:
-        """Adds a row with longer drafts, if the entry's own are short.
+        """Adds a row with longer drafts if the drafts of the entry are short.
 
-        It is the nearest row of the same kind of draft on the same target, or on a target of its
-        architecture.
+        The added row has the same kind of draft. Its target is the same, or has the same architecture. The
+        most similar row is chosen.
         """
         known = max(entry.printed)
         short = entry.rows[0]
@@ -198,7 +198,7 @@ def _alike(target: str, other: str) -> bool:
 
 @cache
 def _architecture(target: str) -> str:
-    """The architecture of a library target; empty if unknown."""
+    """The architecture of a library target. The result is empty if it is unknown."""
     try:
         return load_model(target).model_type
     except InputError:
@@ -214,6 +214,7 @@ def head_kind(repository: str) -> str | None:
 
 @cache
 def _head_kinds() -> dict[str, str]:
+    """The kind of draft of each published head, by its Hugging Face id in lower case."""
     published = {row.head.lower(): row.kind for row in published_heads()}
     measured = {row.head.lower(): row.draft for row in acceptance_library().rows if "/" in row.head}
     return measured | published

@@ -22,7 +22,7 @@ The value comes from the four steps between 1.4K, 4.6K and 7.8K tokens of DeepSe
 is not recorded. The mean absolute change per doubling is 0.11. The root mean square of the steps, each
 divided by the square root of its number of doublings, is 0.12. With EAGLE-3, Kimi-K2.5 went from 2.21 tokens
 per iteration at 1K to 1.82 at 132K (public_runs.csv, local-inference-lab/rtx6kpro). This is a change of 0.19
-in the logarithm; the constant gives 0.29.
+in the logarithm. For this distance, the constant gives 0.29.
 """
 
 
@@ -202,7 +202,7 @@ def _of_subject(
 
 
 def _beyond(row: AcceptanceRow, served: tuple[float, float], context: float) -> AcceptanceRow:
-    """The row at a context; with a spread if the server did not serve that context."""
+    """The row at a context. It has a spread if the server did not serve that context."""
     low, high = served
     doublings = max(math.log2(context / high), math.log2(low / context), 0.0)
     if not doublings:

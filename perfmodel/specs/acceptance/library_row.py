@@ -11,7 +11,9 @@ from perfmodel.specs.models.hub_ids import hub_id
 from perfmodel.specs.models.loading import load_model
 
 _MAKER = re.compile(r"^(meta|nvidia)-")
+"""The maker at the start of a model's name."""
 _TUNED = re.compile(r"-(instruct|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp|static|pertensor)(?=-|$)")
+"""Suffixes that mark a tuned or a quantised version of a model."""
 _RELEASE_MONTH = re.compile(r"-\d{4}$")
 
 
@@ -73,12 +75,17 @@ def short_name(name: str) -> str:
     repository = os.path.basename(_repository(name).rstrip("/")).lower()
     checkpoint = format_in_name(repository)
     model = repository if checkpoint is None else checkpoint.model
+    return untuned(model)
+
+
+def untuned(model: str) -> str:
+    """A name in lower case without its maker and its suffixes for a tuned or quantised version."""
     return _TUNED.sub("", _MAKER.sub("", model))
 
 
 def _repository(name: str) -> str:
-    """The Hugging Face id of a model, or of the model of which it is a quantised version; else its bundled
-    name.
+    """The Hugging Face id of a model, or of the model of which it is a quantised version. If none is known,
+    the result is the bundled name.
     """
     checkpoint = format_in_name(spelling(name))
     known = hub_id(name)

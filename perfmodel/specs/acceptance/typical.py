@@ -75,8 +75,8 @@ class TypicalAcceptance:
 
 
 def _decays(row: LibraryRow) -> Iterator[float]:
-    """Ratios of the conditional acceptance at a position to that at the position before. N-grams, which no
-    head drafts, are left out.
+    """Ratios of the conditional acceptance at a position to that at the position before. N-gram drafts are
+    left out, because no head drafts them.
     """
     if row.draft == "ngram":
         return
@@ -92,7 +92,7 @@ def _decays(row: LibraryRow) -> Iterator[float]:
 
 
 def _first_rate(row: LibraryRow) -> float:
-    """Acceptance of the first token; 0 if the row does not state it."""
+    """Acceptance of the first drafted token. The result is 0 if the row does not state it."""
     if row.survival:
         return row.survival[0]
     return row.tokens.get(1, 1.0) - 1.0

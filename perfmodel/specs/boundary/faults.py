@@ -30,7 +30,7 @@ _WORDS = {
     "date": "a date",
     "datetime": "a date with a time",
 }
-"""msgspec's name of a type -> plain words."""
+"""Plain words for msgspec's name of each type."""
 
 
 def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
@@ -54,7 +54,7 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
     if allowed and (missing := [key for key in required(inside) if key not in value]):
         return (*place, missing[0]), "must be given, and it is missing"
     if (error := _refusal(type_, value)) and error.__cause__:
-        own = re.fullmatch(r"(\w+(?:\.\w+)*): (.*)", str(error), re.DOTALL)  # of a `__post_init__`
+        own = re.fullmatch(r"(\w+(?:\.\w+)*): (.*)", str(error), re.DOTALL)  # raised by a `__post_init__`
         if own:
             return ((*place, own[1]), own[2])
         return (place, str(error))
@@ -71,7 +71,7 @@ def required(spec: Any) -> tuple[str, ...]:
 
 
 def _parts(type_: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Key, type and value of each part. A key of a dictionary comes before its value."""
+    """Yields the key, type and value of each part. A key of a dictionary comes before its value."""
     arguments = get_args(type_)
     if isinstance(value, dict):
         if get_origin(type_) is dict:

@@ -21,9 +21,11 @@ from perfmodel.reading import data_folder, is_folder, read_text
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 
 MAX_FILE_BYTES = 4 * 2**20
+"""Size limit of a file."""
 SUFFIXES = (".yaml", ".yml", ".json", ".gguf")
 """Suffixes of data files."""
 NOT_IN_A_WORD = r"(?<![\w-])"
+"""A pattern for a place that no word precedes."""
 NEW_LINE = "\n"
 Spec = TypeVar("Spec")
 
@@ -105,8 +107,8 @@ def _read_json(text: str, infinity: bool) -> Any:
 
 
 def _line_of(text: str, pattern: str) -> str:
-    """``line 3`` for the first place of a pattern; ``a line`` if the pattern does not occur, as with an
-    escaped key.
+    """The line of the first place of a pattern, such as ``line 3``. The result is ``a line`` if the pattern
+    does not occur, as with an escaped key.
     """
     place = re.search(pattern, text)
     if place is None:
@@ -122,8 +124,8 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     """
     try:
         return convert(data, spec, str_keys=True)
-    except (ValueError, OverflowError):  # the latter of numbers with thousands of digits
-        from perfmodel.specs.boundary.faults import find_fault, required  # only a refusal needs it
+    except (ValueError, OverflowError):  # OverflowError: a number with thousands of digits
+        from perfmodel.specs.boundary.faults import find_fault, required  # imported late, for refusals only
 
         place, message = find_fault(spec, data)
     needed = required(spec)
@@ -184,14 +186,14 @@ OWN_FILE = {
     "models": "For any other model name the one it was tuned from, or give a file, such as ./config.json",
     "gpus": "For any other device give a file of its peaks, such as ./mine.yaml (docs/gpu.md)",
 }
-"""Folder -> how to ask about something that is not in it."""
+"""For each folder: how to ask about something that is not in it."""
 
 
 def bundled_name(
     folder: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, str]] = dict
 ) -> str:
     """The name of a bundled file, from its name or an alias. The function `aliases` returns the table of
-    aliases; it is called only if needed.
+    aliases. It is called only if needed.
 
     Raises InputError, which lists the most similar names, for an unknown name.
     """

@@ -2,7 +2,7 @@
 limited. Scalars follow YAML 1.2.
 
 A single loop builds the values from libyaml's events. This loop takes less than half of the time that
-PyYAML's nodes and constructors take. A date remains text; a typed field converts it.
+PyYAML's nodes and constructors take. A date remains text, which a typed field converts.
 """
 
 import math
@@ -15,6 +15,7 @@ import yaml
 from perfmodel.errors import one_line
 
 MAX_DEPTH = 50
+"""Largest number of nested mappings and lists."""
 _NODE: Any = yaml.NodeEvent
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WORDS = {
@@ -26,7 +27,9 @@ _WORDS = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
 }
 _WHOLE = re.compile(r"[-+]?\d+|0x[\da-fA-F]+|0o[0-7]+", re.ASCII)
+"""A whole number in YAML's core schema, which may be hexadecimal or octal."""
 _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
+"""A number with a fraction or an exponent in YAML's core schema."""
 
 
 def read_yaml(text: str) -> Any:
@@ -38,10 +41,10 @@ def read_yaml(text: str) -> Any:
     try:
         loader = _LOADER(text)
         try:
-            return _document(iter(loader.get_event, None))  # yaml.parse takes a call for each
+            return _document(iter(loader.get_event, None))  # yaml.parse would add a call for each event
         finally:
             loader.dispose()
-    except yaml.MarkedYAMLError as error:  # its text may quote the lines around the fault
+    except yaml.MarkedYAMLError as error:  # the text of the error may quote lines of the file
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"line {line}: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
@@ -83,7 +86,7 @@ def _document(events: Iterable[Any]) -> Any:
             text = event.value
             value: int | float | str = text
             if event.implicit[0] and text.isascii() and text.isdecimal() and text[0] != "0":
-                value = int(text)  # most numbers, without a call
+                value = int(text)  # most numbers are read here, without a function call
             elif event.implicit[0] and text[0] in "+-.0123456789":
                 value = _number(text)
             values.append(value if value is not text or text.isprintable() else one_line(text))
@@ -93,7 +96,10 @@ def _document(events: Iterable[Any]) -> Any:
 
 
 def _mapping(values: list[Any], lines: list[int]) -> dict[Any, Any]:
-    """Keys and values in turn as a mapping. `lines`: where they begin."""
+    """Builds a mapping from alternating keys and values.
+
+    - lines: the line of each key and value.
+    """
     table: dict[Any, Any] = {}
     for line, key, value in zip(lines[::2], values[::2], values[1::2], strict=True):
         if not isinstance(key, str | int | float):
@@ -105,7 +111,9 @@ def _mapping(values: list[Any], lines: list[int]) -> dict[Any, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """A plain scalar by YAML 1.2's core schema. Text that only begins like a number remains text."""
+    """Converts a plain scalar according to YAML 1.2's core schema. Text that only begins like a number
+    remains text.
+    """
     if _WHOLE.fullmatch(text):
         return int(text, 0 if text[:2] in ("0x", "0o") else 10)
     return float(text) if _NUMBER.fullmatch(text) else text

@@ -46,7 +46,7 @@ FACTORS: dict[Unit, float] = {
     "us": 1e-6,
     "count": 1.0,
 }
-"""Unit -> its factor to bytes, bytes/s, FLOP/s, Hz, W or s."""
+"""The factor that converts each unit to bytes, bytes/s, FLOP/s, Hz, W or s."""
 
 BYTES = ("B", "MB", "MiB", "GB", "GiB")
 BYTES_PER_S = ("GB/s", "TB/s")

@@ -74,8 +74,9 @@ def _named(calibration: str, engine: str | None, gpu: GPUSpec) -> Calibration:
 
 
 def _of_engine(engine: str, gpu: GPUSpec) -> Calibration:
-    """The calibration of an engine (``WORD`` or ``WORD@VERSION``) on a device; if it has none, that of the
-    nearest device is transferred. Raises InputError if it has none for this kind of device.
+    """The calibration of an engine (``WORD`` or ``WORD@VERSION``) on a device. If the engine has none for
+    this device, the calibration of the nearest device is used. Raises InputError if the engine has none for
+    this kind of device.
     """
     word, _, version = engine.partition(DRIFT)
     names = devices_of(word, version) or devices_of(lender_of(word) or word)

@@ -329,12 +329,13 @@ CONSTANTS: dict[str, Declared] = {
     for name, stated in get_type_hints(Calibration, include_extras=True).items()
     if isinstance(getattr(stated, "__metadata__", (None,))[0], Declared)
 }
-"""Name -> declaration of every constant, in the order of the files."""
+"""The declaration of every constant by its name, in the order of the files."""
 
 
 def _models_by_device(engine: str, steps: bool) -> Mapping[str, Collection[str]]:
-    """Device -> the models whose steps, or whose iterations with a draft, an engine served there; empty for
-    a research stack.
+    """The models that were measured on each device with an engine. The result is empty for a research stack.
+
+    - steps: whether baseline steps of these models were measured. Otherwise, iterations with a draft were.
     """
     fitted = engines().engines.get(engine)
     if fitted is None:

@@ -33,9 +33,9 @@ _BOUNDS: dict[Unit, tuple[float, float, str]] = {
     "count": (0.0, 1024.0, "from 0 to 1024"),
     "power": (1.0, 16.0, "from 1 to 16, or .inf"),
 }
-"""Unit -> lowest and highest physically possible value, and both in words.
+"""The lowest and the highest physically possible value for each unit, and both in words.
 
-A fraction of a data sheet's peak may exceed 1 slightly, because parts differ.
+A fraction of a data sheet's peak may exceed 1 slightly, because devices differ.
 """
 _IDEAL: dict[Unit, float] = {
     "s": 0.0,
@@ -45,7 +45,7 @@ _IDEAL: dict[Unit, float] = {
     "count": 0.0,
     "power": math.inf,
 }
-"""Unit -> the value at which a constant costs nothing."""
+"""For each unit: the value with which a constant adds no time."""
 
 
 class Constant(Frozen):
@@ -61,15 +61,14 @@ class Constant(Frozen):
 
 
 ABSENT = Constant(value=0.0, source="not part of this calibration")
-"""The value of a constant that a calibration does not state: no cost."""
-
+"""The value of a constant that a calibration does not state. It adds no cost."""
 
 Knots = tuple[tuple[float, float], ...]
-"""A curve: (x, value) pairs with rising x."""
+"""A curve as pairs (x, value) with increasing x."""
 
 
 def check_curves(curves: Mapping[Any, Knots]) -> None:
-    """Raises ValueError if the first numbers of the knots do not rise, or if a number is not above 0."""
+    """Raises ValueError if the first numbers of the knots do not increase, or if a number is not above 0."""
     for name, knots in curves.items():
         places = [place for place, _ in knots]
         rising = len(knots) >= 2 and places == sorted(set(places))
@@ -95,6 +94,7 @@ def _logarithms(knots: Knots) -> tuple[Array, Array]:
 
 
 MAX_DEVICES = 65536
+"""Largest number of devices in a table of all-reduces."""
 
 
 class AllReduce(Frozen):

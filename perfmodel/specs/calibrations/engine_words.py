@@ -15,7 +15,7 @@ from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.specs.engines.stacks import programs, serving_engines, stack_titles
 
 ENGINES = stack_titles()
-"""Word of `--engine` -> its title."""
+"""The title of each engine, by its word in `--engine`."""
 DEFAULT_ENGINE = "vllm"
 """The engine for a question that names no engine."""
 LLAMACPP = "llamacpp"
@@ -46,7 +46,7 @@ def _word(named: str, flag: str) -> str:
         return word
     if spelling(named) in programs():
         return programs()[spelling(named)]
-    from perfmodel.specs.boundary.unlisted import (  # only a refusal needs it
+    from perfmodel.specs.boundary.unlisted import (  # imported late, for refusals only
         refuse_unlisted,
         unlisted_names,
     )

@@ -17,6 +17,7 @@ LogError = Annotated[float, Meta(ge=0, le=MAX_LOG_RMS)]
 ROUNDED = 0.005
 """Half a unit of the last digit to which the correlations of shipped files are rounded."""
 COVERAGE = 0.90
+"""The share of cases in which an interval should contain the measured value."""
 Z = 1.6448536269514722
 """Two-sided normal quantile of COVERAGE."""
 Quantity = Literal["target_s", "draft_s", "verify_s", "overhead_s", "ratio", "speedup"]

@@ -14,9 +14,11 @@ from perfmodel.specs.engines.engines import Stated, architecture_of, engines, pa
 from perfmodel.specs.engines.stacks import lender_of, serving_engines
 
 OF_ENGINE = ("errors", "versions", "drafts", "longest_tokens", "widest_tokens")
-"""Fields of `FittedEngine` that a calibration takes over."""
+"""Fields of a calibration that are those of `FittedEngine`."""
 OF_ALL_ENGINES = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context", "unseen_width")
-"""Fields of `Engines` that it takes over."""
+"""Fields of a calibration that are those of `Engines`."""
+OVER_HOST = "l40s-48gb.literature"
+"""The calibration whose all-reduce times over PCIe are used for devices without such times."""
 
 
 def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
@@ -24,8 +26,8 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     from another engine, the constants of that engine are added. Calibrations of other kinds are returned
     unchanged.
 
-    - version: version of the engine; by default the newest fitted version. An engine that borrows constants
-      gets those of the other engine's newest version.
+    - version: version of the engine. By default, it is the newest fitted version. An engine that borrows
+      constants gets those of the other engine's newest version.
 
     Raises InputError for a serving engine that neither has nor borrows constants.
     """
@@ -34,37 +36,50 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     lender = lender_of(kernels.stack)
     if lender is None:
         return kernels
+    newest_fitted = engines().engines[lender].versions[-1]
+    if lender == kernels.stack:
+        return _with_own_constants(kernels, kernels.gpu, version or newest_fitted)
+    return _with_constants_of(kernels, kernels.gpu, lender, newest_fitted).replace(
+        constants_of=lender, version=version or serving_engines()[kernels.stack].newest
+    )
+
+
+def _with_own_constants(kernels: Calibration, gpu: str, version: str) -> Calibration:
+    """Adds the constants of the engine itself, and the models that were measured with it on the device."""
+    engine = engines().engines[kernels.stack]
+    measured = engine.measured.get(gpu, ())
+    return _with_constants_of(kernels, gpu, kernels.stack, version).replace(
+        kind="fitted" if measured else "kernels",
+        version=version,
+        measured_models=measured,
+        speculating_models=engine.speculating.get(gpu, ()),
+    )
+
+
+def _with_constants_of(kernels: Calibration, gpu: str, engine: str, version: str) -> Calibration:
+    """Adds the constants that a version of an engine has on the architecture of a device, with their errors.
+
+    - gpu: the device of the kernels.
+    """
     source = engines()
-    engine = source.engines[lender]
-    borrows = lender != kernels.stack
+    architecture = architecture_of(gpu)
+    chosen = source.chosen(engine, architecture)
     places = source.places()
-    chosen = source.chosen(lender, architecture_of(kernels.gpu))
     constants: dict[str, Any] = {name: places[at].on(getattr(kernels, name)) for name, at in chosen.items()}
-    newest = serving_engines()[kernels.stack].newest if borrows else engine.versions[-1]
-    fitted_version = engine.versions[-1] if borrows else version or newest
-    for drift in (
-        source.drifted(lender, fitted_version),
-        source.drifted(lender, fitted_version, architecture_of(kernels.gpu)),
-    ):
+    drifts = (source.drifted(engine, version), source.drifted(engine, version, architecture))
+    for drift in drifts:
         for name, factor in drift.items():
             constants[name] = _multiplied(constants.get(name, getattr(kernels, name)), factor)
-    measured = () if borrows else engine.measured.get(kernels.gpu, ())
-    speculating = () if borrows else engine.speculating.get(kernels.gpu, ())
     return kernels.replace(
-        kind="fitted" if measured else "kernels",
-        constants_of=lender if borrows else "",
-        version=version or newest,
-        measured_models=measured,
-        speculating_models=speculating,
         fit=part_of(source.fit, chosen),
         **constants,
-        **{name: getattr(engine, name) for name in OF_ENGINE},
+        **{name: getattr(source.engines[engine], name) for name in OF_ENGINE},
         **{name: getattr(source, name) for name in OF_ALL_ENGINES},
     )
 
 
 def _multiplied(constant: Constant, factor: Stated) -> Constant:
-    """A constant times a factor, both with independent standard errors; its source is the factor's."""
+    """A constant times a factor. Their standard errors are independent. The source is that of the factor."""
     of_constant = (constant.stderr or 0.0) * factor.value
     of_factor = constant.value * factor.stderr
     error = math.hypot(of_constant, of_factor)
@@ -79,18 +94,17 @@ def read_kernels(name: str) -> Calibration:
 
 @cache
 def over_host() -> AllReduce:
-    """The table of all-reduce times over PCIe for devices without one: the first by name of the calibrations,
-    which is that of the L40S.
-    """
-    curves = (read_kernels(name).allreduce for name in files.bundled_names("calibrations"))
-    return next(curve for curve in curves if curve is not None and curve.link == "host")
+    """The table of all-reduce times over PCIe for devices without such a table (`OVER_HOST`)."""
+    table = read_kernels(OVER_HOST).allreduce
+    assert table is not None
+    return table
 
 
 @cache
 def load_bundled(name: str, version: str | None = None, engine: str | None = None) -> Calibration:
     """Loads a bundled calibration by its exact name, with the constants of its engine.
 
-    - version: version of the engine; by default the newest fitted version.
+    - version: version of the engine. By default, it is the newest fitted version.
     - engine: the serving engine that is predicted with these kernels. By default it is the engine of the
       file.
     """
@@ -104,7 +118,7 @@ def load_calibration(name: str, flag: str = "--calibration", version: str | None
     """Loads a calibration by its bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or by path. For
     the path of a folder, the newest file in it is loaded.
 
-    - version: version of the engine of a bundled calibration; by default the newest fitted version.
+    - version: version of the engine of a bundled calibration. By default, it is the newest fitted version.
     """
     name = parse_text(name, flag)
     if files.looks_like_path(name):

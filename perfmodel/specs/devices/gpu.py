@@ -29,7 +29,7 @@ RANGES = {
     "boost_clock": Bounds(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz"),
     "power": Bounds(("W",), 0.1, 1e6, "from 0.1 to 1000000 W"),
 }
-"""Field of a device -> its range."""
+"""The range of each field of a device."""
 
 
 class Link(Frozen):

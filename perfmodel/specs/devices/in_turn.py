@@ -16,11 +16,11 @@ SIGN = "+"
 SHARED_MEMORY = "LPDDR"
 """First letters of the memory that a processor shares with the GPU on its chip."""
 OPEN = "AMD"
-"""The maker of such chips whose computers take further GPUs."""
+"""The maker of chips with shared memory whose computers can also take GPU boards."""
 
 
 def _is_computer(part: GPUSpec) -> bool:
-    """Whether a device is the chip of a computer, and not a board that a computer takes."""
+    """Whether a device is the chip of a computer, and not a board in a computer."""
     return part.vendor == "Apple" or part.memory_type.startswith(SHARED_MEMORY)
 
 

@@ -15,7 +15,7 @@ from perfmodel.specs.boundary.units import Quantity
 from perfmodel.specs.devices.gpu import STATED_BY_QUESTION, GPUSpec, Link
 
 PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
-"""PCIe generation of a server -> nominal GB/s of 16 lanes, one way."""
+"""Nominal GB/s of 16 lanes in one direction, by PCIe generation."""
 
 
 def other_names(data: Mapping[str, Any]) -> list[str]:
@@ -60,7 +60,10 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     """
     text = re.sub("(?i) w/ ", " ", parse_text(name, flag))
     if "+" in text and files.spelling(text.strip()) not in aliases():
-        from perfmodel.specs.devices.in_turn import combined, parts_of  # only a name of several devices
+        from perfmodel.specs.devices.in_turn import (
+            combined,
+            parts_of,
+        )  # imported late, for several devices only
 
         if parts := parts_of(text, load_gpu, flag):
             return combined(parts, flag)
@@ -77,8 +80,8 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
 
 
 def _in_box(board: str, generation: str, flag: str) -> GPUSpec:
-    """A device in a server of a PCIe generation, without the bridge between devices that some have (as
-    ``rtx-3090``). Raises InputError for another generation.
+    """A device in a server with a PCIe generation. The bridge between devices that some boards have, such as
+    ``rtx-3090``, is left out. Raises InputError for an unknown generation.
     """
     if generation not in PCIE:
         allowed = f"NAME:pcie followed by one of {', '.join(PCIE)}"
@@ -91,11 +94,12 @@ def _in_box(board: str, generation: str, flag: str) -> GPUSpec:
     return gpu.replace(link=None if is_bridged else gpu.link, host_link=host_link)
 
 
-def _with_memory(gpu: GPUSpec, size: str, asked: str) -> GPUSpec:
-    """The listed device with this much memory (``m4-max:36gb`` has fewer cores), else this device with it.
+def _with_memory(gpu: GPUSpec, size: str, given: str) -> GPUSpec:
+    """The listed device with this memory size, such as ``m4-max:36gb``, which has fewer cores. If there is
+    none, the result is the given device with this memory size.
 
     - size: size in the unit of the device's memory, GB or GiB.
-    - asked: the flag and its value, which become the source.
+    - given: the flag and its value, which become the source of the size.
     """
     sibling = re.sub(r"-\d+gb$", f"-{size}gb", gpu.name)
     if sibling in files.bundled_names("gpus"):
@@ -104,13 +108,13 @@ def _with_memory(gpu: GPUSpec, size: str, asked: str) -> GPUSpec:
     memory = Quantity(
         value=float(size),
         unit="GiB" if is_binary else "GB",
-        source=f"{STATED_BY_QUESTION} {asked}",
+        source=f"{STATED_BY_QUESTION} {given}",
     )
     return gpu.replace(memory=memory, reported_memory=None)
 
 
 def _of_file(name: str) -> GPUSpec:
-    """The device of a file. A calibration that it names by path is relative to it."""
+    """The device of a file. If the file names a calibration by a path, the path is relative to the file."""
     path = files.newest(Path(name), "*-device.yaml")
     gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
     if files.looks_like_path(gpu.calibration):
@@ -120,14 +124,16 @@ def _of_file(name: str) -> GPUSpec:
 
 @lru_cache(maxsize=256)
 def _bundled_name(name: str, flag: str) -> str:
-    """The listed name of a device. It is kept, because one question needs it hundreds of times."""
+    """The listed name of a device. The results are cached, because one question needs a name hundreds of
+    times.
+    """
     key = files.spelling(name)
     if key not in files.bundled_names("gpus") and (alias := _alias(key)) is not None:
         return alias
     try:
         return files.bundled_name("gpus", "device", name, flag, aliases)
     except InputError:
-        from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names  # names not listed
+        from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names  # imported late
         from perfmodel.specs.devices.pasted import pasted_name
 
         spelled = [*aliases().items(), *((each, each) for each in files.bundled_names("gpus"))]

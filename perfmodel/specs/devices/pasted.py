@@ -9,11 +9,13 @@ from typing import Any
 from perfmodel.errors import InputError, refuse
 
 SAME_MEMORY = 0.1
-"""A stated memory size and that of the device may differ by this share: devices with 180 usable GB are
-sold as 192 GB.
+"""Share by which a stated memory size may differ from that of the device. Devices with 180 usable GB, for
+example, are sold as 192 GB.
 """
 MEMORY = re.compile(r"(\d+) ?gi?b?\b")
+"""A memory size, such as 24GB, 24 GiB or 24g."""
 SEVERAL = re.compile(r"(?:(\d{1,3}) ?[x×*] ?)?(\S.*?)(?: +[x×*] ?(\d{1,3}))?", re.IGNORECASE)
+"""A device with a number of devices before or after its name, such as 2x RTX 3090 or RTX 3090 x2."""
 COMMON = re.compile(
     r"(nvidia|amd|ati|intel|r|tm|apple|geforce|radeon|tesla|instinct|corporation|advanced|micro|devices|inc"
     r"|graphics|gpu|card|series|oc|desktop|hbm\de?|gddr\dx?)"
@@ -70,7 +72,9 @@ def _without_count(name: str, flag: str, find: Callable[[str, str], str]) -> str
 
 
 def _devices_of(words: frozenset[str], spellings: Sequence[tuple[str, str]]) -> list[str]:
-    """The devices one of whose spellings has only these words, where all of them are in its spellings."""
+    """The devices that these words mean. The words contain all words of one spelling of the device. All other
+    words occur in other spellings of the device.
+    """
     words_by_device: dict[str, list[frozenset[str]]] = {}
     for spelling, device in spellings:
         words_by_device.setdefault(device, []).append(_words(spelling))
@@ -82,7 +86,7 @@ def _devices_of(words: frozenset[str], spellings: Sequence[tuple[str, str]]) -> 
 
 
 def _with_memory(gpu: Any, size_gb: int, name: str, flag: str) -> str:
-    """The name of a box with another memory. Raises InputError for a board."""
+    """The name of a machine with another memory size. Raises InputError for a board."""
     sized = f"{gpu.name}:{size_gb}gb"
     if gpu.memory_type.startswith("LPDDR"):
         return sized
@@ -91,8 +95,10 @@ def _with_memory(gpu: Any, size_gb: int, name: str, flag: str) -> str:
 
 
 def _words(name: str) -> frozenset[str]:
-    """The words that distinguish devices, without the memory; from ``lspci`` only those in brackets."""
-    plain = re.sub(r"\[[0-9a-f]{4}(:[0-9a-f]{4})?\]", "", name.lower())  # numbers of `lspci -nn`
+    """The words of a name that distinguish devices, without the memory size. In a line of ``lspci``, only the
+    words in brackets count.
+    """
+    plain = re.sub(r"\[[0-9a-f]{4}(:[0-9a-f]{4})?\]", "", name.lower())  # the ids that `lspci -nn` adds
     plain = re.sub(r"macbook[ -](pro|air)|mac[ -](studio|mini|pro)", "", plain)
     text = re.sub(r"sxm\d", "sxm", MEMORY.sub("", re.sub(r".*\[(.*)\].*", r"\1", plain)))
     return frozenset(word for word in re.findall(r"[a-z0-9]+", text) if not COMMON.fullmatch(word))

@@ -19,7 +19,9 @@ class LimitedPasses(NamedTuple):
 
 
 NEWTON_STEPS = 10
-"""Steps after which the clock under a power limit is exact; only the smallest clocks need all of them."""
+"""Number of Newton steps that give an exact clock under a power limit. Only the smallest clocks need all
+steps.
+"""
 
 
 class PowerDraw(Frozen):

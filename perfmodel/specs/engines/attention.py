@@ -3,8 +3,8 @@ These facts are read from ``attention`` in ``hardware/engines/<word>.yaml``.
 
 Some kernels cut the cache of a sequence into pieces only if there is one query token. A verification with
 such a kernel uses at most as many multiprocessors as it has sequences times KV heads, so it may read the
-cache slowly. Some passes do not run as a full CUDA graph. In these passes, the host
-launches the attention of every layer.
+cache slowly. Some passes do not run as a full CUDA graph. In these passes, the host launches the attention of
+every layer.
 """
 
 from typing import Annotated
@@ -154,22 +154,37 @@ class EngineAttention(Frozen):
         backends share one of the engine's words, only one of them is listed, because the engine decides
         between them. A backend without such a word is listed only if it is the engine's default.
         """
-        by_itself = {self.default(architecture, head, narrow, version) for narrow in (False, True)}
-        known = [d for d in self.defaults if architecture.startswith(d.architecture)]
-        nearest = max((len(d.architecture) for d in known), default=0)  # Blackwell GB202 is no B200
-        own = [d for d in known if len(d.architecture) == nearest]
-        usual = {d.backend for d in own}
-        portable = {name for name, b in self.backends.items() if b.portable and vendor == "NVIDIA"}
-        if head == "latent" and any(b.latent_only for b in self.backends.values()):
-            usual = {d.backend for d in own if d.head == head and d.holds("")}
-            portable = set()  # such an engine has other backends for a latent cache
-        of_wide = {d.backend for d in own if d.head == "wide"}
-        if head == "wide" and of_wide:
-            usual = of_wide
-            portable = set()  # the engine leaves its usual kernels for these heads, which they do not have
+        by_default = {self.default(architecture, head, narrow, version) for narrow in (False, True)}
         by_word: dict[str, str] = {}
-        for name, backend in sorted(self.backends.items(), key=lambda item: item[0] not in usual):
-            to_be_had = backend.word is not None or name in by_itself
-            if name in usual | portable and to_be_had and backend.runs(architecture, head):
+        for name in self._for_heads(architecture, vendor, head):
+            backend = self.backends[name]
+            has_choice = backend.word is not None or name in by_default
+            if has_choice and backend.runs(architecture, head):
                 by_word.setdefault(backend.word or name, name)
         return list(by_word.values())
+
+    def _for_heads(self, architecture: str, vendor: str, head: Head) -> list[str]:
+        """The backends for this kind of heads on this kind of device. Those that are a default choice for the
+        architecture come first.
+        """
+        own = self._defaults_of(architecture)
+        if head == "latent" and any(backend.latent_only for backend in self.backends.values()):
+            # such an engine has separate backends for a latent cache
+            latent = {default.backend for default in own if default.head == head and default.holds("")}
+            return [name for name in self.backends if name in latent]
+        wide = {default.backend for default in own if default.head == "wide"}
+        if head == "wide" and wide:
+            # an engine without such defaults runs wide heads with its usual kernels
+            return [name for name in self.backends if name in wide]
+        usual = {default.backend for default in own}
+        portable = [name for name, b in self.backends.items() if b.portable and vendor == "NVIDIA"]
+        first = [name for name in self.backends if name in usual]
+        return [*first, *(name for name in portable if name not in usual)]
+
+    def _defaults_of(self, architecture: str) -> list[DefaultBackend]:
+        """The default choices for the most precise matching name of the architecture. The choices for
+        ``Blackwell GB`` take precedence over those for ``Blackwell``.
+        """
+        known = [default for default in self.defaults if architecture.startswith(default.architecture)]
+        longest = max((len(default.architecture) for default in known), default=0)
+        return [default for default in known if len(default.architecture) == longest]

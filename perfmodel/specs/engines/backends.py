@@ -23,6 +23,7 @@ def engine_attention() -> dict[str, EngineAttention]:
 
 
 def _lent(stack: ServingEngine | ResearchStack) -> EngineAttention | None:
+    """The attention backends of the engine whose constants a stack borrows, or None."""
     lender = stack.constants_of if isinstance(stack, ServingEngine) else None
     return None if lender is None else serving_engines()[lender].attention
 
@@ -51,7 +52,7 @@ def backend_name(
 
     - engine: a word of ``--engine``, or the stack of a calibration.
     - narrow: whether the cache has values below 16 bits.
-    - version: version of the engine; by default the newest version.
+    - version: version of the engine. By default, it is the newest version.
 
     Raises InputError for a backend that the engine does not have.
     """

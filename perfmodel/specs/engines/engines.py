@@ -26,14 +26,17 @@ Fact = TypeVar("Fact")
 FOLDER = "fitted"
 FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
+"""A version, such as 0.22, 0.20.1 or 1.2.0rc6."""
 BUILD = re.compile(r"b(\d{1,9})")
 """llama.cpp numbers its builds: b10451."""
 DRIFT = "@"
 """Separator between an engine and its version, in a place and in ``--engine vllm@0.22``."""
 GDDR = "gddr"
+"""The scope of corrections for boards with GDDR memory."""
 SM120 = "sm120"
+"""The architecture of boards with compute capability 12, as a scope in the file."""
 WORKSTATION = "Blackwell GB"
-"""Start of the architecture of boards with compute capability 12."""
+"""Start of the architecture of these boards in device files."""
 ONLY = "/"
 """Separator between a version and the only architecture of a drift."""
 _NO_CANDIDATE = 10**6
@@ -136,11 +139,11 @@ class Engines(Frozen):
           By default, only factors for all architectures are returned.
         """
         stated: dict[str, Stated] = {}
-        for since, constants in sorted(
-            self.engines[engine].drifts.items(), key=lambda drift: release(drift[0])
-        ):
-            if release(since) <= release(version) and since.partition(ONLY)[2] == architecture:
-                stated |= constants
+        drifts = self.engines[engine].drifts
+        for first in sorted(drifts, key=release):
+            is_reached = release(first) <= release(version)
+            if is_reached and first.partition(ONLY)[2] == architecture:
+                stated |= drifts[first]
         return stated
 
     def of_device(self, engine: str, version: str, other: tuple[str, ...], board: str) -> list[Constants]:
@@ -217,11 +220,9 @@ def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:
     """The part of a fit that belongs to the constants at the given places. Its parameters are the names of
     these constants.
     """
-    members = [
-        (i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place
-    ]
-    members.sort()
-    rows = tuple(
-        tuple(fit.correlation[i][j] for j, _ in members[: k + 1]) for k, (i, _) in enumerate(members)
+    names = {place: name for name, place in chosen.items()}
+    kept = [i for i, place in enumerate(fit.parameters) if place in names]
+    rows = [[fit.correlation[i][j] for j in kept if j <= i] for i in kept]
+    return StatedFit(
+        parameters=tuple(names[fit.parameters[i]] for i in kept), correlation=tuple(map(tuple, rows))
     )
-    return StatedFit(parameters=tuple(name for _, name in members), correlation=rows)

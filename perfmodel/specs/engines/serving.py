@@ -142,8 +142,8 @@ class ServingEngine(Stack):
 
     # its prompts
     prompt_graphs: PromptGraphs | None = None
-    """The passes over prompts that run as CUDA graphs. It is None if every kernel of a prompt is launched by
-    itself.
+    """The passes over prompts that run as CUDA graphs. It is None if every kernel of a prompt is launched
+    separately.
     """
     untimed_prompts: str = ""
     """The known facts about the time of prompts, as text, if too few prompt times were measured for an
@@ -196,7 +196,7 @@ class ServingEngine(Stack):
     int4_experts: str = ""
     """The first version with fast kernels for experts in 4-bit integers."""
     int4_experts_on: tuple[str, ...] = ()
-    """Makers of the devices that have the kernels of `int4_experts`; empty for all."""
+    """Makers of the devices that have the kernels of `int4_experts`. It is empty if all devices have them."""
     unread_owners: tuple[str, ...] = ()
     """Owners of repositories in a format that the engine does not load."""
     unread_formats: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ class ServingEngine(Stack):
     reads_instead: Text = ""
     """The checkpoints of `unread_formats` that the engine does load, in words."""
     awq: str = ""
-    """The first version with fast kernels for AWQ; empty if no version without them is known."""
+    """The first version with fast kernels for AWQ. It is empty if no version without them is known."""
 
     def tunes_experts(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
         """Whether the engine itself chooses the expert kernels for a format, a model type and a device. The

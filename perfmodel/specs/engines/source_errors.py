@@ -25,20 +25,21 @@ from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.engines import architecture_of
 
 StepClass = Literal["own", "borrowed", "llamacpp", "other_engine"]
-"""Steps of a serving engine on a device with its own kernels (own), or with those of another device
-(borrowed); steps of an engine with its own errors; and steps predicted with the constants of another
-engine.
+"""The class of a baseline step. ``own``: the kernels were measured on the device itself. ``borrowed``: they
+were measured on another device. ``llamacpp``: the engine has its own errors. ``other_engine``: the constants
+are those of another engine.
 """
 SpeedupClass = Literal["known", "new", "llamacpp", "other_engine"]
-"""Speedups of a kind of draft that was measured in the serving engine (known), or in no run of it (new);
-speedups of an engine with its own errors; and speedups predicted with the constants of another engine.
+"""The class of a speedup. ``known``: this kind of draft was measured with the engine. ``new``: it was not
+measured with the engine. ``llamacpp``: the engine has its own errors. ``other_engine``: the constants are
+those of another engine.
 """
 OTHER_MEMORY = ("GDDR", "LPDDR")
-"""Kinds of memory of boards and of small machines; servers have HBM."""
+"""Kinds of memory of boards and of small machines. Devices of servers have HBM."""
 LogShift = Annotated[float, Meta(ge=-MAX_LOG_RMS, le=MAX_LOG_RMS)]
-"""A logarithm of measured over predicted."""
+"""The logarithm of a measured value divided by its prediction."""
 LEAST_EXTRA = 0.1
-"""Errors are relative to at least this share of extra time, because drafting always costs something."""
+"""Smallest share of extra time by which an error is divided, because drafting always costs some time."""
 
 
 class SourceError(Frozen):

@@ -14,6 +14,7 @@ from perfmodel.specs.engines.serving import LAST, ResearchStack, ServingEngine
 
 FOLDER = "engines"
 _HEAD = re.compile(r"^(?:title|order): .*", re.MULTILINE)
+"""The lines of a file that `stack_titles` needs."""
 
 
 @cache
@@ -39,7 +40,7 @@ def stack_files() -> dict[str, ServingEngine | ResearchStack]:
 
 
 def _read(word: str) -> ServingEngine | ResearchStack:
-    """The file of a word of ``--engine``. Raises InputError naming file and key."""
+    """The contents of an engine's file. Raises InputError, which names the file and the key."""
     path = files.data_directory(FOLDER) / f"{word}.yaml"
     data = files.read_mapping(path)
     if "research" in data:

@@ -20,13 +20,19 @@ MOST_BYTES = 64 * 2**20
 merges.
 """
 MOST_ENTRIES = 2**17
+"""Largest number of keys, and of tensors."""
 MOST_TEXT = 2**22
+"""Largest number of bytes of a text."""
 MOST_ITEMS = 2**24
+"""Largest number of items of a list."""
 MOST_KEPT = 2**12
+"""Largest number of items of a list whose items are kept."""
 MOST_FILES = 512
+"""Largest number of parts of a split file."""
 MOST_VALUES = 2**44
 """Largest number of values of one tensor."""
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""The code in `struct` for the number of each plain type (ggml, docs/gguf.md)."""
 _STRING = 8
 _ARRAY = 9
 UNKNOWN = "type "

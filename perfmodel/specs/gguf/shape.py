@@ -20,6 +20,7 @@ from perfmodel.specs.models.model import ModelSpec
 Fields = dict[str, Any]
 Layer = dict[str, Tensor]
 TOLERANCE = 0.02
+"""Largest relative difference between the values in the tensors and the parameter count of the shape."""
 PERIODS = {
     "gemma2": 2,
     "gpt-oss": 2,
@@ -28,11 +29,12 @@ PERIODS = {
     "plamo3": 8,
     **dict.fromkeys(("cohere2", "exaone4", "exaone-moe", "olmo2", "llama4", "afmoe", "smallthinker"), 4),
 }
-"""Architecture -> one layer in this many attends to everything, if the file does not say.
+"""For each architecture: one layer in this many attends to all tokens, if the file states no pattern.
 
 Source: load_swa_pattern in src/models of llama.cpp, as of llama-cpp-python 0.3.36.
 """
 NAMES = ("general.base_model.0.repo_url", "general.base_model.0.name", "general.name", "general.basename")
+"""Keys that state a name of the model, the most precise key first."""
 
 
 def from_gguf(path: Path) -> tuple[ModelSpec, list[str]]:
@@ -49,8 +51,8 @@ def from_gguf(path: Path) -> tuple[ModelSpec, list[str]]:
 def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
     """The model of a file.
 
-    - changed, size: the file's modification time in ns and its size in bytes, so that a changed file is read
-      again.
+    - changed, size: modification time of the file in ns, and its size in bytes. A changed file is therefore
+      read again.
 
     Raises InputError if the tensors have another number of parameters than the shape that was read.
     """
@@ -75,7 +77,14 @@ def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
 
 
 class _Reader:
-    """Keys and tensors of one header, by layer."""
+    """Reads the fields of ModelSpec from a header.
+
+    - predicting: number of multi-token prediction layers.
+    - depth: number of all other layers.
+    - layers: the tensors of each of these layers, by name.
+    - behind: tensors of multi-token prediction layers.
+    - outer: tensors outside all layers.
+    """
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path

@@ -27,7 +27,7 @@ GEMMS = {
     "latent_in": "ffn_latent_down",
     "latent_out": "ffn_latent_up",
 }
-"""GEMM, or part, -> its tensors (TENSOR_NAMES of the PyPI package gguf)."""
+"""The tensors of each GEMM or part (TENSOR_NAMES of the PyPI package gguf)."""
 
 
 def weights_of(
@@ -59,7 +59,9 @@ def weights_of(
 
 
 def _mixed(forms: Counter[str]) -> str:
-    """Formats by their share of the values, as ``A*11+B*1``. Small fp32 tensors among others do not count."""
+    """Several formats as one text such as ``A*11+B*1``, where the numbers are shares of the values. An fp32
+    tensor next to other formats does not count, because it is small.
+    """
     if len(forms) > 1:
         del forms["fp32"]
     if len(forms) < 2:

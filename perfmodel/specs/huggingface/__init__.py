@@ -54,14 +54,12 @@ def from_config(
 
 
 def _language_model(data: dict[str, Any], where: str) -> Keys:
-    """The keys of the language model: the file's own, or those under a key of `INNER` in a file with
-    vision.
-    """
+    """The keys of the language model. In a file with vision or audio, they are under a key of `INNER`."""
     outer = Keys(data, where)
     model_type = data.get("model_type")
     place = next((key for key in INNER if data.get(key) is not None), "text_config")
     inner = outer.mapping(place)
-    if inner and place == "thinker_config":  # Qwen's Omni: the language model is a part of the thinker
+    if inner and place == "thinker_config":  # Qwen-Omni's language model is a part of its thinker
         return _language_model({"model_type": inner.data.get("model_type"), **inner.data}, where)
     inner_type = str(inner.data.get("model_type")) if inner else ""
     if not isinstance(model_type, str) or (model_type not in supported() and inner_type not in rows()):
@@ -83,14 +81,14 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
 
 
 def _families(given: Any) -> str:
-    """The known families, the most similar names first."""
+    """The allowed values of `model_type`, with the most similar known families."""
     near = difflib.get_close_matches(str(given).lower(), supported())
     named = f", such as {', '.join(near)}" if near else ""
     return f"one of the {len(supported())} listed in docs/models.md{named}"
 
 
 def _shape(keys: Keys, family: Family) -> Fields:
-    """ModelSpec's fields: those of all families, then those of the family's own readers."""
+    """The fields of ModelSpec. The family's readers replace fields that all families have."""
     layers = mamba.depth(keys)
     of_family = family.fields(keys, layers)
     positions = _positions(keys, family)
@@ -122,8 +120,8 @@ def _positions(keys: Keys, family: Family) -> int:
 
 
 def _widths(keys: Keys, family: Family, of_family: Fields) -> Fields:
-    """Widths of the hidden states, of the heads and of the MLP. A width in `of_family` is not read from its
-    usual key.
+    """Widths of the hidden states, of the heads and of the MLP. A width in `of_family` replaces the width
+    under the usual key.
     """
     heads = keys.integer("num_attention_heads")
     hidden = keys.integer("hidden_size")
@@ -139,8 +137,8 @@ def _widths(keys: Keys, family: Family, of_family: Fields) -> Fields:
 
 
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
-    """The number of KV heads. A null num_key_value_heads means num_attention_heads; in some families an
-    absent one does too.
+    """The number of KV heads. If num_key_value_heads is null, the result is num_attention_heads. In some
+    families, the same holds if the key is absent.
     """
     may_omit = "heads_are_kv_heads" in family.rules or keys.data.get("num_key_value_heads", NEEDED) is None
     return keys.integer("num_key_value_heads", heads if may_omit else NEEDED)
@@ -169,7 +167,9 @@ def _predicting(keys: Keys) -> int | None:
 
 
 def _name(where: str) -> str:
-    """The folder of a ``config.json`` (or the repository in a Hugging Face cache), else the file's stem."""
+    """The name of a model. It is the folder of a ``config.json``, the repository in a Hugging Face cache, or
+    the stem of any other file.
+    """
     path = Path(where).absolute()
     if path.name != "config.json":
         return one_line(path.stem) or "config"

@@ -10,7 +10,7 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def _convolution(keys: Keys, layers: int) -> Fields:
-    """A gated convolution of the hidden width."""
+    """The fields for gated convolutions of the hidden width."""
     hidden = keys.integer("hidden_size")
     heads = keys.integer("num_attention_heads")
     kernel = keys.integer("conv_L_cache")
@@ -30,7 +30,9 @@ def short_convolutions(keys: Keys, layers: int) -> Fields:
 
 
 def _mlp_width(keys: Keys) -> int:
-    """The stated width, or two thirds of it, times a factor, rounded up to a whole number of blocks."""
+    """The width of an MLP. It is the stated width, or two thirds of it times a factor, rounded up to a whole
+    number of blocks.
+    """
     stated = keys.integer("intermediate_size" if keys.data.get("intermediate_size") else "block_ff_dim")
     if not keys.flag("block_auto_adjust_ff_dim", True):
         return stated

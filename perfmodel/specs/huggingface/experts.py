@@ -8,7 +8,7 @@ from perfmodel.specs.huggingface.mamba import blocks
 from perfmodel.specs.models.components import MAX_LAYERS
 
 MLP_KINDS = ("dense", "sparse")
-"""Words of `mlp_layer_types`: a layer without and with routed experts."""
+"""The words of `mlp_layer_types` for a layer without and with routed experts."""
 
 
 class RoutedKeys(Frozen):
@@ -67,9 +67,10 @@ def routed(keys: Keys, layers: int, names: RoutedKeys, **sizes: Any) -> Fields:
 
 
 def _named_kinds(keys: Keys, layers: int) -> list[str] | None:
-    """Kind of each layer's MLP, ``dense`` or ``sparse`` (with experts), if the file names them.
+    """The kind of each layer's MLP, which is ``dense`` or ``sparse`` (with experts). The result is None if
+    the file does not state the kinds.
 
-    Raises InputError for other names, or another number of them.
+    Raises InputError for unknown kinds, or if their number is not the number of layers.
     """
     kinds = keys.data.get("mlp_layer_types")
     if kinds is None:
@@ -81,7 +82,9 @@ def _named_kinds(keys: Keys, layers: int) -> list[str] | None:
 
 
 def _dense(keys: Keys, layers: int, first: str) -> int:
-    """Number of dense layers: a number, a list of zeros (dense) and ones (experts), or names of layers."""
+    """The number of dense layers. The file states it as a number, as a list of zeros (dense) and ones
+    (experts), or as the kinds of layers.
+    """
     kinds = _named_kinds(keys, layers)
     if first == "mlp_layer_types" or (first not in keys.data and kinds is not None):
         return (kinds or []).count("dense")
@@ -94,7 +97,7 @@ def _dense(keys: Keys, layers: int, first: str) -> int:
 
 
 def _shared_number(keys: Keys, key: str, default: Any = NEEDED) -> int:
-    """A whole number; for a list, the number that all layers share."""
+    """A whole number under a key. In a list, all layers must have the same number."""
     value = keys.data.get(key)
     if isinstance(value, list):
         if len(set(map(str, value))) != 1:
@@ -104,6 +107,10 @@ def _shared_number(keys: Keys, key: str, default: Any = NEEDED) -> int:
 
 
 def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
+    """The number of dense layers. Raises InputError, which names the key, unless they are the first layers.
+
+    - dense: the numbers of these layers.
+    """
     if dense != list(range(len(dense))):
         raise keys.bad(key, "such that the dense layers come first and all later ones are MoE layers")
     return len(dense)
@@ -174,6 +181,7 @@ def deepseek_without_bias(keys: Keys, layers: int) -> Fields:
 
 
 def minimax(keys: Keys, layers: int) -> Fields:
+    """Reads MiniMax-Text-01 and MiniMax-M2. The router may have a bias, and there may be a shared expert."""
     shared = keys.count("shared_intermediate_size")
     bias = keys.flag("use_routing_bias", True)
     names = RoutedKeys(experts="num_local_experts", width="intermediate_size", bias=bias)
@@ -204,6 +212,7 @@ def gemma4(keys: Keys, layers: int) -> Fields:
 
 
 def nemotron_h(keys: Keys, layers: int) -> Fields:
+    """Reads Nemotron-H. Only layers of kind ``moe`` have experts, which may read and write a latent."""
     kinds = blocks(keys)
     if "moe" not in kinds:
         keys.ignore(*(key for key in keys.data if "expert" in key or key.startswith("moe_")))

@@ -111,15 +111,18 @@ Rule = Literal[
     "unbiased",
     "use_bias",
 ]
-"""Which keys count.
+"""The rules for keys that have another meaning or default in some families.
 
-- attention_bias, attention_bias_of_qkv, mlp_bias, use_bias: the key that counts. The first is for q, k, v and
-  o, the second for q, k and v, the last for these and the MLP.
-- unbiased: the key must be false.
-- bias_default: an absent key is true.
-- tied: an absent `tie_word_embeddings` is true.
-- head_dim_needed: transformers' default is a constant, not hidden_size / num_attention_heads.
-- heads_are_kv_heads: num_key_value_heads may be absent.
+- attention_bias: this key applies to the query, key, value and output projections.
+- attention_bias_of_qkv: the key `attention_bias` applies to the query, key and value projections.
+- mlp_bias: this key applies to the MLP.
+- use_bias: this key applies to attention and to the MLP.
+- unbiased: `attention_bias` and `mlp_bias` must be false.
+- bias_default: if `attention_bias` is absent, it is true.
+- tied: if `tie_word_embeddings` is absent, it is true.
+- head_dim_needed: `head_dim` must be present, because transformers' default is not hidden_size /
+  num_attention_heads.
+- heads_are_kv_heads: if `num_key_value_heads` is absent, it equals num_attention_heads.
 """
 
 
@@ -173,12 +176,13 @@ class Family(Frozen):
         """The fields of ModelSpec that the keys and readers of this family give, for a file with `depth`
         layers.
 
-        Raises InputError.
+        Raises InputError, which names the key, for a value that is not allowed.
         """
         keys.ignore(*self.without_effect)
         return self._flagged(keys) | self.layer_fields(keys, depth) | self.expert_fields(keys, depth)
 
     def _flagged(self, keys: Keys) -> Fields:
+        """The fields for `flags` and `if_true`."""
         flagged: Fields = {
             field: keys.flag(key, self.fixed.get(field, False)) for field, key in self.flags.items()
         }
@@ -213,8 +217,9 @@ def _check(key: str, noun: str, names: Iterable[str], allowed: Collection[str]) 
 
 
 _ROW = re.compile(r"^[^\s#].*\n(?:[ \t#].*\n|\n)*", re.MULTILINE)
+"""A row of a table: a line that begins with a key, and all indented, blank and comment lines after it."""
 WRAPPERS = perfmodel_names("wrapper")
-"""`model_type` of a file with vision or audio -> `model_type` of its language model."""
+"""The `model_type` of the language model, by the `model_type` of a file with vision or audio."""
 
 
 @cache

@@ -41,8 +41,8 @@ def _attention_gemms(shape: Fields) -> tuple[str, ...]:
 
 
 def _layers_of_blocks(keys: Keys, shape: Fields) -> dict[str, list[int]]:
-    """Kind of block -> the layers that have one. A layer of Nemotron-H is one block; layers of all other
-    models have two: attention or a recurrent state, and an MLP or experts.
+    """The layers that have a block of each kind. A layer of Nemotron-H is one block. A layer of any other
+    model has two blocks. The first is attention or a recurrent state, and the second an MLP or experts.
     """
     every = range(shape["num_hidden_layers"])
     if "layers_block_type" in keys.data or "hybrid_override_pattern" in keys.data:

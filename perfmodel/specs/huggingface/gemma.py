@@ -8,8 +8,8 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def _slides(layers: int) -> list[bool]:
-    """Whether each layer slides, if the file does not state it: all layers slide except every sixth and
-    the last.
+    """Whether each layer has a sliding window, if the file does not state it. All layers have one except
+    every sixth layer and the last layer.
     """
     return [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)]
 
@@ -35,8 +35,8 @@ def gemma4(keys: Keys, layers: int) -> Fields:
 
 
 def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
-    """Sizes of the global layers: separate keys, or in the form of transformers 5 one mapping for each
-    layer.
+    """The sizes of the heads of global layers. The file states them under separate keys or, in the form of
+    transformers 5, in one mapping per layer.
     """
     if keys.mapping("per_layer_config") is None:
         return {

@@ -86,12 +86,12 @@ _BLOCK = KeySet(
     ),
     ("confidence_", "loss_", "markov_", "stage_"),
 )
-"""Keys of `dflash_config` that are read, or that change no byte."""
+"""Keys of `dflash_config` that are read, or that change no bytes."""
 _BLOCK_OF_KIND = {
     "dflash2": KeySet(frozenset({"final_logit_softcapping", "output_multiplier"}), ("conv_", "selector_")),
     "domino": KeySet(frozenset({"emb_dim", "gru_hidden_dim", "pure_draft_prefix_len", "shift_label"}), ()),
 }
-"""Such keys of `dflash_config` that belong to one kind only."""
+"""More such keys of `dflash_config`, by the only kind of draft to which they belong."""
 
 
 def keys_of_layers(config: Mapping[str, Any], kind: str) -> dict[str, Any]:

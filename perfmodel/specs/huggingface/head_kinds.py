@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 _NAMED = ("dspark", "dflash", "dflare", "domino", "eagle")
-"""Kinds whose name is part of the class name of the head; the first match counts."""
+"""Kinds whose name is part of the class name of the head. The first match is used."""
 _MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
-"""Keys that mark an EAGLE head as one that drafts all of its tokens in one pass over masks (vLLM,
-spec_decode).
-"""
+"""Keys of an EAGLE head that drafts all of its tokens in one pass over masks (vLLM, spec_decode)."""
 
 
 def kind_of_head(config: Mapping[str, Any]) -> str | None:
@@ -26,7 +24,7 @@ def kind_of_head(config: Mapping[str, Any]) -> str | None:
 
 
 def _classes(config: Mapping[str, Any]) -> str:
-    """The names of the classes that read the file, in small letters."""
+    """The names of the classes that read the file, in lower case."""
     architectures = config.get("architectures")
     names = [config.get("speculators_model_type")]
     if isinstance(architectures, list):
@@ -35,7 +33,7 @@ def _classes(config: Mapping[str, Any]) -> str:
 
 
 def _named_kind(classes: str, config: Mapping[str, Any]) -> str | None:
-    """The kind by the names of classes, else by keys that only one kind has."""
+    """The kind according to the names of classes, or else according to keys that only one kind has."""
     for kind in _NAMED:
         if kind in classes:
             return kind
@@ -45,11 +43,9 @@ def _named_kind(classes: str, config: Mapping[str, Any]) -> str | None:
 
 
 def _kind_of_block(config: Mapping[str, Any]) -> str:
-    """The parts that a head has in addition to DFlash's layers: DFlash2's selector, Domino's corrections,
-    or nothing.
-    """
+    """The kind of a head with DFlash's layers. DFlash2 also has a selector, and Domino has corrections."""
     block = config.get("dflash_config")
-    if not isinstance(block, dict):  # the reader of the head refuses what is no mapping
+    if not isinstance(block, dict):  # the reader of the head refuses such a file
         return "dflash"
     if "selector_rank" in block:
         return "dflash2"

@@ -22,15 +22,17 @@ from perfmodel.specs.models.components import MAX_LAYERS
 from perfmodel.specs.models.model import ModelSpec
 
 _DENSE = ("llama", "mistral", "qwen2", "qwen3")
-"""Families that an EAGLE head's file may name for its layer; other names mean Llama."""
+"""Families that an EAGLE head's file can name for its layer. Other names mean Llama."""
 _OPTIONS = {
     "dspark": {"rank": "markov_rank"},
     "dflash2": {"rank": "selector_rank", "kernel": "conv_kernel_size", "group": "conv_group_size"},
     "domino": {"gru": "gru_hidden_dim", "emb": "emb_dim"},
 }
-"""Kind of a block -> its options -> their keys."""
+"""The keys of the options of each kind of draft that fills a block."""
 BLOCK = 16
-"""Positions of DFlash's published blocks (arXiv 2602.06036), used if a file does not state them."""
+"""Number of positions of a block if the file does not state it, as in DFlash's published heads (arXiv
+2602.06036).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
 
 
 def _family(kind: str, inner: dict[str, Any]) -> Family:
-    """The family of the head's layers: Qwen3 for a block, a family of its own for a latent cache, or the
-    family that the file names, else Llama.
+    """The family of the head's layers. Heads that fill a block have layers of Qwen3, and heads with a latent
+    cache have a separate family. For other heads, it is the family that the file names, or else Llama.
     """
     if "o_lora_rank" in inner:  # layers of DeepSeek-V4, experts included
         return family_of("deepseek_v4")
@@ -104,7 +106,9 @@ def _family(kind: str, inner: dict[str, Any]) -> Family:
 
 
 def _block(kind: str, keys: Keys) -> dict[str, int]:
-    """Positions of a block, and for DSpark the width of its transitions; next to `dflash_config` or in it."""
+    """The options of a draft that fills a block. The file states them inside `dflash_config` or next to
+    it.
+    """
     nested = keys.mapping("dflash_config")
     if nested is not None:
         for key, value in nested.data.items():
@@ -121,8 +125,8 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
 
 
 def _features(kind: str, keys: Keys) -> int:
-    """Number of the target's hidden states that the head takes: the number of named layers, else EAGLE-3's
-    three.
+    """Number of the target's hidden states that the head takes. It is the number of layers that the file
+    names. An EAGLE-3 head whose file names none takes three.
     """
     eagle = keys.mapping("eagle_config")
     flash = keys.mapping("dflash_config")

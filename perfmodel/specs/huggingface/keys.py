@@ -11,8 +11,9 @@ from perfmodel.specs.models.components import MAX_SIZE
 Fields = dict[str, Any]
 """Fields of ModelSpec by name."""
 NEEDED: Any = object()
+"""In place of a default value: the file must have the key."""
 USUAL = other_spellings("key")
-"""Key -> its name in other families."""
+"""The names of each key in other families."""
 
 
 class _Read(dict[str, Any]):
@@ -90,6 +91,7 @@ class Keys:
         self.data.seen.update(keys)
 
     def bad(self, key: str, allowed: str) -> InputError:
+        """Returns the error for the value of a key, or for its absence."""
         name = self._file_names.get(key, shortened(key))
         if key not in self.data:
             return InputError(f"{self.where}: {self.prefix}{name}: must be {allowed}, and it is missing")
@@ -99,6 +101,7 @@ class Keys:
         return refuse(self.where, self.prefix + name, allowed, shown)
 
     def integer(self, key: str, default: Any = NEEDED, low: int = 1, high: int = MAX_SIZE) -> int:
+        """A whole number from `low` to `high`."""
         value = self.data.get(key)
         if value is None and default is NEEDED and key in self.defaults:
             value = self.defaults[key]
@@ -116,6 +119,7 @@ class Keys:
         return self.integer(key, high=high)
 
     def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
         if (value := self.data.get(key)) is None:
             return default
         if not isinstance(value, bool):
@@ -123,6 +127,7 @@ class Keys:
         return value
 
     def number(self, key: str, default: Any = NEEDED) -> float:
+        """A number above 0."""
         value: Any = self.data.get(key)
         if value is None and default is not NEEDED:
             return float(default)
@@ -135,6 +140,7 @@ class Keys:
         return self.integer(key, 0, low=0, high=high)
 
     def mapping(self, key: str) -> "Keys | None":
+        """An inner mapping. The result is None if it is absent or empty."""
         if (value := self.data.get(key)) is not None and not isinstance(value, dict):
             raise self.bad(key, "a mapping or null")
         if value:
@@ -151,9 +157,11 @@ class Keys:
         return {}
 
     def integers(self, key: str) -> list[int]:
+        """A list of whole numbers. The result is empty if the key is absent."""
         return self._list(key, int, "a list of layer numbers")
 
     def strings(self, key: str) -> list[str]:
+        """A list of texts. The result is empty if the key is absent."""
         return self._list(key, str, "a list of names")
 
     def _list(self, key: str, item_type: type, allowed: str) -> list[Any]:

@@ -6,14 +6,16 @@ from perfmodel.specs.huggingface.windows import layer_types
 from perfmodel.specs.models.components import MAX_LAYERS
 
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+"""The kind of block for each letter of a pattern."""
 _BLOCK_NAMES = {name: name for name in _BLOCKS.values()} | {
     "linear_attention": "mamba",
     "full_attention": "attention",
 }
-"""Names of blocks in Nvidia's files and in transformers 5."""
+"""The kind of block for each name in Nvidia's files and in transformers 5."""
 
 
 def _mamba2(keys: Keys, layers: int) -> Fields:
+    """The state of this number of Mamba-2 layers, from the usual keys."""
     key = (keys.integer("mamba_n_groups"), keys.integer("mamba_d_state"))
     value = (keys.integer("mamba_n_heads"), keys.integer("mamba_d_head"))
     return state_of("mamba2", layers, key, value, keys.integer("mamba_d_conv"))

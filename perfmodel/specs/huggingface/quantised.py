@@ -33,7 +33,7 @@ def formats_of(
         scheme = modelopt(inner)
         settings = inner
         if method and scheme.default == "bf16" and method.data.get("quant_method") == "fp8":
-            scheme = replace(scheme, default=fp8(method), kept=None)  # the other tensors stay in fp8
+            scheme = replace(scheme, default=fp8(method), kept=None)  # all other tensors remain in fp8
     elif method:
         scheme = scheme_of(method)
         settings = method
@@ -54,20 +54,23 @@ def formats_of(
         "bf16" in (scheme.of(f"layers.{layer}"), scheme.of("mtp.layers.0")) for layer in layers.get("mtp", ())
     ):
         formats["mtp"] = "bf16"
-    first = "bf16" if scheme.default == "mxfp4" else scheme.default  # only experts have mxfp4
+    first = (
+        "bf16" if scheme.default == "mxfp4" else scheme.default
+    )  # in such a checkpoint, only experts have mxfp4
     kv = kv_of(settings)
     return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if kv else {})
 
 
 def _mixed(layers: Counter[str]) -> str:
+    """The format of a GEMM as text, from the number of layers with each format."""
     if len(layers) == 1:
         return next(iter(layers))
     return "+".join(f"{form}*{count}" for form, count in layers.items())
 
 
 def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
-    """Format of a GEMM in one layer. If its modules differ, it is that of the first module that differs
-    from the default.
+    """The format of a GEMM in one layer. If the formats of its modules differ, the result is that of the
+    first module that does not have the default format.
     """
     formats = [scheme.of(f"layers.{layer}.{module}") for module in modules]
     return next((name for name in formats if name != scheme.default), scheme.default)

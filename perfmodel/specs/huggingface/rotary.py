@@ -7,14 +7,16 @@ from perfmodel.specs.huggingface.keys import NEEDED, Fields, Keys
 from perfmodel.specs.models.components import MAX_TOKENS, RopeType
 
 ORIGINAL = "original_max_position_embeddings"
+"""Key of the longest context before the scaling."""
 SHARE = "partial_rotary_factor"
+"""Key of the share of a head's dimensions that have a rotary position."""
 UNSCALED = ("default", "proportional", "mrope")
 """Types that keep the frequencies of `rope_theta`."""
 FURTHER_KEYS = {
     "yarn": ("attention_factor", "beta_fast", "beta_slow", "truncate", "mscale", "mscale_all_dim"),
     "longrope": ("attention_factor", "short_factor", "long_factor"),
 }
-"""Type of scaling -> the optional keys of its rule."""
+"""The optional keys of each type of scaling."""
 
 
 def rotary(keys: Keys, family: Family, positions: int) -> Fields:
@@ -64,6 +66,6 @@ def _rule(keys: Keys, scaling: Keys, rope_type: str, positions: int) -> dict[str
         rule |= {name: scaling.number(name) for name in ("low_freq_factor", "high_freq_factor")}
     for name in FURTHER_KEYS.get(rope_type, ()):
         value = scaling.data.get(name)
-        if value or value is False:  # files write 0 for null
+        if value or value is False:  # some files have 0 instead of null
             rule[name] = value
     return rule

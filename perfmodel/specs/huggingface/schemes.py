@@ -30,13 +30,17 @@ class Scheme:
     lm_head: str = "bf16"
 
     def of(self, module: str, default: str | None = None) -> str:
-        """The format of one module. The name of the module is given without the part before ``layers``."""
+        """The format of one module.
+
+        - module: name of the module, without the part before ``layers``.
+        - default: format of a module that the file does not name. None means the scheme's default.
+        """
         if self.kept and self.kept.search(
             f"{module}\nmodel.language_model.{module}\nlanguage_model.model.{module}"
         ):
             return "bf16"
         parts = module.split(".")
-        for end in range(len(parts), 0, -1):  # the module, or the nearest one that it is part of
+        for end in range(len(parts), 0, -1):  # the module, then the modules that contain it
             if (owner := ".".join(parts[:end])) in self.named:
                 return self.named[owner]
         spelled = (module, f"model.{module}", f"model.language_model.{module}")
@@ -57,6 +61,7 @@ def scheme_of(q: Keys) -> Scheme:
 
 
 def fp8(q: Keys) -> str:
+    """The format of FP8 weights, with or without block scales."""
     if q.data.get("weight_block_size") is None:
         return "fp8"
     if q.data["weight_block_size"] != [128, 128]:
@@ -65,6 +70,7 @@ def fp8(q: Keys) -> str:
 
 
 def _int4(q: Keys, method: str) -> str:
+    """The format of AWQ, GPTQ and AutoRound weights."""
     bits = q.integer("bits" if "bits" in q.data else "w_bit")
     if bits not in (4, 8) or (bits == 8 and method == "awq"):
         raise q.bad("bits", "4" if method == "awq" else "4 or 8")
@@ -75,20 +81,24 @@ def _int4(q: Keys, method: str) -> str:
 
 
 def _grouped(group: int, zero: bool) -> str:
-    """4 bits with a scale, and possibly a zero, for each group; without a group size one scale per column."""
+    """The format of 4-bit integers with a scale, and possibly a zero, for each group. Without a group size,
+    there is one scale per column.
+    """
     if group < 1:
         return "int4"
     return f"awq-g{group}" if zero else f"int4-g{group}-sym"
 
 
 def _by_groups(q: Keys) -> Scheme:
-    """AWQ and GPTQ."""
+    """Reads AWQ and GPTQ."""
     form = _int4(q, str(q.data["quant_method"]))
     return Scheme(form, kept=_kept(q), lm_head=form if q.flag("lm_head", False) else "bf16")
 
 
 def _autoround(q: Keys) -> Scheme:
-    """Intel's AutoRound: as GPTQ, with modules of other bits (16 among them) in `extra_config`."""
+    """Reads Intel's AutoRound. It is like GPTQ, but `extra_config` lists modules with other numbers of
+    bits.
+    """
     if q.data.get("data_type", "int") != "int":
         raise q.bad("data_type", "int")
     form = _int4(q, "gptq")
@@ -100,6 +110,7 @@ def _autoround(q: Keys) -> Scheme:
 
 
 def _bitsandbytes(q: Keys) -> Scheme:
+    """Reads bitsandbytes, with 4 or 8 bits."""
     if not q.flag("load_in_4bit", bool(q.data.get("_load_in_4bit"))):
         return Scheme("int8", kept=_kept(q))
     return Scheme("nf4-dq" if q.flag("bnb_4bit_use_double_quant", False) else "nf4", kept=_kept(q))
@@ -122,11 +133,16 @@ def _torchao(q: Keys) -> Scheme:
 
 
 def _quark(q: Keys) -> Scheme:
-    """AMD's Quark: one configuration for all linear modules, others by pattern of module."""
+    """Reads AMD's Quark. One configuration applies to all linear modules. Others apply to modules that match
+    a pattern.
+    """
     if (base := q.mapping("global_quant_config")) is None:
         raise q.bad("global_quant_config", "a mapping of weight and input_tensors")
     own = tuple(
-        (re.compile(re.escape(name).replace(r"\*", ".*") + r"(?=\.|$)"), _quark_format(part))  # * is anything
+        (
+            re.compile(re.escape(name).replace(r"\*", ".*") + r"(?=\.|$)"),
+            _quark_format(part),
+        )  # * matches any text
         for name, part in q.parts("layer_quant_config").items()
     )
     return Scheme(_quark_format(base), kept=_kept(q), matched=own)
@@ -157,8 +173,8 @@ def _quark_format(part: Keys) -> str:
 
 
 def _compressed(q: Keys) -> Scheme:
-    """compressed-tensors: groups of targets, each of which is ``Linear``, module names or ``re:``
-    patterns.
+    """Reads compressed-tensors. Each group has a format and targets. A target is ``Linear``, the name of a
+    module, or a pattern that begins with ``re:``.
     """
     if q.mapping("config_groups") is None:
         raise q.bad("config_groups", "a mapping of groups")
@@ -183,7 +199,7 @@ def _compressed(q: Keys) -> Scheme:
 
 
 def _group(group: Keys) -> str:
-    """Format of one group of compressed-tensors, from the bits and types of weights and inputs."""
+    """The format of one group of compressed-tensors, from the bits and types of weights and inputs."""
     if (weights := group.mapping("weights")) is None:
         return "bf16"
     bits = weights.integer("num_bits")
@@ -218,6 +234,7 @@ def modelopt(q: Keys) -> Scheme:
 
 
 def _algorithm(q: Keys) -> str:
+    """The format that `quant_algo` of ModelOpt names."""
     name = str(q.data.get("quant_algo")).upper()
     if name not in _MODELOPT:
         raise q.bad("quant_algo", f"one of {', '.join((*_MODELOPT, _MIXED))}")
@@ -247,11 +264,13 @@ _LISTS = (
     "exclude_modules",
     "llm_int8_skip_modules",
 )
+"""Keys of lists of modules that are not quantised."""
 
 
 def _kept(q: Keys) -> re.Pattern[str] | None:
-    """A test whether a list of unquantised modules names a module: by path or part of it, with ``*`` or
-    ``re:``.
+    """A pattern that matches the modules in the file's lists of unquantised modules. The result is None
+    without such a module. An entry is the path of a module or a part of it, may contain ``*``, or is a
+    pattern after ``re:``.
     """
     ways = []
     for key, pattern in dict.fromkeys((name, p) for name in _LISTS for p in q.strings(name)):
@@ -272,7 +291,7 @@ def _kept(q: Keys) -> re.Pattern[str] | None:
 
 
 def _short(module: str) -> str:
-    """A module's path from ``layers`` on."""
+    """The path of a module, beginning with ``layers``."""
     return re.sub(r"^(?:(?:model|language_model|text_model|transformer|backbone)\.)+", "", module)
 
 
@@ -289,4 +308,4 @@ _READERS: dict[str, Callable[[Keys], Scheme]] = {
     "quark": _quark,
     "torchao": _torchao,
 }
-"""Method of a file -> its reader."""
+"""The reader of each quantisation method."""

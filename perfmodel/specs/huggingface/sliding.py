@@ -68,7 +68,7 @@ def step(keys: Keys, layers: int) -> Fields:
         sliding_heads = other.integer("num_attention_heads", heads)
     else:
         sliding_heads = keys.integer("num_sliding_attention_heads", heads)
-    types = keys.strings("layer_types")[:layers]  # the later ones are multi-token prediction layers
+    types = keys.strings("layer_types")[:layers]  # later entries describe multi-token prediction layers
     fields = window_of(keys.count("sliding_window", high=MAX_TOKENS), types.count("sliding_attention"))
     if sliding_heads != heads and fields["num_sliding_layers"]:
         fields["sliding_heads"] = {

@@ -153,6 +153,9 @@ def gated_latent(keys: Keys, layers: int) -> Fields:
 
 
 _STRIDES = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
+"""The number of tokens per cached entry in each kind of layer of DeepSeek-V4. It is 0 without such
+entries.
+"""
 
 
 def compressed(keys: Keys, layers: int) -> Fields:
@@ -169,7 +172,7 @@ def compressed(keys: Keys, layers: int) -> Fields:
     if isinstance(given, list) and all(ratio in names for ratio in given) and len(given) >= layers:
         types = [names[ratio] for ratio in given[:layers]]
     else:
-        head = "index_topk" not in keys.data  # a drafting head's layers only have a window
+        head = "index_topk" not in keys.data  # the layers of a draft head have only a window
         types = layer_types(keys, layers, tuple(stride), ["sliding_attention"] * layers if head else ())
     if not types:
         raise keys.bad("compress_ratios", f"a list of {layers} numbers out of {', '.join(map(str, names))}")

@@ -8,7 +8,7 @@ from perfmodel.specs.huggingface.keys import Fields, Keys
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
 KINDS = ("full_attention", "sliding_attention")
-"""Words of `layer_types` for layers without and with a window."""
+"""The words of `layer_types` for layers without and with a sliding window."""
 
 
 def layer_types(keys: Keys, layers: int, kinds: Sequence[str], rule: Sequence[str]) -> list[str]:
@@ -38,6 +38,7 @@ def window_of(window: int | None, sliding: int) -> Fields:
 WindowRule = Literal[
     "all", "all_if_stated", "all_unless_named", "every_nth_full", "every_nth_full_if_stated", "named"
 ]
+"""See `Windows`."""
 
 
 class Windows(Frozen):
@@ -76,7 +77,9 @@ def windowed(keys: Keys, layers: int, windows: Windows) -> Fields:
 
 
 def _slides_but_every(keys: Keys, layers: int, windows: Windows) -> Fields:
-    """Layers that slide, except every n-th one, by a pattern or a period of the file."""
+    """The fields for sliding windows in all layers except every n-th. The file may state n as a pattern or as
+    a period.
+    """
     names = ("sliding_window_pattern", "_sliding_window_pattern")
     name = next((name for name in names if keys.data.get(name) is not None), names[0])
     pattern = keys.data.get(name)

@@ -22,17 +22,13 @@ FP8 = ("fp8", "fp8-block")
 NEAR = math.log(4 / 3)
 """Two sizes are near each other if the logarithm of their ratio is at most this."""
 ALIKE = (FOUR_BIT_GROUPS, FOUR_BIT_SMALL_GROUPS, FP8)
-
-
+"""Groups of formats with about the same size."""
 Reads = Callable[[str, str], bool]
-"""Whether an engine loads a repository in a format."""
-
+"""A function that returns whether an engine loads a repository in a format."""
 OF_ONE_MAKER = {"nvidia": "NVIDIA"}
-"""Owner of repositories -> the only maker on whose devices engines read them: vLLM's platform for ROCm
-does not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; from memory).
+"""For an owner of repositories: the only maker of devices on which engines load them. vLLM's platform for
+ROCm does not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; from memory).
 """
-
-
 WITH_FP8_UNITS = ("nvidia",)
 """Owners of repositories whose FP8 checkpoints need devices that compute in FP8: ModelOptFp8Config of vLLM
 and SGLang asks for compute capability 8.9 (from memory). Other FP8 checkpoints run weight-only elsewhere.
@@ -54,9 +50,9 @@ def checkpoint(model_id: str, weights: str, gpu: GPUSpec, reads: Reads = read_by
     - gpu: the device that runs it.
     """
     of_model = sorted(_of_model(model_id, gpu, reads), key=lambda row: row.kv_dtype != "bf16")
-    for of in (_whole, main_format):
+    for compared in (_whole, main_format):
         for formats in ((weights,), alike(weights)):
-            found = next((row for row in of_model if of(row.weights) in formats), None)
+            found = next((row for row in of_model if compared(row.weights) in formats), None)
             if found is not None:
                 return found
     return None
@@ -68,10 +64,7 @@ def nearest(model_id: str, weights: str, gpu: GPUSpec, reads: Reads = read_by_al
     """
 
     def apart(row: Checkpoint) -> float:
-        asked, has = (
-            weight_format(main_format(each)).base.bytes_per_value for each in (weights, row.weights)
-        )
-        return abs(math.log(has / asked))
+        return abs(math.log(_main_bytes(row.weights) / _main_bytes(weights)))
 
     closest = min(_of_model(model_id, gpu, reads), key=apart, default=None)
     return closest if closest is not None and apart(closest) <= NEAR else None
@@ -79,10 +72,10 @@ def nearest(model_id: str, weights: str, gpu: GPUSpec, reads: Reads = read_by_al
 
 def _of_model(model_id: str, gpu: GPUSpec, reads: Reads) -> list[Checkpoint]:
     """The listed checkpoints of a model that an engine reads on a device."""
-    asked_thinks = thinks(model_id)
-    asked = base_name(model_id)
-    of_model = [row for row in listed_checkpoints() if _base_name_of(row.model) == asked]
-    of_model = [row for row in of_model if thinks(row.checkpoint) == asked_thinks]
+    is_thinking = thinks(model_id)
+    base = base_name(model_id)
+    of_model = [row for row in listed_checkpoints() if _base_name_of(row.model) == base]
+    of_model = [row for row in of_model if thinks(row.checkpoint) == is_thinking]
     of_model = [row for row in of_model if _runs_on(row, gpu)]
     return [row for row in of_model if reads(row.checkpoint, main_format(row.weights))]
 
@@ -101,6 +94,11 @@ def main_format(weights: str) -> str:
     return named.get("experts", named.get("mlp", first)).removesuffix("-wo")
 
 
+def _main_bytes(weights: str) -> float:
+    """Bytes per value of the format of most weights."""
+    return weight_format(main_format(weights)).base.bytes_per_value
+
+
 def _runs_on(row: Checkpoint, gpu: GPUSpec) -> bool:
     """Whether engines load a checkpoint on a device."""
     owner = row.checkpoint.partition("/")[0]
@@ -111,6 +109,7 @@ def _runs_on(row: Checkpoint, gpu: GPUSpec) -> bool:
 
 
 def _whole(weights: str) -> str:
+    """All formats of a checkpoint, unchanged."""
     return weights
 
 

@@ -11,6 +11,7 @@ from perfmodel.specs.boundary.frozen import Frozen, Text
 MAX_LAYERS = 10_000
 MAX_SIZE = 2**24
 MAX_TOKENS = 2**40
+"""Largest number of layers, size of a part, and number of tokens in a file."""
 Layers = Annotated[int, Meta(ge=0, le=MAX_LAYERS)]
 SomeLayers = Annotated[int, Meta(ge=1, le=MAX_LAYERS)]
 Size = Annotated[int, Meta(ge=1, le=MAX_SIZE)]

@@ -48,4 +48,4 @@ CONVERSIONS = {
         drafts_too=True,
     ),
 }
-"""`ServingEngine.conversion` -> its formats."""
+"""The formats of each kind of file, by the value of `ServingEngine.conversion`."""

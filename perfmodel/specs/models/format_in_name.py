@@ -7,11 +7,19 @@ import re
 from perfmodel.immutable import Immutable
 
 _NAME = re.compile(
-    r"(?P<model>.+?)[-.](?:quantized\.)?"
-    r"(?P<format>fp8-block|fp8|mxfp8|nvfp4|fp4|mxfp4|awq|gptq-(?:int8|8bit)|gptq|int4|w4a16|int8|w8a8|mxfp4-q8"
-    r"|[2-8]bit)"
-    r"(?:-(?:dynamic|int4|4bit|sym))?"
+    r"""
+    (?P<model>.+?)
+    [-.](?:quantized\.)?                               # RedHatAI writes -quantized.w4a16
+    (?P<format>
+        fp8-block | fp8 | mxfp8 | nvfp4 | fp4 | mxfp4-q8 | mxfp4
+        | awq | gptq-(?:int8|8bit) | gptq | int4 | w4a16 | int8 | w8a8
+        | [2-8]bit                                     # of MLX
+    )
+    (?:-(?:dynamic|int4|4bit|sym))?                    # FP8-dynamic, AWQ-INT4, AWQ-4bit, int4-sym
+    """,
+    re.VERBOSE,
 )
+"""A name that ends with a format in one of its usual spellings."""
 _MEANT = {
     "fp4": "nvfp4",
     "int4": "int4-g128",
@@ -20,12 +28,12 @@ _MEANT = {
     "gptq-8bit": "int8-g128-sym",
     "gptq-int8": "int8-g128-sym",
 }
-"""Word in the name of a checkpoint -> its format, if the two differ."""
+"""The format that a word in the name of a checkpoint means, if the two differ."""
 _SCALES_CACHE = ("nvidia/", "unsloth/")
-"""Owners whose checkpoints in NVFP4 carry the scales of an FP8 cache, which engines then use.
+"""Owners whose NVFP4 checkpoints contain the scales of an FP8 cache. Engines then use such a cache.
 
-NVIDIA ModelOpt, kv_cache_quant_algo; vLLM's log of unsloth/Qwen3.8-27B-NVFP4. RedHatAI's and Inferact's have
-a cache of 16 bits.
+Sources: NVIDIA ModelOpt, kv_cache_quant_algo; vLLM's log of unsloth/Qwen3.8-27B-NVFP4. The checkpoints of
+RedHatAI and Inferact have a 16-bit cache.
 """
 
 

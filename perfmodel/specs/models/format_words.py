@@ -26,8 +26,8 @@ _SHORT = {
     **dict.fromkeys(("float16", "half", "f16"), "fp16"),
     **dict.fromkeys(("float32", "float", "f32"), "fp32"),
 }
-"""Words of checkpoints, engines and users -> the format. GPTQ, AutoRound and compressed-tensors' W4A16 have
-groups of 128 and no zero unless a checkpoint states another one.
+"""The format that a word of checkpoints, engines and users means. GPTQ, AutoRound and compressed-tensors'
+W4A16 have groups of 128 and no zero, unless a checkpoint states another format.
 """
 _EXAMPLES = (
     *WEIGHT_FORMATS,
@@ -41,7 +41,7 @@ _EXAMPLES = (
     MXFP4,
     *MIXES,
 )
-"""Words that an error message lists."""
+"""The words that an error message lists."""
 
 
 class LayerShare(Immutable):
@@ -73,7 +73,7 @@ def one_format(name: str, flag: str) -> Format:
         raise refuse(
             flag, None, "the file (--model FILE.gguf) or its mean (as 4.9bpw): this mix differs", name
         )
-    from perfmodel.specs.boundary.unlisted import (  # only a refusal needs it
+    from perfmodel.specs.boundary.unlisted import (  # imported late, for refusals only
         refuse_unlisted,
         unlisted_names,
     )

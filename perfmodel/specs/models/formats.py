@@ -72,7 +72,7 @@ KV_FORMATS = {
     for name in ("fp32", "bf16", "fp16", "fp8", "int8", "nvfp4", "int4")
 } | {name: block_format(name) for name in ("q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")}
 _ENGINES_KV = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
-"""Words of vLLM and SGLang for ``--kv-cache-dtype`` -> the format."""
+"""The format that a word of vLLM and SGLang for ``--kv-cache-dtype`` means."""
 
 
 def kv_format(name: str, flag: str = "--kv-dtype") -> Format:

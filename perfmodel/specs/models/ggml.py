@@ -32,7 +32,7 @@ BLOCKS = {
     "q1_0": (41, 128, 18),
     "q2_0": (42, 64, 18),
 }
-"""Format -> its number in a file, the values per block, and the bytes per block.
+"""For each format: its number in a file, the values per block, and the bytes per block.
 
 Source: GGML_QUANT_SIZES in gguf-py/gguf/constants.py of llama.cpp, as of llama-cpp-python 0.3.36 (PyPI, MIT).
 """
@@ -69,15 +69,15 @@ MIXES = {
     f"shared_down=iq4_xs*7+q5_k*1,{_HEAD}",
     "mxfp4_moe": f"{_EVERYWHERE.format('q8_0')},experts=mxfp4",
 }
-"""A file mix -> the formats of its parts, as `weight_format` reads them. The embedding and the latent have
-the format of most layers.
+"""The formats of the parts of a mix, as `weight_format` reads them. The embedding and the latent have the
+format of most layers.
 
 Source: llama_tensor_get_type_impl of src/llama-quant.cpp as of llama-cpp-python 0.3.36, without an importance
-matrix: more bits for half of the layers (use_more_bits), for the first eighth, and so on. A mix by columns is
-that of four query heads per KV head (`qkv`, where the values are a sixth) and of Qwen3.5 (`state_in`).
+matrix. Some layers have more bits than others, such as half of the layers (use_more_bits) or the first
+eighth. In `qkv` and `state_in`, some columns have more bits. The shares of these columns in `qkv` are those
+of a model with four query heads per KV head, in which the values are a sixth of the columns. The shares in
+`state_in` are those of Qwen3.5.
 """
-
-
 MEANS = {
     "ud-q2_k_xl": "3.13bpw",
     "ud-q3_k_xl": "3.87bpw",
@@ -93,14 +93,12 @@ kyuz0/amd-strix-halo-toolboxes@d1a34bee and kyuz0/amd-r9700-ai-toolboxes@8ad62bc
 size of Q5.
 """
 BESIDE_EXPERTS = {"ud-q4_k_xl": "q8_0,experts=5.23bpw"}
-"""Formats of such a mix for a model with routed experts, in files since December 2025. All other tensors
-are q8_0. Source: the sizes of four files, which leave 4.9, 5.1, 5.35 and 5.6 bits to the experts. That is
-a mix of q4_k and q5_k, or of q5_0 and q5_1 where rows are no multiple of 256.
+"""Formats of such a mix for a model with routed experts, in files since December 2025. All other tensors are
+q8_0. Source: the sizes of four files, which leave 4.9, 5.1, 5.35 and 5.6 bits to the experts. This agrees
+with a mix of q4_k and q5_k. If rows are not a multiple of 256, it is a mix of q5_0 and q5_1.
 """
-
-
 MEANT = {"f16": "fp16", "f32": "fp32"} | {f"q{bits}_k_xl": f"ud-q{bits}_k_xl" for bits in range(2, 9)}
-"""A word of llama.cpp's users for a mix -> the word in this package, if the two differ."""
+"""The word in this package for a word of llama.cpp's users for a mix, if the two differ."""
 
 
 def plain_of(name: str) -> str | None:
@@ -132,9 +130,7 @@ def of_mix(name: str) -> str | None:
 USUAL_MIX = "q4_k_m"
 """The mix that llama.cpp downloads from a repository by default (``-hf``, common/arg.cpp of 0c1e57098)."""
 CONVERTED = {"bf16,experts=mxfp4": "mxfp4_moe"}
-"""A checkpoint's own formats -> the mix to which it is converted (ggml-org/gpt-oss-120b-GGUF)."""
-
-
+"""The mix to which checkpoints with these formats are converted (ggml-org/gpt-oss-120b-GGUF)."""
 STAND_IN = {
     **dict.fromkeys(("int8", "fp8", "mxfp8", "w8a8", "8bit"), "q8_0"),
     **dict.fromkeys(("int4", "awq", "gptq", "nf4", "w4a16", "autoround", "4bit"), USUAL_MIX),
@@ -143,7 +139,7 @@ STAND_IN = {
     **dict.fromkeys(("int3", "3bit"), "q3_k_m"),
     **dict.fromkeys(("int2", "2bit"), "q2_k"),
 }
-"""First word of a format that llama.cpp does not have -> the mix with as many bits."""
+"""The mix with the same number of bits, by the first word of a format that llama.cpp does not have."""
 
 
 def in_gguf(weights: str, experts: bool = False) -> str:

@@ -8,18 +8,30 @@ from perfmodel.immutable import Immutable
 from perfmodel.specs.models.ggml import MEANT
 
 _REPOSITORY = re.compile(
-    r"(?:[^/]+/(?:[a-z-]+_)?)?(?P<model>[^/:]+?)(?:-(?:mtp|qat|i1))*"
-    r"(?:-(?P<in_name>(?:ud-)?(?:i?q\d|mxfp4)\w*))?-gguf(?::(?P<asked>[\w-]+))?",
-    re.IGNORECASE,
+    r"""
+    (?:[^/]+/                                          # owner of the repository
+        (?:[a-z-]+_)?                                  # maker of the model, as bartowski writes it
+    )?
+    (?P<model>[^/:]+?)
+    (?:-(?:mtp|qat|i1))*                               # MTP layers, training for quantisation, imatrix
+    (?:-(?P<mix_in_name>(?:ud-)?(?:i?q\d|mxfp4)\w*))?
+    -gguf
+    (?::(?P<mix_after_colon>[\w-]+))?
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _TAG = re.compile(
-    r"(?P<family>[a-z][\w.-]*):(?P<size>\d+(?:\.\d+)?[bm](?:-a\d+b)?)"
-    r"(?:-(?:it|instruct|chat|text|thinking|qat))*"
-    r"(?:-(?P<mix>q\d\w*|fp16|bf16|mxfp4))?",
-    re.IGNORECASE,
+    r"""
+    (?P<family>[a-z][\w.-]*)
+    :
+    (?P<size>\d+(?:\.\d+)?[bm](?:-a\d+b)?)            # 8b, 1.5b, 270m or 30b-a3b
+    (?:-(?:it|instruct|chat|text|thinking|qat))*       # tuning
+    (?:-(?P<mix>q\d\w*|fp16|bf16|mxfp4))?
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _MIX_IN_NAME = MEANT | {"mxfp4": "mxfp4_moe"}
-"""Word in the name of a file -> the word of its mix in this package, if the two differ."""
+"""The word in this package for a word in the name of a file, if the two differ."""
 
 
 class GGUFRepository(Immutable):
@@ -51,7 +63,9 @@ def gguf_repository(name: str) -> GGUFRepository | None:
     repository = _REPOSITORY.fullmatch(name)
     if repository is None:
         return None
-    return GGUFRepository(repository["model"], _mix(repository["asked"] or repository["in_name"]))
+    return GGUFRepository(
+        repository["model"], _mix(repository["mix_after_colon"] or repository["mix_in_name"])
+    )
 
 
 def ollama_tag(name: str) -> OllamaTag | None:
@@ -68,7 +82,7 @@ def is_gguf(model: str) -> bool:
 
 
 def _mix(word: str | None) -> str | None:
-    """The mix of a word in a name. The result is None if it names no mix."""
+    """The mix that a word in a name means. The result is None without a word."""
     if word is None:
         return None
     return _MIX_IN_NAME.get(word.lower(), word.lower())

@@ -13,6 +13,7 @@ from perfmodel.specs.models.names import aliases, base_name, thinks, with_sizes
 _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 """The part of an id that marks an instruction-tuned model."""
 _SIZE = re.compile(r"-\d+(?:\.\d+)?[bm](?![a-z0-9])")
+"""A number of parameters in a name, such as -27b, -1.5b or -270m."""
 
 
 def hub_id(name: str, flag: str = "--model") -> str | None:
@@ -32,7 +33,7 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
 
 @cache
 def _named_id(name: str, flag: str) -> str | None:
-    """`hub_id` of a name that is no file."""
+    """`hub_id` for a name that is not a file."""
     repository = gguf_repository(name)
     if repository is not None:
         return hub_id(repository.model, flag)
@@ -48,19 +49,23 @@ def _named_id(name: str, flag: str) -> str | None:
 
 
 def _ids(spec: ModelSpec) -> list[str]:
-    """The ids that the file of a bundled model lists, its own first."""
+    """The ids in the file of a bundled model. The id of the model itself comes first."""
     return [name for name in (spec.hf_id, *spec.aliases) if name is not None and "/" in name]
 
 
 def _listed_spelling(name: str, spec: ModelSpec) -> str:
-    """An id in upper and lower case as the model's file lists it; the typed one if it lists none."""
+    """An id with the upper and lower case of the model's file. If the file does not list the id, the typed id
+    is returned.
+    """
     key = files.spelling(name)
     return next((listed for listed in _ids(spec) if files.spelling(listed) == key), name)
 
 
 def _most_similar(key: str, spec: ModelSpec) -> str | None:
-    """The listed id of a name without owner: the same word, the same without its tuning suffix, or the first
-    that begins with it.
+    """The listed id that is most similar to a name without owner.
+
+    The following ids are tried in this order: the same name, the same name without its tuning suffix, and a
+    name that begins with it. If the name is an alias, an id with the same letters or words is also tried.
     """
     by_word = {files.spelling(listed.rpartition("/")[2]): listed for listed in _ids(spec)}
     if key in by_word:

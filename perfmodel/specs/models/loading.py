@@ -41,9 +41,10 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
 
 @cache
 def _named(name: str, flag: str) -> ModelSpec:
-    """A bundled model by a name that is no file: of a repository, a tag, a checkpoint, an alias or a variant.
+    """The bundled model that a name means. The name is not a file. It may be the name of a repository, a tag,
+    a checkpoint, an alias or a variant.
 
-    Raises InputError with the nearest names.
+    Raises InputError with the most similar names.
     """
     repository = gguf_repository(name)
     if repository is not None:
@@ -74,11 +75,13 @@ def named_format(name: str) -> str | None:
 
 
 def _bundled_name(name: str, flag: str) -> str:
-    """The bundled file of a name. Raises InputError, with the reason if no file can have this name."""
+    """The name of the bundled file that a name means. Raises InputError for an unknown name. If a similar
+    model is known but not modelled, the message says this.
+    """
     try:
         return files.bundled_name("models", "model", name, flag, aliases)
     except InputError:
-        from perfmodel.specs.boundary.unlisted import (  # only a refusal needs it
+        from perfmodel.specs.boundary.unlisted import (  # imported late, for refusals only
             refuse_unlisted,
             unlisted_names,
         )
@@ -89,8 +92,10 @@ def _bundled_name(name: str, flag: str) -> str:
 
 @cache
 def _checkpoint(key: str) -> ModelSpec | None:
-    """The bundled model in the formats of a checkpoint, by its id with or without the owner: of a listed one,
-    or of one whose name states its format. The result is None for any other name.
+    """The bundled model in the formats of a checkpoint. The result is None if the checkpoint is not listed,
+    and its name states no format.
+
+    - key: spelling of the checkpoint's id, with or without the owner.
     """
     if key in aliases():
         return None
@@ -108,9 +113,9 @@ def _checkpoint(key: str) -> ModelSpec | None:
 
 
 def _in_mix(base: ModelSpec, mix: str | None) -> ModelSpec:
-    """A model in a mix of llama.cpp, by default the mix to which its checkpoint is converted: `USUAL_MIX`
-    except for native formats. In Ollama's library, a tag with only a size means the same mix (from
-    memory).
+    """A model in a mix of llama.cpp. By default, it is the mix to which the checkpoint is converted. This is
+    `USUAL_MIX`, except for checkpoints in `CONVERTED`. In Ollama's library, a tag with only a size means the
+    same mix (from memory).
     """
     return base.replace(weights=mix or CONVERTED.get(base.weights, USUAL_MIX))
 

@@ -7,19 +7,21 @@ and a 16-bit bias per group. A group has 64 values unless a checkpoint states an
 import re
 
 _WORD = re.compile(r"([2-8])bit(?:-g(32|64|128))?")
+"""A number of bits, with an optional group size."""
 _EVERYWHERE = "{0},lm_head={0},embedding={0},latent={0}"
 GROUP = 64
+"""Number of values of a group, unless a checkpoint states another size."""
 USUAL_BITS = "4bit"
 """The format of most repositories of ``mlx-community``, and the default of a question."""
 MXFP4 = "mxfp4-q8"
-"""gpt-oss as ``mlx-community`` converts it: experts as they are, the rest in 8 bits."""
+"""The formats of gpt-oss in ``mlx-community``. Its experts are unchanged, and all other parts have 8 bits."""
 CONVERTED = {"bf16,experts=mxfp4": MXFP4}
-"""A checkpoint's own formats -> the word for the format that MLX users run instead."""
+"""The format that MLX users run instead of the formats of a checkpoint."""
 _STAND_IN = {
     **dict.fromkeys(("fp8", "w8a8"), "8bit"),
     **dict.fromkeys(("awq", "gptq", "nf4", "w4a16", "autoround"), "4bit"),
 }
-"""First word of a format that MLX does not have -> MLX's format with the same number of bits."""
+"""MLX's format with the same number of bits, by the first word of a format that MLX does not have."""
 
 
 def of_bits(name: str) -> str | None:
@@ -38,15 +40,16 @@ def in_mlx(weights: str, experts: bool = False) -> str:
     if "," in weights:
         return weights
     word = weights.strip().lower()
-    first = word.partition("-")[0]
+    first = word.removeprefix("ud-").partition("-")[0]  # Unsloth's mixes have this prefix
     if first in _STAND_IN:
         return _STAND_IN[first]
-    if bits := re.fullmatch(r"(?:ud-)?i?(?:int|q)([2-8])(?:_\w+)?", first):
+    if bits := re.fullmatch(r"i?(?:int|q)([2-8])(?:_\w+)?", first):
         return f"{bits[1]}bit"
     return word
 
 
 COMMUNITY = "mlx-community"
+"""The owner of most MLX checkpoints."""
 
 
 def converted_name(model_id: str, weights: str) -> str:

@@ -149,7 +149,7 @@ class ModelSpec(AttentionHeads):
         """Number of dimensions of a head that have a rotary position."""
         return int(self.head_dim * self.partial_rotary_factor)
 
-    # How many layers have what.
+    # Numbers of layers by kind.
 
     @property
     def head(self) -> Head:
@@ -193,7 +193,7 @@ class ModelSpec(AttentionHeads):
             return self.sliding_heads
         return self
 
-    # Parameters by component; every other count in the engine is a sum of these.
+    # Parameters by component. All other counts of parameters are sums of these.
 
     def attention_params(self, sliding: bool = False) -> int:
         """Number of parameters of one attention layer, without the norm before it and without an indexer."""
@@ -208,19 +208,22 @@ class ModelSpec(AttentionHeads):
         return projections + self.extra_params(heads)
 
     def _full_rank_params(self, heads: AttentionHeads, query_columns: int) -> int:
-        """Parameters of the projections of one layer, with their biases: queries, keys, values and output."""
+        """Number of parameters of the projections of one layer, including their biases."""
         qkv_columns = query_columns + heads.kv_columns
         output_inputs = heads.num_attention_heads * heads.value_dim
         biases = qkv_columns * self.qkv_bias + self.hidden_size * self.output_bias
         return self.hidden_size * (qkv_columns + output_inputs) + biases
 
     def _kv_params(self, sliding: bool) -> int:
-        """Parameters that a layer with another layer's cache lacks: projections of keys and values, and their
-        norm.
+        """Number of parameters that a layer lacks if it reads the cache of another layer. These are the
+        projections of keys and values, and the norm of the keys.
         """
         heads = self.heads(sliding)
-        norm = heads.head_dim * (heads.num_key_value_heads if self.wide_qk_norm else 1) if self.qk_norm else 0
-        return heads.kv_columns * (self.hidden_size + self.qkv_bias) + norm
+        projections = heads.kv_columns * (self.hidden_size + self.qkv_bias)
+        if not self.qk_norm:
+            return projections
+        normed_heads = heads.num_key_value_heads if self.wide_qk_norm else 1
+        return projections + normed_heads * heads.head_dim
 
     def extra_params(self, heads: AttentionHeads) -> int:
         """Number of parameters of the query and key norms and of the attention sinks, per layer. All heads
@@ -232,11 +235,16 @@ class ModelSpec(AttentionHeads):
     @property
     def indexer_params(self) -> int:
         """Number of parameters of the indexers of all layers."""
-        if not (one := self.indexer):
+        indexer = self.indexer
+        if indexer is None:
             return 0
-        rank = self.low_rank.query_rank if self.low_rank else self.mla.q_lora_rank if self.mla else None
-        query = (rank or self.hidden_size) * one.num_heads * one.head_dim
-        return one.layers * (query + self.hidden_size * one.key_columns + one.norm_params)
+        rank = None
+        if self.low_rank:
+            rank = self.low_rank.query_rank
+        elif self.mla:
+            rank = self.mla.q_lora_rank
+        query = (rank or self.hidden_size) * indexer.num_heads * indexer.head_dim
+        return indexer.layers * (query + self.hidden_size * indexer.key_columns + indexer.norm_params)
 
     @property
     def mlp_matrices(self) -> int:
@@ -318,7 +326,7 @@ class ModelSpec(AttentionHeads):
         if self.mla:
             values = (self.num_attention_layers - self.shared_kv_layers) * self.mla.latent_dim
             return (values - self.mla.unrotated_layers * self.mla.qk_rope_head_dim) * bytes_per_value
-        if self.compressed:  # their windows do not grow
+        if self.compressed:  # the windows of these layers do not grow
             entries = sum(part.layers / part.stride for part in self.compressed)
             return entries * self.heads().kv_values * bytes_per_value
         full = self.num_attention_layers - self.num_sliding_layers - self.shared_kv_layers

@@ -23,13 +23,13 @@ def read_model(path: Path) -> ModelSpec:
 
 
 def _of_mapping(path: Path) -> ModelSpec:
-    """The model of a YAML file or of a ``config.json``, with ``hf_quant_config.json`` beside it if there is
-    one.
+    """The model of a YAML file or of a ``config.json``. If there is an ``hf_quant_config.json`` in the same
+    folder, the formats come from this file.
     """
     data = files.read_mapping(path, infinity=True)
     if path.suffix != ".json" or {"name", "title", "source"} <= data.keys():
         return files.parse(ModelSpec, data, str(path))
-    from perfmodel.specs.huggingface import from_config  # most questions name a bundled model
+    from perfmodel.specs.huggingface import from_config  # imported late
 
     beside = path.with_name(path.name.replace("config.json", "hf_quant_config.json"))
     has_beside = beside != path and is_file(beside)
@@ -37,10 +37,10 @@ def _of_mapping(path: Path) -> ModelSpec:
 
 
 def _of_gguf(path: Path) -> ModelSpec:
-    """The bundled model that a file names, in the file's formats, if the shapes agree; else the file's own
-    model.
+    """The model of a ``.gguf`` file. If the file names a bundled model with the same shape, the result is the
+    bundled model in the formats of the file.
     """
-    from perfmodel.specs.gguf.shape import from_gguf  # most questions name a bundled model
+    from perfmodel.specs.gguf.shape import from_gguf  # imported late
 
     spec, names = from_gguf(path)
     for name in names:

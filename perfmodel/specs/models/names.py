@@ -68,7 +68,7 @@ def shape_for(name: str) -> str | None:
 
 @cache
 def only_size(name: str) -> str | None:
-    """The listed name that a name without any size means; None for other names."""
+    """The listed name that a name without any size means. The result is None for other names."""
     has_size = re.search(r"-\d+(?:\.\d+)?b\b", name) is not None
     return None if has_size or "/" in name else with_sizes(base_name(name))
 

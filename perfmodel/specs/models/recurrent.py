@@ -21,7 +21,7 @@ KINDS: dict[str, RecurrentKind] = {
     "mamba1": Mamba1(),
     "lightning": Lightning(),
 }
-"""Word of a model's file -> sizes of this kind."""
+"""The kinds of recurrent layers, by their words in the files of models."""
 
 
 class LinearAttention(RecurrentShape):

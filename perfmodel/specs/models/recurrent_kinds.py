@@ -7,7 +7,7 @@ from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.models.components import Size, SomeLayers
 
 STATE_FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-"""Name of a state's format in engines and in config.json -> its name in this package."""
+"""The name in this package for the name of a state's format in engines and in config.json."""
 
 
 class RecurrentShape(Frozen):

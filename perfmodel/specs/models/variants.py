@@ -26,7 +26,7 @@ class Variant:
 
 @cache
 def _variants() -> dict[str, Variant]:
-    """Name -> the listed variant."""
+    """The listed variants by name."""
     return {row.name: row for row in read_rows(data_folder("models") / "variants.csv", Variant)}
 
 

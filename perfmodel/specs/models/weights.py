@@ -1,5 +1,5 @@
-"""The formats of all matrices of a model. One format applies to its layers; parts or single GEMMs may have
-their own.
+"""The formats of all matrices of a model. One format applies to the layers. Parts or single GEMMs may have
+their own formats.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ PARTS = {
     "embedding": ("embedding",),
     "mtp": ("mtp",),
 }
-"""Part of a model -> its GEMMs, with the names of `perfmodel ops`."""
+"""The GEMMs of each part of a model, with the names of `perfmodel ops`."""
 KEPT = ("router", "latent", "index_k", "compress", "streams", "lm_head", "embedding")
 """Parts that remain at 16 bits unless they are named.
 
@@ -39,8 +39,8 @@ _PART_OF = {tensor: part for part, tensors in PARTS.items() for tensor in tensor
 
 
 class Weights(Immutable):
-    """The formats of all matrices of a model. `base` applies to its layers; parts or single GEMMs may have
-    their own.
+    """The formats of all matrices of a model. `base` applies to the layers. Parts or single GEMMs may have
+    their own formats.
 
     - parts: pairs of a part or GEMM and its own format.
     - typed: the text that the user typed, if it names a mix of formats.
@@ -135,7 +135,9 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
 
 
 def _part_formats(words: list[str], name: str, flag: str) -> dict[str, Format]:
-    """Part or GEMM -> its format, from ``PART=FORMAT``. Raises InputError with the whole `name`."""
+    """The format of each part or GEMM, from words such as ``PART=FORMAT``. Raises InputError, which quotes
+    `name`.
+    """
     formats: dict[str, Format] = {}
     for word in words:
         part, equals, form = (side.strip() for side in word.partition("="))
