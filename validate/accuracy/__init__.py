@@ -1,1 +1,1 @@
-"""Errors of predictions against measurements: how they are computed, checked and printed."""
+"""Computes, checks and prints the errors of predictions of measurements."""

@@ -1,8 +1,8 @@
-"""Measured figures with their predictions, and the physical lower bounds of measured times.
+"""Pairs measured figures with their predictions, and measured times with their physical lower bounds.
 
-Predictions use the measured tokens per iteration, so only the predicted times are tested. The quantity
-``speedup_alpha`` uses a predicted acceptance too. A point has it only if a published acceptance row has the
-same models, KV budget and context.
+Predictions use the measured tokens per iteration, so their errors are those of the predicted times. The
+quantity ``speedup_alpha`` is an exception. It uses a published acceptance for the same models, KV budget and
+context, and exists only for points with such an acceptance.
 """
 
 from dataclasses import dataclass
@@ -38,9 +38,11 @@ BOUNDED = {"target_s": "target_s", "draft_s": "draft_s", "verify_s": "verify_s",
 class Cell:
     """One measured figure and its prediction.
 
-    - fitted: whether the calibration was fitted to this device and stack.
-    - lower: the physical lower bound of the figure.
-    - binding: whether the working set exceeds the last-level cache. Otherwise the bound does not hold.
+    - quantity: a key of `LABELS`.
+    - calibration: the name of the calibration that predicts the figure.
+    - fitted: whether this calibration was fitted to the device and stack of the point.
+    - lower: the physical lower bound of the figure; None for a quantity without a bound.
+    - binding: whether the working set exceeds the last-level cache. Otherwise, the bound does not apply.
     """
 
     point: MeasuredPoint
@@ -54,12 +56,14 @@ class Cell:
 
     @property
     def error(self) -> float:
-        """Signed relative error."""
+        """The signed relative error of the prediction."""
         return self.predicted / self.measured - 1.0
 
     @property
     def below_bound(self) -> bool:
-        """Whether the time is faster than physics allows: the measurement, the spec or the count is wrong."""
+        """Whether the measured time is shorter than its physical lower bound. If so, the measurement, the
+        device file or the count of operations is wrong.
+        """
         return self.binding and self.lower is not None and self.measured < self.lower
 
     @property
@@ -68,7 +72,7 @@ class Cell:
         return f"{self.point.set_name}/{self.point.row_id}/{self.quantity}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The cell as a mapping for JSON."""
+        """The cell in JSON types."""
         p = self.point
         configuration = {
             "set_name": p.set_name,
@@ -97,9 +101,9 @@ class Cell:
 
 
 def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> list[Cell]:
-    """The cells of some points.
+    """The cells of all measured quantities of some points.
 
-    - times: the predicted seconds of each pass.
+    - times: the predicted seconds (`PointSet.predict`).
     - used: the calibration that predicted them.
     """
     predicted = _predictions(points, times)
@@ -113,14 +117,16 @@ def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> li
             if measured is None or np.isnan(value):
                 continue
             if quantity == "ar_tpot_s" and measured == p.target_s:
-                continue  # a baseline that was timed once is T_T
+                continue  # the baseline was timed only once, and this time is already T_T
             lower, binding = bounds.get((i, BOUNDED.get(quantity, "")), (None, False))
             cells.append(Cell(p, quantity, measured, value, used.name, fitted, lower, binding))
     return cells
 
 
 def _predictions(points: PointSet, times: dict[str, Array]) -> dict[str, Array]:
-    """Quantity -> its prediction for each point; NaN if a point lacks what it needs."""
+    """Quantity -> its prediction for each point; NaN if a point does not state the inputs of the
+    prediction.
+    """
     iteration_s = points.iteration_s(times)
     measured_tokens = np.array([p.tokens_per_iteration or np.nan for p in points.points])
     modelled_tokens = np.array([_modelled_tokens(p) for p in points.points])
@@ -141,8 +147,8 @@ def file_label(name: str) -> str:
 
 @cache
 def _modelled_tokens(p: MeasuredPoint) -> float:
-    """Tokens per iteration from a published acceptance row; NaN without one, and if the row comes from the
-    point's own table.
+    """The tokens per iteration from a published acceptance. The result is NaN if there is none, or if it
+    comes from the same table as the point.
     """
     if p.gamma is None or p.draft is None or p.draft_kv is None:
         return float("nan")
@@ -157,8 +163,8 @@ def _modelled_tokens(p: MeasuredPoint) -> float:
 
 
 def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
-    """(point, quantity) -> its physical lower bound, and whether its working set exceeds the last-level
-    cache.
+    """(index of a point, quantity) -> the physical lower bound, and whether the working set exceeds the
+    last-level cache.
     """
     bounds = {}
     for group in points.groups:

@@ -1,5 +1,5 @@
-"""The rules of ``perfmodel validate check``: errors above a limit or above a baseline's, changed predictions,
-and changed measurements.
+"""Implements ``perfmodel validate check``. A check fails if an error exceeds a limit or that of a baseline,
+or if predictions or measurements have changed since the baseline.
 """
 
 import json
@@ -21,20 +21,23 @@ from perfmodel.validate.solving import grouped, significant
 from perfmodel.writing import destination, write as write_file
 
 DEFAULT_MAX_ERROR = 0.10
-"""Limit of the mean error, used without a given limit and without a baseline."""
+"""Limit of the mean error if the user states neither a limit nor a baseline."""
 TOLERANCE = 0.01
-"""Allowed rise of a mean error above the baseline's, and allowed change of the predictions of its rows."""
+"""Largest allowed increase of a mean error since the baseline, and largest allowed mean change of
+predictions.
+"""
 MAX_DRIFT = 0.03
-"""Default of `max_drift`, the allowed mean change of a figure's measurements since the baseline. A second run
-on a quiet GPU agrees within it (`STEADY_RATIO`).
+"""Default of `max_drift`, the largest allowed mean change of the measurements of a part since the baseline.
+Repeated runs on a quiet GPU differ by less than this (`STEADY_RATIO`).
 """
 SINGLE_POINT = 3.0
-"""Factor by which one point may drift more than the mean of its figure."""
+"""Factor on `max_drift` for the measurement of a single point."""
 BASELINE_DIGITS = 6
 """Significant digits in a baseline."""
 Finite = Annotated[float, Meta(le=FINITE)]
+"""An error, which can be negative."""
 Above = Annotated[float, Meta(ge=1e-12, le=1e12)]
-"""Seconds and speedups. Any quotient of two of them is finite and above 0."""
+"""A time in seconds, or a speedup. The quotient of two such values is finite and above 0."""
 
 
 class PartErrors(Frozen):
@@ -47,12 +50,13 @@ class PartErrors(Frozen):
 
 
 class Baseline(Frozen):
-    """The result with which later checks are compared: errors and measurements by part, and every prediction
-    by figure.
+    """The result with which later checks are compared.
 
-    - calibrations: served configuration (`served_by`) -> the calibration of its engine. Later records are
-      predicted with them, because a calibration that is fitted again to a slower engine would hide the
-      slowdown.
+    - parts: part -> its errors.
+    - predicted: figure -> its prediction.
+    - rows: part -> row -> its latest measurement.
+    - calibrations: served configuration (`served_by`) -> the calibration of its engine. Later checks use
+      these calibrations. A calibration that is fitted again to a slower engine would hide the slowdown.
     """
 
     schema_version: Literal[1]
@@ -61,7 +65,6 @@ class Baseline(Frozen):
     parts: dict[str, PartErrors]
     predicted: dict[str, Above]
     rows: dict[str, dict[str, Above]] = field(default_factory=dict)
-    """Part -> row -> its latest measurement."""
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def of(self, quantities: Collection[str]) -> Self:
@@ -72,7 +75,7 @@ class Baseline(Frozen):
 
 @dataclass(frozen=True)
 class CheckedPart:
-    """The figures of one part, and their error."""
+    """The figures of one part (`Figure.part`), and their errors."""
 
     name: str
     figures: tuple[Figure, ...]
@@ -80,7 +83,7 @@ class CheckedPart:
 
     @property
     def calibration(self) -> str:
-        """Name of the calibration; ``*`` if it was fitted on the same records."""
+        """The name of the calibration. A ``*`` marks a calibration that was fitted to the same records."""
         names = [f"{f.calibration}*" if f.fitted else f.calibration for f in self.figures]
         return ", ".join(dict.fromkeys(names))
 
@@ -96,7 +99,7 @@ class CheckedPart:
 
 
 def parts_of(all_figures: list[Figure]) -> list[CheckedPart]:
-    """The figures of each part (`Figure.part`), in the order of appearance."""
+    """The parts of some figures, in the order of their first figures."""
     by_part = grouped(all_figures, lambda f: f.part)
     return [CheckedPart(name, tuple(rows), error(rows)) for name, rows in by_part.items()]
 
@@ -106,8 +109,9 @@ class Checked:
     """The result of a check.
 
     - parts: the errors of each part.
-    - faults: one line each; empty if the check passes.
-    - limit and before: the limit and the baseline in use.
+    - faults: a line for each fault; empty if the check passes.
+    - limit: the limit of mean errors; None for no limit.
+    - before: the baseline with which the records were compared; None for none.
     - doubts: reasons not to rely on the records of a new baseline.
     """
 
@@ -134,16 +138,19 @@ def check(
     figure: Collection[str] = (),
     write: bool = False,
 ) -> Checked:
-    """Compares the records of a folder with predictions, as ``perfmodel validate check`` does. Raises
-    InputError.
+    """Compares the records of a folder with predictions, as ``perfmodel validate check`` does.
 
-    - max_error: largest mean error, a fraction; by default `DEFAULT_MAX_ERROR`, unless there is a baseline.
-    - baseline: a file that `write` made. Faults are a larger error, a changed prediction, a drifted
-      measurement and a missing figure.
-    - max_drift: largest mean change of a figure's measurements since the baseline, a fraction; one point may
-      change by `SINGLE_POINT` times that.
-    - calibration: the one for all records; by default each record has its own.
-    - figure: the quantities to check; all by default.
+    - max_error: the largest allowed mean error, as a fraction. By default, it is `DEFAULT_MAX_ERROR` without
+      a baseline, and there is no limit with one.
+    - baseline: the file of a baseline. A larger error, a changed prediction, a changed measurement and a
+      missing figure are then faults.
+    - max_drift: the largest allowed mean change of the measurements of a part since the baseline, as a
+      fraction. A single point can change by `SINGLE_POINT` times this fraction.
+    - calibration: the calibration for all records; by default each record has its own (`folder.figures`).
+    - figure: the quantities to check; by default all.
+    - write: whether to write the baseline instead of comparing with it.
+
+    Raises InputError for invalid arguments or records.
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
@@ -180,7 +187,7 @@ def check(
 def faults(
     now: list[CheckedPart], limit: float | None, before: Baseline | None, max_drift: float = MAX_DRIFT
 ) -> list[str]:
-    """All faults, one line each; empty if the check passes."""
+    """A line for each fault; empty if the check passes. The arguments are those of `Checked` and `check`."""
     lines = [] if limit is None else [*_above(now, limit)]
     if before is not None:
         lines += [*_grown(now, before), *_moved(now, before), *_drifted(now, before, max_drift)]
@@ -215,8 +222,8 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
 
 
 def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
-    """Changes of the baseline's own predictions. The measurement is the same, so the model or the calibration
-    changed.
+    """The parts whose predictions for the records of the baseline have changed. The cause is a change of the
+    model or of the calibration, because the records are the same.
     """
     for part in now:
         of_baseline = [f for f in part.figures if f.name in before.predicted]
@@ -230,7 +237,9 @@ def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
 
 
 def _drifted(now: list[CheckedPart], before: Baseline, most: float) -> Iterator[str]:
-    """Changes of the measurements of the baseline's points: the machine or the engine changed."""
+    """The parts whose measurements have changed for the points of the baseline. The cause is a change of the
+    machine or of the engine.
+    """
     for part in now:
         old = before.rows.get(part.name, {})
         changes = {row: np.log(figure / old[row]) for row, figure in part.measured.items() if row in old}
@@ -245,7 +254,7 @@ def _drifted(now: list[CheckedPart], before: Baseline, most: float) -> Iterator[
 
 
 def read_baseline(path: Path) -> Baseline:
-    """The baseline in a file. Raises InputError naming file and key."""
+    """The baseline in a file. Raises InputError, with the file and the key, if it is missing or invalid."""
     if not path.exists():
         raise InputError(one_line(f"--baseline: {path} must exist; write it with --write"))
     return files.parse(Baseline, files.read_mapping(path, infinity=True), str(path))
@@ -279,6 +288,6 @@ def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration
 
 
 def _rounded(errors: Errors) -> dict[str, float]:
-    """The errors that a baseline keeps, rounded."""
+    """The errors in a baseline, rounded to `BASELINE_DIGITS` decimals."""
     values = asdict(errors)
     return {name: round(values[name], BASELINE_DIGITS) for name in PartErrors.__struct_fields__}

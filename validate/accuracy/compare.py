@@ -1,4 +1,6 @@
-"""The comparison of predicted and measured figures behind the gate, the reports and all printed tables."""
+"""Predicts the measured figures of published sets and of records, for the accuracy check, reports and
+tables.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,6 +19,7 @@ from perfmodel.validate.records import RESULTS, Record, points as own_points
 from perfmodel.validate.solving import grouped
 
 Mode = Literal["shipped", "held-out"]
+"""Whether fitted rows are predicted with the bundled calibration or with a refit without them."""
 
 
 def compare(
@@ -25,10 +28,14 @@ def compare(
     calibration: str | None = None,
     results: Path = RESULTS,
 ) -> list[Cell]:
-    """All cells of some sets. In the mode ``held-out``, a row that a calibration was fitted to is predicted
-    by a refit without this row's group.
+    """The cells of some sets of measurements. In the mode ``held-out``, a row to which a calibration was
+    fitted is predicted by a refit without the row's fold.
 
-    Raises InputError for an unknown set or calibration, and for a named calibration in the mode ``held-out``.
+    - sets: the names of published sets and of records.
+    - calibration: the calibration for all rows; by default each row has its own.
+    - results: the folder of the records.
+
+    Raises InputError for an unknown set or calibration, and for a calibration in the mode ``held-out``.
     """
     if calibration and mode == "held-out":
         raise InputError("--calibration: must not be given with --held-out, which refits the fitted ones")
@@ -50,8 +57,8 @@ def compare(
 
 
 def calibration_for(p: MeasuredPoint) -> Calibration:
-    """The calibration that was fitted to the point's device and stack, or else the one that its device
-    names.
+    """The calibration that was fitted to the device and stack of a point, or else the calibration that the
+    device names.
     """
     fitted = f"{p.hardware}.{p.stack}"
     return load_calibration(fitted if fitted in RECIPES else load_gpu(p.hardware).calibration)
@@ -60,8 +67,10 @@ def calibration_for(p: MeasuredPoint) -> Calibration:
 def calibration_of(
     record: Record, hardware: str | None = None, calibration: str | None = None
 ) -> Calibration:
-    """The calibration that predicts an own record: `calibration`, or else that of its run, or else that of
-    its device. If `hardware` names another device, the run's calibration is not used.
+    """The calibration that predicts a record: `calibration`, or else that of the run, or else that of the
+    device.
+
+    - hardware: another device for which the record is predicted. The calibration of the run is then not used.
     """
     if calibration:
         return load_calibration(calibration)
@@ -77,12 +86,15 @@ def _default_calibration(record: Record | None, p: MeasuredPoint) -> Calibration
 
 
 def compare_points(points: Iterable[MeasuredPoint], calibration: Calibration) -> list[Cell]:
-    """All cells of some points under one calibration."""
+    """The cells of some points, predicted with one calibration."""
     counted = PointSet(tuple(points), calibration)
     return cells_of(counted, counted.predict(calibration), calibration)
 
 
 def compare_record(record: Record, calibration: Calibration, hardware: str | None = None) -> list[Cell]:
-    """All cells of an own record, predicted for its own device by default."""
+    """The cells of a record.
+
+    - hardware: the device of the predictions; by default that of the record.
+    """
     points = [replace(p, hardware=hardware or p.hardware) for p in own_points(record)]
     return compare_points(points, calibration)

@@ -1,5 +1,5 @@
-"""The measured figures of all records in a folder with their predictions, and reasons not to rely on a
-record. The records are those of this project's decoder and of serving engines.
+"""Reads all records in a folder, predicts their figures, and lists reasons not to rely on a record. The
+records are those of this project's decoder and of serving engines.
 """
 
 import re
@@ -23,22 +23,26 @@ from perfmodel.validate.records import Record, is_quiet, quiet_line, read_record
 from perfmodel.validate.records.store import beside
 
 KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
+"""The key of a record with its kind."""
 HEAD_BYTES = 1000
-"""A record names its schema within this many bytes; any other JSON file of the folder is ignored."""
+"""Number of first bytes in which a record must state its kind. Other JSON files of the folder are ignored."""
 NOT_CHECKED = ("overhead_s", "speedup_alpha")
-"""Quantities without a check: a small part of `sd_tpot_s`, and a figure that needs a published acceptance."""
-ENGINE_FIGURES = {"pass": "verify_s", "pass_with_draft": "draft_and_verify_s"}
-"""Kind of an engine's timing -> the predicted quantity. For an iteration it is the time per token, baseline
-or speculative.
+"""Quantities that are not checked. ``overhead_s`` is a small part of ``sd_tpot_s``, and ``speedup_alpha``
+needs a published acceptance.
 """
+ENGINE_FIGURES = {"pass": "verify_s", "pass_with_draft": "draft_and_verify_s"}
+"""Kind of a timing of an engine -> the predicted quantity. All other timings predict the time per token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One measured figure and its prediction.
 
-    - part: its row in the error table, ``machine/plan/quantity``. Later runs of the plan have the same part.
-    - fitted: whether the calibration was fitted on this very record.
+    - part: the row of the error table to which the figure belongs, ``machine/plan/quantity``. Later runs of
+      the same plan have the same part.
+    - record, row: the name of the record, and that of the point in the record.
+    - calibration: the name of the calibration that predicts the figure.
+    - fitted: whether this calibration was fitted to the same record.
     """
 
     part: str
@@ -56,24 +60,26 @@ class Figure:
 
     @property
     def error(self) -> float:
-        """Signed relative error."""
+        """The signed relative error of the prediction."""
         return self.predicted / self.measured - 1.0
 
 
 def quantity_of(part: str) -> str:
-    """The last word of a part's name."""
+    """The quantity in the name of a part, which is the last word."""
     return part.rpartition("/")[2]
 
 
 def figures(
     folder: Path, calibration: str | None = None, pinned: Mapping[str, Calibration] | None = None
 ) -> list[Figure]:
-    """All figures of the records in a folder, except withdrawn records. Raises InputError if there is none.
+    """The figures of all records in a folder, except withdrawn records. Raises InputError if there are none.
 
-    - calibration: name or path of the calibration for all records. By default, an engine's record uses the
-      calibration that `pinned` has for its configuration (`served_by`), or else the calibration file next to
-      the record, or else that of its device. A record of the decoder uses the calibration of its run, or else
-      that of its device.
+    - calibration: the name or path of the calibration for all records.
+    - pinned: served configuration (`served_by`) -> calibration.
+
+    Without `calibration`, a record of the decoder uses the calibration of its run, or else that of its
+    device. A record of an engine uses that in `pinned`, or else the calibration file next to the record, or
+    else that of its device.
     """
     all_figures: list[Figure] = []
     for path, kind in _records(folder):
@@ -89,7 +95,7 @@ def figures(
 
 
 def _records(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The records of a folder and their kinds, without withdrawn ones and those of kernels."""
+    """The paths and kinds of the records in a folder, without withdrawn records and those of kernels."""
     left_out = {root / name for root in (folder, folder.parent) for name in withdrawn(root)}
     for path in sorted({*folder.rglob("*.json")} - left_out):
         kind = _kind(path)
@@ -98,7 +104,9 @@ def _records(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _kind(path: Path) -> str | None:
-    """The kind of record in a file; None for another file. Raises InputError for one that cannot be read."""
+    """The kind of the record in a file; None if the file is no record. Raises InputError for an unreadable
+    file.
+    """
     kind = KIND.search(read_head(path, HEAD_BYTES).decode("utf-8", errors="replace"))
     return kind[1] if kind else None
 
@@ -114,7 +122,7 @@ def engine_calibrations(folder: Path) -> dict[str, Calibration]:
 
 
 def served_by(record: EngineRecord) -> str:
-    """Machine, engine and model of a record; repeated runs share this name."""
+    """The served configuration of a record: machine, engine and model. Repeated runs have the same."""
     return f"{record.machine}/{record.subject.engine}/{Path(record.subject.model).stem}"
 
 
@@ -142,7 +150,7 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
     record = read_engine_record(path)
     sources = [path.parent / source for source in record.sources]
     if sources and all(source.is_file() and _kind(source) == "engine" for source in sources):
-        return []  # their rows once more
+        return []  # the record repeats the rows of its sources
     name = f"{record.machine}/{path.stem}"
     part = served_by(record)
     used = load_calibration(calibration) if calibration else pinned.get(part)
@@ -186,8 +194,8 @@ def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibra
 
 
 def _calibration_of(path: Path, record: EngineRecord) -> Calibration:
-    """The calibration next to an engine's record that was fitted to it, or else the one that its device
-    names.
+    """The calibration next to an engine's record that was fitted to the record, or else the calibration that
+    the device names.
     """
     for file in sorted(path.parent.glob("*.yaml")):
         fitted_on = files.read_mapping(file).get("fitted_on") or ()
@@ -198,14 +206,14 @@ def _calibration_of(path: Path, record: EngineRecord) -> Calibration:
 
 
 TRUSTED = 0.25
-"""Largest mean error of the speedup on whole iterations with which a calibration is usable."""
+"""Largest mean error of speedups with which a calibration is not doubted."""
 
 
 def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
-    """Reasons not to rely on a calibration, one line each.
+    """Reasons not to rely on a calibration or on the records to which it was fitted, one line each.
 
-    - runs: the records, by name.
-    - compared: figures of whole passes and iterations, each predicted and measured. Only the speedups count.
+    - runs: name -> record.
+    - compared: the predicted figures of these records. Only the speedups count.
     """
     for name, run in runs.items():
         if not is_quiet(run):
@@ -214,7 +222,9 @@ def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[C
 
 
 def calibration_doubts(fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
-    """Reasons not to rely on the calibration itself. The noise of the machine is not among them."""
+    """Reasons not to rely on the calibration itself, one line each. The noise of the machine is not a
+    reason.
+    """
     if "WARNING" in fitted.notes:
         yield fitted.notes.partition("WARNING: ")[2]
     speedups = [c for c in compared if c.quantity == "speedup"]
@@ -224,9 +234,9 @@ def calibration_doubts(fitted: Calibration, compared: Sequence[Cell]) -> Iterato
 
 
 def doubted(folder: Path, calibration: str | None = None) -> list[str]:
-    """Doubts about every record of this machine's measurements in a folder, each with the record's name.
+    """Reasons not to rely on the decoder's records in a folder, each with the name of its record.
 
-    - calibration: the one for all records; by default each record has its own.
+    - calibration: the calibration for all records; by default each record has its own.
     """
     lines = []
     for path, kind in _records(folder):

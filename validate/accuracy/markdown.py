@@ -1,4 +1,4 @@
-"""The writer of all Markdown tables: reports, docs/accuracy.md, summaries of CI, and the generated docs."""
+"""Writes all Markdown tables: in reports, docs/accuracy.md, summaries of CI, and the generated pages."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -6,7 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Collection[int] = (0,)
 ) -> list[str]:
-    """Lines of a table. The columns numbered in `text_columns` are left-aligned, the others right-aligned."""
+    """The lines of a table.
+
+    - text_columns: the indices of the left-aligned columns. Other columns are right-aligned.
+    """
     rule = [":--" if number in text_columns else "--:" for number in range(len(header))]
     return [_line(header), _line(rule), *map(_line, rows)]
 

@@ -1,4 +1,6 @@
-"""Groups of cells by device, model, draft, KV method and context, and the errors and verdicts of a group."""
+"""Groups cells by device, model, draft, KV method and context, and computes the errors and verdicts of a
+group.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -10,6 +12,7 @@ from perfmodel.validate.accuracy.cells import Cell, file_label
 from perfmodel.validate.fit.errors import Errors, errors_of, same_side
 
 BANDS = ((8000, "context < 8000"), (32000, "context < 32000"), (10**9, "context >= 32000"))
+"""Pairs of the end of a range of contexts, in tokens, and the name of the range."""
 PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "": lambda p: "",
     "model": lambda p: f"/{file_label(p.target)}",
@@ -18,12 +21,16 @@ PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "drafted": lambda p: "/trees" if p.widths else None,
     "context": lambda p: "/" + next(name for end, name in BANDS if p.context < end),
 }
-"""Partitions of the cells of a set and device, each also split by quantity. None: the cell is in no part."""
+"""Partition -> a function that returns the part of a point in the partition; None if the point is in no part.
+The cells of a part are also divided by set, device and quantity.
+"""
 
 
 def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
-    """``set/device[/part]/quantity`` -> its cells. A cell with a prediction of 0, such as the overhead under
-    ``ideal``, is left out.
+    """``set/device[/part]/quantity`` -> its cells. A cell with a prediction of 0, such as the overhead with
+    the calibration ``ideal``, is left out.
+
+    - by: the partitions, keys of `PARTITIONS`.
     """
     cells_by_part: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -39,7 +46,7 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
 
 
 def error(rows: Sequence[Any]) -> Errors:
-    """The mean, worst and signed errors of rows that have the attributes `predicted` and `measured`."""
+    """The errors of rows that have the attributes `predicted` and `measured`."""
     predicted = np.array([row.predicted for row in rows])
     measured = np.array([row.measured for row in rows])
     errors = errors_of(predicted, measured)
@@ -59,6 +66,6 @@ class VerdictCount(NamedTuple):
 
 
 def correct_verdicts(cells: Iterable[Cell]) -> VerdictCount:
-    """Counts the speedups among some cells."""
+    """Counts the correct verdicts among the speedups of some cells."""
     correct = [same_side(c.predicted, c.measured) for c in cells if c.quantity == "speedup"]
     return VerdictCount(sum(correct), len(correct))

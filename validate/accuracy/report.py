@@ -1,5 +1,5 @@
-"""The Markdown page of a machine: its measurements next to the predictions. ``perfmodel validate report``
-writes it.
+"""Makes the Markdown page that ``perfmodel validate report`` writes: the measurements of a machine next to
+their predictions.
 """
 
 from collections.abc import Sequence
@@ -23,15 +23,23 @@ from perfmodel.validate.records import Record, points, quiet_line, records, with
 from perfmodel.validate.solving import grouped
 
 FIGURES = tuple(name for name in LABELS if name != "speedup_alpha")
+"""The quantities in the tables."""
 ERROR_HEAD = ["figure", "mean error", "worst", "bias", "points"]
 MIN_HALVES = 8
-"""With fewer baseline passes than this, the halves are not compared."""
+"""Smallest number of different baseline passes with which stack factors are fitted to halves of a record."""
 TOLERANCE = 0.03
-"""Relative fall of the speedup with the batch that is ignored: about the difference between repeats."""
+"""Relative decrease of the speedup with the batch that is ignored. Repeated runs differ by about this
+much.
+"""
 
 
 def text(machine: str, results: Path, hardware: str | None = None, calibration: str | None = None) -> str:
-    """The Markdown page. Raises InputError for a machine without records."""
+    """The Markdown page. Raises InputError for a machine without records.
+
+    - results: the folder of the records.
+    - hardware: the device of the predictions; by default that of each record.
+    - calibration: the calibration for all records; by default each record has its own.
+    """
     lines = [
         f"# {machine}: predicted and measured",
         "",
@@ -45,7 +53,7 @@ def text(machine: str, results: Path, hardware: str | None = None, calibration: 
 
 
 def measurements(machine: str, results: Path) -> list[Record]:
-    """The whole-pass records of a machine. Raises InputError if there is none."""
+    """The records of a machine with times of passes and iterations. Raises InputError if there are none."""
     measured = [record for record in records(results, machine) if record.data.kind == "measure"]
     if not measured:
         raise InputError(f"machine: must have a measurement in {results.name}/, given {machine!r}")
@@ -53,14 +61,16 @@ def measurements(machine: str, results: Path) -> list[Record]:
 
 
 class TextTable(NamedTuple):
-    """A table of printed cells."""
+    """The header and the rows of a table, as text."""
 
     head: list[str]
     rows: list[list[str]]
 
 
 def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> TextTable:
-    """One row per point: predicted / measured / error of each measured figure."""
+    """A table with a row per point, which has the predicted value, the measured value and the error of each
+    figure.
+    """
     shown = [name for name in figures if any(c.quantity == name for c in cells)]
     rows = []
     for row_cells in grouped(cells, lambda c: c.point.row_id).values():
@@ -78,8 +88,8 @@ def _heading(quantity: str) -> str:
 
 
 def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> TextTable:
-    """One row per figure: mean, worst and bias of its relative errors. A figure with a prediction of 0 has no
-    row.
+    """A table with a row per figure, which has the mean, the worst and the signed mean of its relative
+    errors. Figures that are predicted to be 0 have no row.
     """
     priced = [c for c in cells if c.predicted > 0]
     by_quantity = grouped(priced, lambda c: c.quantity)
@@ -113,7 +123,7 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
 
 
 def _measured_on(record: Record) -> str:
-    """The origin of a record: plan, commit, device and protocol."""
+    """A sentence about the origin of a record: plan, commit, device and protocol."""
     data = record.data
     environment = data.environment
     protocol = data.protocol
@@ -127,7 +137,9 @@ def _measured_on(record: Record) -> str:
 
 
 def _predicted_with(record: Record, hardware: str | None, calibration: Calibration) -> str:
-    """The device and calibration of the predictions, and whether the calibration was fitted to the record."""
+    """Sentences about the device and the calibration of the predictions, and whether the calibration was
+    fitted to the record.
+    """
     fitted_on = ", ".join(calibration.fitted_on) or "nothing"
     predicted = (
         f"Predicted for `{hardware or record.data.hardware}` with calibration `{calibration.name}` "
@@ -144,7 +156,9 @@ def _subsection(title: str, lines: Sequence[str], words: str = "") -> list[str]:
 
 
 def below_bounds(cells: Sequence[Cell]) -> list[str]:
-    """One line for each time below its physical bound, and whether the last-level cache may explain it."""
+    """A line for each time below its physical lower bound. It says if the last-level cache can explain
+    this.
+    """
     lines = []
     for c in cells:
         if c.lower is None or not c.measured < c.lower:
@@ -173,7 +187,7 @@ def _bounds(cells: Sequence[Cell]) -> list[str]:
 
 
 def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str]:
-    """Errors of the calibration scaled to whole passes: fitted on one half, judged on the other."""
+    """The errors of the calibration if stack factors scale it to whole passes (`fit_stack`)."""
     measured = tuple(replace(p, hardware=hardware) for p in points(record) if p.overhead_s)
     baseline_passes = {FOLDS["point"](p) for p in measured}
     if record.name in calibration.fitted_on or len(baseline_passes) < MIN_HALVES:
@@ -229,22 +243,21 @@ def _withdrawn(machine: str, results: Path) -> list[str]:
 
 
 Key = tuple[Any, ...]
+"""The key of a chain (`chain_of`)."""
 Inflections = dict[Key, tuple[int | None, int | None]]
-"""Chain -> inflection context (measured, predicted)."""
+"""Chain -> the measured and the predicted inflection context, in tokens."""
 
 
 def chain_of(c: Cell) -> Key:
-    """The target, the draft, the draft's KV method and gamma."""
+    """The key of the chain of a cell: the target, the draft, the KV method of the draft, and gamma."""
     return c.point.target, c.point.draft, c.point.draft_kv, c.point.gamma
 
 
 def inflections(speedups: Sequence[Cell], tolerance: float) -> Inflections:
-    """Chain (`chain_of`) -> the smallest measured context from which on the speedup does not fall as the
-    batch grows.
+    """The measured and the predicted inflection context of each chain, on the grid of measured points
+    (`inflection_of`). Contexts with a single batch are left out.
 
-    The predicted context follows the same rule on the same grid of points. It is None if the speedup falls at
-    the longest context. A relative fall within `tolerance` is ignored. A context with a single batch is left
-    out.
+    - tolerance: the relative decrease of the speedup with the batch that is ignored.
     """
     by_chain = {}
     for chain, cells in grouped(speedups, chain_of).items():
@@ -262,8 +275,8 @@ def inflections(speedups: Sequence[Cell], tolerance: float) -> Inflections:
 
 
 def inflection_of(curves: dict[int, list[float]], tolerance: float) -> int | None:
-    """The smallest context from which on the speedup does not fall as the batch grows; None if it falls at
-    the longest context.
+    """The smallest context from which on the speedup does not decrease with the batch; None if it decreases
+    at the longest context.
 
     - curves: context -> speedups in the order of the batch.
     - tolerance: see `inflections`.

@@ -1,4 +1,4 @@
-"""Sets of measurements by name: the published ones, and own records."""
+"""Lists the sets of measurements by name: published sets, and records of this project's decoder."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,20 +7,21 @@ from perfmodel.errors import unknown_name
 from perfmodel.validate.records import BUNDLED, RESULTS, Record, records
 
 SETS = ("magicdec", "gptfast_decode", "speculation_other")
-"""Published sets of times. `gamma_optimal` has no time; `best_gamma` uses it."""
+"""The published sets of times. The set ``gamma_optimal`` has no times, and only `best_gamma` uses it."""
 UNGATED = "local-"
-"""Labels of users' machines. Their records are read when named, and enter no gate."""
+"""Beginning of the labels of users' machines. The accuracy check does not use the records of these
+machines.
+"""
 
 
 def own_records(results: Path = RESULTS) -> dict[str, Record]:
-    """Own whole-pass records in ``results/<machine>/`` that are not withdrawn, by name."""
+    """Name -> record of passes and iterations in ``results/<machine>/``, without withdrawn records."""
     return {r.name: r for r in records(results) if r.data.kind == "measure"}
 
 
 def gated_sets(results: Path = RESULTS, bundled: Path = BUNDLED) -> tuple[str, ...]:
-    """The sets that the gate replays: all published ones and all own records.
-
-    Results of `UNGATED` machines in the bundled folder are left out.
+    """The names of the sets in the accuracy check: all published sets and all records. Records of `UNGATED`
+    machines in the bundled folder are left out.
     """
     names = [*own_records(results)]
     if results == bundled:
@@ -29,7 +30,9 @@ def gated_sets(results: Path = RESULTS, bundled: Path = BUNDLED) -> tuple[str, .
 
 
 def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]:
-    """Sets by name. A machine's label means all of its records. Raises InputError for other names."""
+    """The names of sets. The label of a machine stands for all of its records. Raises InputError for unknown
+    names.
+    """
     known = (*SETS, *own_records(results))
     sets: list[str] = []
     for name in names:

@@ -1,5 +1,5 @@
-"""A small trained model. It is a byte-level model of the Llama family, trained on Python's standard library,
-which every Python installation has.
+"""A small trained model. It is a byte-level model of the Llama family. It was trained on Python's standard
+library, which every Python installation has.
 """
 
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 from perfmodel.errors import InputError
 
 CHECKPOINT = Path(__file__).parent / "checkpoint"
-"""The folder of the trained model. Only the source tree has it; wheels do not."""
+"""The folder of the trained model. Wheels do not contain this folder."""
 
 
 def bundled_checkpoint() -> str:
@@ -21,5 +21,7 @@ def bundled_checkpoint() -> str:
 
 
 def is_trained_here(folder: Path | None) -> bool:
-    """Whether a folder has the bundled model, for which it is known which text it was not trained on."""
+    """Whether a folder has a model that was trained here. The text on which it was not trained is then
+    known.
+    """
     return folder is not None and (folder / "recipe.json").is_file()

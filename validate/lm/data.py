@@ -1,4 +1,4 @@
-"""Text that the bundled model was not trained on: files of the Python standard library, as bytes."""
+"""Reads text on which the bundled model was not trained: files of the Python standard library, as bytes."""
 
 import os
 import sysconfig
@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.errors import InputError
 
 HELD_OUT_PERCENT = 5
+"""Percentage of files on which the model was not trained."""
 
 
 @cache
@@ -19,22 +20,22 @@ def source_files() -> tuple[Path, ...]:
     paths: list[Path] = []
     for folder, subfolders, names in os.walk(sysconfig.get_paths()["stdlib"]):
         if "site-packages" in subfolders:
-            subfolders.remove("site-packages")  # large, and walked into otherwise
+            subfolders.remove("site-packages")  # installed packages are not part of the library
         paths.extend(Path(folder, name) for name in names if name.endswith(".py"))
     return tuple(sorted(paths))
 
 
 def is_held_out(path: Path) -> bool:
-    """Whether the model was not trained on a file. This is so for about one file in twenty. The choice
-    depends only on the path inside the library, so it is the same on every machine.
+    """Whether the model was not trained on a file. The answer depends only on the path inside the library, so
+    it is the same on every machine.
     """
     name = path.relative_to(sysconfig.get_paths()["stdlib"]).as_posix()
     return zlib.crc32(name.encode()) % 100 < HELD_OUT_PERCENT
 
 
 def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
-    """The first `length` bytes of `count` randomly chosen files that the model was not trained on and that
-    are long enough. Files are repeated if there are fewer.
+    """The first `length` bytes of `count` randomly chosen held-out files that are long enough. If there are
+    fewer files, they are repeated. Raises InputError if there are none.
     """
     files = [p for p in source_files() if is_held_out(p) and p.stat().st_size >= length]
     if not files:
