@@ -155,11 +155,14 @@ def test_prompts_of_sources_left_out() -> None:
         assert added == pytest.approx(row.drafted_ms / row.time_ms - 1.0, abs=0.1)
 
 
-def test_a_source_is_predicted_with_constants_of_the_other_sources(passes) -> None:
-    """The errors of this stand-in are 1 for a row that its constants were fitted to, and 0 for others."""
-    fitted = SimpleNamespace(rows=passes.rows, settled=lambda kept: kept, off=lambda kept: kept.astype(float))
-    left = LeftOut.by(fitted, np.array([row.run.source for row in passes.rows]))
-    assert {*left.step.values(), *left.ratio.values(), *left.prompt.values()} == {0.0}
+def test_a_source_is_predicted_with_the_rows_of_all_other_sources(passes) -> None:
+    """The errors of this stand-in are the number of rows that its constants were fitted to."""
+    sources = np.array([row.run.source for row in passes.rows])
+    fitted = SimpleNamespace(
+        rows=passes.rows, settled=lambda kept: kept, off=lambda kept: np.where(kept, np.inf, kept.sum())
+    )
+    others = [(sources != source).sum() for source in sources]
+    assert LeftOut.by(fitted, sources) == LeftOut.of(passes.rows, np.array(others, float))
 
 
 def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step(passes) -> None:
