@@ -1,3 +1,3 @@
-"""Functions that answer the questions of users, such as `whatif`. `perfmodel.cli` has a command for each of
-them.
+"""The functions of the Python interface, such as `whatif`. Each function answers one kind of question, and
+`perfmodel.cli` has a command with the same name.
 """

@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 
 def items(whole: Any) -> dict[str, Any]:
-    """The fields of a dataclass: name -> value."""
+    """The values of a dataclass by name. A class that is not an `Answer` may define these values with its own
+    method `as_dict`.
+    """
     if not isinstance(whole, Answer) and hasattr(whole, "as_dict"):
         return dict(whole.as_dict())
     return {f.name: getattr(whole, f.name) for f in fields(whole)}
@@ -42,8 +44,8 @@ def plain(value: Any) -> Any:
 class Answer:
     """Base class of all answers.
 
-    - printed: the function that makes the text for `print`. The package sets it to a function that returns
-      the output of the command line.
+    - printed: the function that makes the text for `print`. The package sets this attribute to a function
+      that returns the output of the command line.
     """
 
     printed: ClassVar[Callable[[Any], str]] = repr
@@ -68,8 +70,8 @@ class Answer:
 
     @property
     def failed(self) -> bool:
-        """Whether the command exits with status 1, because there is no useful answer. An example is that
-        nothing fits in memory.
+        """Whether the answer is not useful, for example because nothing fits in memory. The command then
+        exits with status 1.
         """
         return False
 
@@ -127,7 +129,7 @@ class Rows(Answer, Sequence[T], Generic[T]):
 
 
 def _facts(whole: Any) -> dict[str, str]:
-    """Name -> text of each value that is not itself a dataclass."""
+    """The text of each single value by name. Dataclasses, mappings and sequences are left out."""
     shown = {
         n: v for n, v in items(whole).items() if not (is_dataclass(v) or isinstance(v, dict | list | tuple))
     }
@@ -142,7 +144,7 @@ def escaped(text: str) -> str:
 
 
 def _table(rows: Sequence[Any]) -> str:
-    """An HTML table of dataclasses, a column for each value that is not itself a dataclass."""
+    """An HTML table with one row for each dataclass and one column for each single value."""
     if not rows:
         return "<p>none</p>"
     named = [_facts(row) for row in rows]

@@ -1,4 +1,6 @@
-"""Reads the values of a question's arguments. A value is a text of the command line or a Python value."""
+"""Readers for the arguments of a question. An argument is either text from the command line or a Python
+value.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,8 +30,8 @@ class Parsed(Protocol[Got, Given]):
     """The annotation of a field that accepts values of more types than it stores. The first parameter is the
     stored type, the second the accepted type.
 
-    This class is only for type checkers and has no instances. By PEP 681, a field accepts the type of
-    `__set__`.
+    This class is only for type checkers and has no instances. According to PEP 681, a field accepts the type
+    of `__set__`.
     """
 
     def __get__(self, question: object, kind: Any = None, /) -> Got: ...
@@ -74,7 +76,9 @@ def rate(given: Any, flag: str) -> str:
 
 
 def state_format(given: Any, flag: str) -> str:
-    """Reads the number format of recurrent states, by its name in this package or in an engine."""
+    """Reads the name of a number format for recurrent states. Names of this package and names of engines are
+    accepted.
+    """
     from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS  # few questions state one
 
     name = str(given).lower()
@@ -125,4 +129,6 @@ READERS: dict[tuple[Any, ...], Read] = {
     (tuple[int, ...],): counts,
     (tuple[float, ...],): numbers,
 }
-"""Type of an argument -> its reader if the declaration names none. Values of other types are read as text."""
+"""Maps the type of an argument to its reader. This reader is used if the declaration of the argument names
+none. Values of all other types are read as text.
+"""

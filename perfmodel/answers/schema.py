@@ -86,7 +86,9 @@ def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
 
 @cache
 def _struct(answer_class: Any) -> type[msgspec.Struct]:
-    """The fields of a dataclass, and no others. `answer_class` may be an alias with type arguments."""
+    """A struct with the fields of a dataclass. The struct refuses all other fields. `answer_class` may be an
+    alias with type arguments.
+    """
     made: Any = get_origin(answer_class) or answer_class
     hints = get_type_hints(made)
     names = arguments(made) if issubclass(made, Question) else [f.name for f in fields(made)]
@@ -99,9 +101,9 @@ def _struct(answer_class: Any) -> type[msgspec.Struct]:
 
 
 def _json(hint: Any, given: dict[Any, Any]) -> Any:
-    """A type in the form of JSON.
+    """Converts the type of a field to the type of its JSON value.
 
-    - given: values of the type variables; an open variable becomes a number.
+    - given: the type for each type variable. A variable without a type becomes a number.
     """
     if isinstance(hint, TypeVar):
         return given.get(hint, float)

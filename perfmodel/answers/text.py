@@ -8,6 +8,7 @@ UNKNOWN = "unknown"
 LAST_OF_UNIT = 999.5
 """A time of at least this many units is printed in the next larger unit."""
 PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
+"""Decimal prefix -> its factor, the largest first."""
 
 
 class Note(str):
@@ -41,7 +42,6 @@ def counted(number: int | str, noun: str) -> str:
     """Formats a number with its noun, such as ``1 client``, ``8 clients`` or ``2.5 requests``.
 
     - noun: the singular of a noun whose plural adds an s.
-
     - number: a whole number, or a number that is already formatted as text.
     """
     return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
@@ -71,6 +71,7 @@ def count(value: float) -> str:
 
 
 def _prefixed(value: float) -> str:
+    """A number with one decimal and its prefix. A number below 1,000 is rounded and has no prefix."""
     for prefix, factor in PREFIXES.items():
         if value >= factor:
             return f"{value / factor:.1f} {prefix}"
@@ -135,7 +136,7 @@ def draft_in_words(draft: str, draft_kv: str) -> str:
 
 
 def _rounded_down(number: int) -> int:
-    """A number with three digits and zeros."""
+    """Rounds a number down to three significant digits."""
     unit = 10 ** max(0, len(str(number)) - 3)
     return number // unit * unit
 

@@ -85,8 +85,8 @@ class Advice(Answer):
       question that help.
     - unmeasured, likely: the break-even acceptance of each draft, and its gain with an acceptance that is
       typical of its kind. Both are empty if at least one draft has a known acceptance.
-    - remedies: changes, such as an engine flag, with which the best draft would pay at its batch or fit in
-      memory.
+    - remedies: changes, such as an engine flag, with which the best draft would pay off at its batch or fit
+      in memory.
     - better_changes: an engine flag or a smaller number format that gives much better servers.
     - shorter: a shorter draft with nearly the speedup of `option` (or of `chosen`, without an option).
     - run_first: a sentence that says which server to start first, and why. The sentence is only given if
@@ -148,8 +148,8 @@ class Advice(Answer):
 
     @property
     def failed(self) -> bool:
-        """Whether the answer recommends nothing. The reason is that no configuration meets the bounds, or
-        that no acceptance is known.
+        """Whether the answer recommends nothing, because no configuration and no tree meets the bounds, or
+        because no acceptance is known.
         """
         if self.pools is not None and self.pools.serves:
             return False
@@ -192,18 +192,31 @@ class Advice(Answer):
             return f"Only a tree is feasible: {self.reason}"
         if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
             return f"{self.sentence}: {self.reason}"
-        draft = "baseline"
-        if p.draft is not None:
-            view = "" if p.draft_kv in (None, "full") else f" with {p.draft_kv.partition(',')[0]}"
-            draft = f"{p.draft}{view}, gamma {p.gamma}"
-        gain = self.gain(p)
-        over = "" if gain is None or not p.gamma else f", {ratio_text(gain)} the best baseline"
-        if self.query.has_load and self.baseline is not None and p.gamma:
-            b = self.baseline
-            over = f", {ratio_text(b.tpot_s / p.tpot_s)} in TPOT over the best baseline, on {b.gpus}"
-        if (o := self.option) is not None:
-            times = p.tpot_s / o.tpot_s if self.query.has_load else self.gain(o) or 1.0
-            over = f"; with {o.draft}, gamma {o.gamma}, batch {o.batch}: {ratio_text(times)}"
         where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
         rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
-        return f"{self.sentence}: {draft}, {where}: {rate}{over}{self.unmeasured_context}"
+        speed = f"{rate}{self._gain_text(p)}{self.unmeasured_context}"
+        return f"{self.sentence}: {_draft_text(p)}, {where}: {speed}"
+
+    def _gain_text(self, chosen: Pick) -> str:
+        """The gain of `option` over the choice, or without an option the gain of the choice over the best
+        baseline. The text is empty if there is neither.
+        """
+        if (o := self.option) is not None:
+            times = chosen.tpot_s / o.tpot_s if self.query.has_load else self.gain(o) or 1.0
+            return f"; with {o.draft}, gamma {o.gamma}, batch {o.batch}: {ratio_text(times)}"
+        gain = self.gain(chosen)
+        if not chosen.gamma or self.baseline is None or gain is None:
+            return ""
+        if self.query.has_load:
+            shorter = ratio_text(self.baseline.tpot_s / chosen.tpot_s)
+            return f", {shorter} in TPOT over the best baseline, on {self.baseline.gpus}"
+        return f", {ratio_text(gain)} the best baseline"
+
+
+def _draft_text(pick: Pick) -> str:
+    """The draft with its KV method and draft length in words. The method `full` is left out."""
+    if pick.draft is None:
+        return "baseline"
+    method = (pick.draft_kv or "full").partition(",")[0]
+    name = pick.draft if method == "full" else f"{pick.draft} with {method}"
+    return f"{name}, gamma {pick.gamma}"

@@ -29,8 +29,9 @@ LOADS = ("request_rate", "clients")
 """Arguments that state a load."""
 OBJECTIVES = ("throughput", "latency", "cost")
 MOST_GPUS = 1024
+"""Largest number of devices that a question may state."""
 COUNTED = re.compile(r"(\d+)\s*[xX]\s*(.+)")
-"""The form of a number of devices of one kind, such as ``8xh100``."""
+"""Matches a number of devices and their kind, such as ``8xh100``."""
 
 
 def _kinds(given: Any, flag: str) -> str:
@@ -202,9 +203,7 @@ class AdviseArguments(CommonOptions):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The arguments after reading, with the number of devices filled in where other arguments determine
-        it.
-        """
+        """The arguments with the number of devices, which is filled in if other arguments determine it."""
         values = _with_stated_number(values)
         values = _with_one_server_of_clients(values)
         return super().settled(values)
@@ -226,7 +225,7 @@ class AdviseArguments(CommonOptions):
         self.within("context", 1, 2**40, "a number of tokens from 1 to 2^40")
 
     def _check_prices(self) -> None:
-        """InputError for costs without a price, or prices of more or fewer kinds than there are."""
+        """Raises InputError for the objective `cost` without a price, or for a wrong number of prices."""
         kinds = len(self.hardware.split(","))
         if self.objective == "cost" and self.price is None:
             raise InputError("--objective cost: needs --price, dollars per device and hour")
@@ -234,7 +233,9 @@ class AdviseArguments(CommonOptions):
             raise refuse("--price", None, f"one price, or one for each of {kinds} kinds", len(self.price))
 
     def _check_load(self) -> None:
-        """InputError for a load without lengths, and for a prefix without prompts that contain it."""
+        """Raises InputError for a load without lengths, a prefix without a load, or a prefix that is longer
+        than the prompt.
+        """
         if self.has_load and (self.input_len is None or self.output_len is None):
             raise InputError("--request-rate, --clients: need --input-len and --output-len")
         if self.prefix_len is not None and not self.has_load:
@@ -249,8 +250,8 @@ class AdviseArguments(CommonOptions):
 
 
 def _with_stated_number(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with the number of devices of ``8xh100``. Several kinds of device cannot share one
-    number.
+    """Splits hardware such as ``8xh100`` into the number of devices and their kind. A list of several kinds
+    stays unchanged.
     """
     counted = COUNTED.fullmatch(values["hardware"])
     if counted is None or "," in values["hardware"]:
@@ -261,8 +262,8 @@ def _with_stated_number(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_one_server_of_clients(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with the devices of one server, for clients without a latency limit that would determine
-    the number of devices.
+    """Sets the number of devices to that of one server, if the load is a number of clients and nothing else
+    determines the number of devices. A stated number or a latency limit determines it.
     """
     is_limited = values["slo"] or values["max_ttft_ms"] or values["max_tpot_ms"]
     is_counted = values["gpus"] is not None or any(map(COUNTED.fullmatch, values["hardware"].split(",")))

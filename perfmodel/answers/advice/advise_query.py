@@ -16,7 +16,9 @@ from perfmodel.specs import serving_engine_of
 from perfmodel.specs.engines.serving import ServingEngine
 
 READING_S = 0.1
-"""Time per token in seconds up to which a text appears faster than people read: ten tokens per second."""
+"""Largest time per token in seconds at which text appears at least as fast as people read. The speed of ten
+tokens per second is an assumption.
+"""
 MOST_STEPS = 32
 """Above `MAX_BATCHES`, the step between two searched batches is the next power of two divided by this
 number.
@@ -40,8 +42,8 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def chain_rates(self) -> dict[str, str]:
-        """The acceptance of chains (drafts without branches). The acceptance is `rate`. For a draft that only
-        has a `tree_rate`, the acceptance is the rate of the first child.
+        """The acceptance of chains (drafts without branches) by draft. The acceptance of a draft comes from
+        `rate`, or is the `tree_rate` of the first child.
         """
         return {key: by_rank.partition(",")[0] for key, by_rank in self.tree_rate.items()} | self.rate
 
@@ -96,9 +98,9 @@ class AdviseQuery(AdviseArguments):
 
     @property
     def for_its_users(self) -> "AdviseQuery":
-        """The question as it suits the engine. If the engine usually serves one person and no batch is
-        stated, the batch is 1, and latency replaces throughput as the objective. Otherwise, the question is
-        unchanged.
+        """The question with the defaults that suit the users of the engine. If the engine usually serves one
+        person and no batch is stated, the batch is 1, and latency replaces throughput as the objective.
+        Otherwise, the question is unchanged.
         """
         engine = self.served_by
         if self.batch is not None or engine is None or not engine.one_person:
@@ -148,8 +150,6 @@ class AdviseQuery(AdviseArguments):
         return None if self.max_tpot_ms is None else self.max_tpot_ms / 1e3
 
     def as_dict(self) -> dict[str, Any]:
-        """Like `Question.as_dict`, but of the stated batch sizes only the smallest and the largest are
-        included.
-        """
+        """Like `Question.as_dict`, but with only the smallest and the largest of the stated batch sizes."""
         ends = None if self.batch is None else [min(self.batch), max(self.batch)]
         return super().as_dict() | {"batch": ends}

@@ -1,4 +1,4 @@
-"""Servers that `advise` names in addition to its choice, or because there is no choice, each with its command
+"""Servers that `advise` names in addition to its choice, or instead of a choice. Each server has a command
 line.
 """
 

@@ -104,7 +104,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
 
 
 def _remedies(search: Search, decision: Decision) -> tuple[Remedy, ...]:
-    """The switches with which the best draft pays, or which make room for a draft."""
+    """The changes with which the best draft pays off, or with which a draft fits in memory."""
     query = search.query
     if not decision.chosen.gamma and (switches := remedies_of(query, decision.rival)):
         return switches
@@ -128,7 +128,7 @@ def _alternatives(
 
 
 def _infeasible(search: Search) -> Advice:
-    """The answer if no chain and no baseline fits, or none meets the bounds."""
+    """The answer if no chain and no baseline fits in memory and meets the bounds."""
     query = search.query
     trees, trees_skipped = tree_drafts(query, search.drafted, None)
     infeasible = why_infeasible(
@@ -141,8 +141,9 @@ def _infeasible(search: Search) -> Advice:
         calibration = Calibrated.of(scenario)
         context = float(query.context)
         room = memory_of(scenario, 1.0, context, 0.0, query.memory_fraction).single()
-        told = room.shortage(1.0)  # the reason tells it
-        doubts = tuple(d for d in common_doubts(query, scenario, 1.0, context, 0, room) if d not in told)
+        in_reason = room.shortage(1.0)
+        found = common_doubts(query, scenario, 1.0, context, 0, room)
+        doubts = tuple(doubt for doubt in found if doubt not in in_reason)
     alternatives = () if trees else tuple(instead(search, infeasible.ways))
     return Advice(
         query=query,

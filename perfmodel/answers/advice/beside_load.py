@@ -26,7 +26,8 @@ SOONER = 2.0
 """A layout is named for its shorter TTFT if the TTFT is shorter by at least this factor."""
 SOONER_GOOD = 1.15
 """A layout is named for its shorter TTFT if a request takes at most this many times as long as with the
-choice."""
+choice.
+"""
 LONG_WAIT_S = 1.0
 """A layout with a shorter TTFT is only named if the TTFT of the choice is at least this long."""
 
@@ -51,8 +52,8 @@ def beside_load(
 
 
 def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
-    """The fewest GPUs that serve a rate without a draft, if they are fewer than the given ones; None if
-    the objective is the lowest latency, because every GPU then helps.
+    """The servers without a draft on the fewest GPUs that serve the rate. The result is None if fewer GPUs
+    than the given ones are not sufficient, or if the objective is latency, because every GPU then helps.
     """
     if question.request_rate is None or question.gpus is None or question.objective == "latency":
         return None
@@ -116,7 +117,7 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
 
 def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
     """The layout of the same number of GPUs with a much earlier first token and requests that end hardly
-    later; None if there is none. It helps where requests wait long for a seat.
+    later; None if there is none. Such a layout helps if requests wait long for a seat.
     """
     wait_s = chosen.ttft_s
     sooner = [s for s in _near(decision, chosen, SOONER_GOOD) if s.ttft_s < wait_s / SOONER]
@@ -140,7 +141,7 @@ def _shorter(question: AdviseQuery, drafting: Served) -> Alternative | None:
 def _near(decision: LoadDecision, chosen: Served, most: float) -> list[Served]:
     """The other servers on the same number of GPUs with which a request takes hardly longer.
 
-    - most: largest time of a request over that with the choice.
+    - most: the largest allowed time of a request, divided by its time with the choice.
     """
     gpus = chosen.candidate.layout.gpus
     as_many = [s for s in decision.others if s.candidate.layout.gpus == gpus]
@@ -148,11 +149,11 @@ def _near(decision: LoadDecision, chosen: Served, most: float) -> list[Served]:
 
 
 def _longer(served: Served, chosen: Served) -> str:
-    """By how much longer a request takes than with the choice: ``3% more``."""
+    """How much longer a request takes than with the choice, such as ``3% more``."""
     more = served.request_s / chosen.request_s - 1.0
     return f"{abs(more):.0%} {'more' if more >= 0.0 else 'less'}"
 
 
 def _in_short(served: Served) -> str:
-    """The layout and the draft."""
+    """The layout and the draft in words."""
     return f"{served.candidate.layout.label()} with {draft_text(served.point)}"

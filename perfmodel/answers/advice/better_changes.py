@@ -38,7 +38,7 @@ Changes = dict[str, Any]
 class _Changed:
     """The best point of the changed question.
 
-    - may_pay: a draft whose gain is too close to call.
+    - may_pay: whether the point has a draft whose gain is too close to call.
     """
 
     changes: Changes
@@ -54,7 +54,7 @@ def better_changes(
     """At most three changes, in this order: an engine flag, an 8-bit format and a 4-bit format. Each change
     gives much better servers than the choice and than the changes before it.
 
-    - remedies: changes with which the best draft would pay at its batch, or would fit in memory.
+    - remedies: changes with which the best draft would pay off at its batch, or would fit in memory.
     """
     query = search.query
     switches = (r for r in remedies if "kv_dtype" not in r.changes)
@@ -71,7 +71,9 @@ def better_changes(
 
 
 def _eight_bits(query: AdviseQuery, decision: Decision, remedies: Sequence[Remedy]) -> Iterator[Changes]:
-    """The formats of 8 bits that the question leaves open, and caches that make room for a draft."""
+    """The 8-bit formats of weights and cache that the question does not state, and the caches with which a
+    draft fits in memory.
+    """
     if query.kv_dtype is None:
         caches = [r.changes["kv_dtype"] for r in remedies if "kv_dtype" in r.changes]
         usual = smaller_caches(decision.chosen.candidate)[:1]
@@ -81,8 +83,8 @@ def _eight_bits(query: AdviseQuery, decision: Decision, remedies: Sequence[Remed
 
 
 def _with_format(search: Search, decision: Decision, changes: Changes) -> _Changed | None:
-    """The choice with another format, among the drafts and layouts of the question that have experts
-    divided as the choice has; None if it cannot run or does not fit.
+    """The best point with another format, for the same drafts. The layouts either all divide experts or all
+    keep them whole, like the choice. The result is None if nothing runs and fits in memory.
     """
     query, chosen = search.query, decision.chosen
     drafts = dict.fromkeys(c.asked.draft or "" for c in search.candidates.drafted)
@@ -134,7 +136,7 @@ def _named(changed: _Changed) -> BetterChange:
 
 
 def _alternative(changed: _Changed, decision: Decision) -> Alternative:
-    """The server with a change, what it gives, and the known defects that its draft meets."""
+    """The server with a change. The text states its speed and the known defects that affect its draft."""
     query, point = changed.query, changed.point
     pace = f"{per_gpu(point):,.0f} tokens/s/GPU"
     if query.objective == "latency":
@@ -147,7 +149,7 @@ def _alternative(changed: _Changed, decision: Decision) -> Alternative:
 
 
 def _new_defects(changed: _Changed, decision: Decision) -> str:
-    """The known defects that a draft meets only after the change."""
+    """The known defects that affect a draft only after the change, in words."""
     point, before = changed.point, decision.rival
     if not point.gamma:
         return ""

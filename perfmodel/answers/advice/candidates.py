@@ -41,6 +41,7 @@ NO_LAYOUT = (
 )
 """The reason why no layout is searched."""
 BUDGETS = (512, 1024, 2048, 4096)
+"""The searched budgets of KV methods, in tokens."""
 Rows = Sequence[AcceptanceRow]
 Known = tuple[str, KVMethod, Acceptance]
 Unknown = tuple[str, KVMethod, str]
@@ -79,7 +80,7 @@ class Candidate:
 class Candidates:
     """All candidates.
 
-    - baselines: one per layout.
+    - baselines: one candidate without a draft for each layout.
     - drafted: those with a draft whose acceptance is known.
     - skips: the drafts and layouts that were not searched, with the reason.
     """
@@ -89,8 +90,8 @@ class Candidates:
     skips: list[Skip]
 
     def left_out(self, query: AdviseQuery) -> tuple[str, ...]:
-        """A message for each draft that the question names and that could not be searched on any layout. It
-        gives the reason.
+        """A message for each draft that the question names but that could not be searched on any layout. The
+        message gives the reason.
         """
         searched = {candidate.asked.draft for candidate in self.drafted}
         named = [*(query.draft or ()), *(draft_and_method(key)[0] for key in query.chain_rates)]
@@ -107,8 +108,9 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
 
     - layouts: the layouts to search; None means all layouts that the question allows.
 
-    A layout is skipped if the model, the engine or the calibration does not allow it. With `gpus`, a layout
-    gets no drafts if not even one sequence fits in its memory. Raises InputError for unknown names.
+    A layout is skipped if the model, the engine or the calibration does not allow it. If the question states
+    `gpus`, drafts are only added to layouts with memory for at least one sequence. Raises InputError for
+    unknown names.
     """
     named = Named.of(query)
     known, unknown = _accepted(query, named)
@@ -148,8 +150,8 @@ def _baseline(query: AdviseQuery, named: Named, layout: Layout) -> Candidate:
 
 
 def _not_published(query: AdviseQuery, alone: Candidate) -> str | None:
-    """Why a searched layout does not run the published checkpoint in the format of the question; None if it
-    does, or if the question names the degree or the checkpoint.
+    """The reason why a layout cannot run the published checkpoint in the format of the question. The result
+    is None if the layout can run it, or if the question names the degree or the checkpoint.
     """
     searched = query.tp is None and (query.gpus is not None or query.has_load)
     if not searched or query.weights is None or query.model_path is not None:
@@ -159,7 +161,7 @@ def _not_published(query: AdviseQuery, alone: Candidate) -> str | None:
 
 
 def _has_room(query: AdviseQuery, alone: Candidate) -> bool:
-    """Whether a server of the layout holds one sequence."""
+    """Whether one sequence fits in the memory of a server."""
     memory = memory_of(alone.scenario, 1.0, float(query.context), 0.0, query.memory_fraction)
     return bool(memory.fits)
 
@@ -167,7 +169,9 @@ def _has_room(query: AdviseQuery, alone: Candidate) -> bool:
 def _add_drafts(
     query: AdviseQuery, named: Named, layout: Layout, known: list[Known], candidates: Candidates
 ) -> None:
-    """Adds every known draft on one layout, or the reason why it cannot run there."""
+    """Adds each draft with a known acceptance on one layout. If a draft cannot run there, the reason is added
+    instead.
+    """
     for name, kv, acceptance in known:
         for draft_tp in dict.fromkeys(query.draft_tp or (layout.server_gpus,)):
             try:
@@ -206,8 +210,8 @@ def _candidate(
 
 
 def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:
-    """Splits the pairs of draft and KV method, in order: those with an acceptance, and those without one,
-    each with the reason.
+    """Splits the pairs of draft and KV method into pairs with a known acceptance and pairs without one. Each
+    pair of the second list has the reason why its acceptance is unknown.
     """
     precision = named.precision(query)
     rows = None if query.acceptance is None else read_acceptance(query.acceptance)
@@ -272,7 +276,9 @@ def _keyed(rates: Mapping[str, str]) -> dict[tuple[str, str], str]:
 
 
 def _method(row: AcceptanceRow) -> KVMethod:
-    """The KV method of a row at the row's budget; other options are those of the method's example."""
+    """The KV method of a row with the row's budget. All other options have the values of the method's
+    example.
+    """
     budget = "" if row.kv_budget_tokens is None else f":{row.kv_budget_tokens}"
     if row.draft_kv in names():
         options = "".join(method(row.draft_kv).example.partition(",")[1:])
@@ -286,7 +292,7 @@ def _key(name: str, kv: KVMethod) -> tuple[str, str]:
 
 
 def _all_methods() -> tuple[KVMethod, ...]:
-    """Every sparse method, at each budget of `BUDGETS`; once if it has no budget."""
+    """Every sparse method with each budget of `BUDGETS`. A method without a budget occurs once."""
     every = []
     for name, kind in kv_methods().items():
         if ":" in kind.example:
@@ -298,7 +304,9 @@ def _all_methods() -> tuple[KVMethod, ...]:
 
 
 def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
-    """Every kind (EAGLE as EAGLE-3) and every bundled model that can draft for the target."""
+    """Every kind of draft and every bundled model that can draft for the target. The kind EAGLE is searched
+    as EAGLE-3. A model must have the vocabulary size of the target and less than half of its parameters.
+    """
     heads = [
         word
         for word, kind in kinds().items()

@@ -45,7 +45,7 @@ class Decision:
 
     @property
     def others(self) -> list[PricedPoint]:
-        """The points of `weighed` that are no better than the choice, in the order of `weighed`."""
+        """The other points of `weighed` that are not better than the choice, in the order of `weighed`."""
         chosen = self.chosen
         return [p for p in self.weighed if p is not chosen and p.value <= chosen.value]
 

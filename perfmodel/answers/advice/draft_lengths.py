@@ -29,6 +29,7 @@ MAX_BATCHES = 256
 """The largest batch that is searched by default."""
 AcceptanceAt = Callable[[float], Acceptance]
 DEFAULT_HYSTERESIS = 0.002
+"""The default penalty of a change, as a share of the baseline's time. The value is an assumption."""
 CONTEXTS_PER_RANGE = 5
 
 
@@ -38,11 +39,10 @@ class Range:
 
     - tokens: this draft length.
     - speedup: the expected speedup in this range.
-
     - draft: the same as `tokens`, or the best length above 0 if `tokens` is 0.
     - draft_speedup: the expected speedup with `draft` tokens in this range.
-    - interval: the 90 % interval of `draft_speedup`. The width is from the error at the middle batch of the
-      range. None means that this error is unknown.
+    - interval: the 90 % interval of `draft_speedup`. The width follows from the error at the middle batch of
+      the range. None means that this error is unknown.
     """
 
     low: int
@@ -160,7 +160,8 @@ def length_tables(
 class _Merged(NamedTuple):
     """Neighbouring ranges of contexts with one table.
 
-    - slowness: the mean over them; spans: their number.
+    - slowness: the mean of 1/speedup over these ranges, of shape ``[batch, K]``.
+    - spans: the number of ranges.
     """
 
     table: LengthTable
@@ -176,7 +177,7 @@ def inside(low: int, high: int) -> Array:
 def _slowness(
     scenario: Scenario, contexts: Array, max_batch: int, longest: int, acceptance_at: AcceptanceAt | None
 ) -> Array:
-    """1/speedup over ``[batch, K]``: the mean over the contexts."""
+    """The mean of 1/speedup over the contexts, of shape ``[batch, K]``."""
     parts = []
     for context in contexts.tolist():
         at = scenario if acceptance_at is None else scenario.with_acceptance(acceptance_at(context))

@@ -22,7 +22,9 @@ JOINT = 1.2
 factor, fewer than 90 % of the requests would be within all limits.
 """
 LOADED = 1.25
-"""The eased limit under a load, divided by the time of one request alone. Some number of GPUs can meet it."""
+"""The eased limit under a load, divided by the time of one request alone. A sufficient number of GPUs can
+meet this limit.
+"""
 
 
 def with_eased_limits(
@@ -42,8 +44,8 @@ def with_eased_limits(
         return {limit: math.inf if time is None else time.p90 * 1e3 for limit, time in times_s.items()}
 
     def excess(served: Served) -> float:
-        """The largest share of a limit that is used; infinite without headroom, or if requests wait for a
-        seat and nothing limits that wait.
+        """The largest ratio of a latency to its limit. The ratio is infinite without headroom, or if requests
+        wait for a seat and no limit applies to this wait.
         """
         row = served.row
         if served.queues and not {"ttft", "e2e"} & question.latency_limits_ms.keys():
@@ -88,7 +90,10 @@ def fewest_with_eased_limit(question: AdviseQuery, alone: OneAlone) -> Alternati
 
 
 def _limited(question: AdviseQuery, at_ms: Mapping[str, float | None]) -> AdviseQuery:
-    """The question with other values of some limits. None: without the limit."""
+    """The question with new values for some limits.
+
+    - at_ms: name of a limit -> its new value in milliseconds. None removes the limit.
+    """
     slo = question.slo or {}
     bounds: dict[str, Any] = {f"max_{limit}_ms": at for limit, at in at_ms.items() if limit not in slo}
     others = {limit: bound for limit, bound in slo.items() if limit not in at_ms}
@@ -97,7 +102,7 @@ def _limited(question: AdviseQuery, at_ms: Mapping[str, float | None]) -> Advise
 
 
 def _flags(question: AdviseQuery, eased: AdviseQuery, limits: Sequence[str]) -> str:
-    """The limits as the question states them."""
+    """The eased limits as flags. Each limit has the flag with which the question states it."""
     slo = question.slo or {}
     at_ms = eased.latency_limits_ms
     flags = [f"--max-{limit}-ms {at_ms[limit]:g}" for limit in limits if limit not in slo]
@@ -107,6 +112,6 @@ def _flags(question: AdviseQuery, eased: AdviseQuery, limits: Sequence[str]) -> 
 
 
 def _rounded_up(time_ms: float) -> float:
-    """A time with two digits."""
+    """Rounds a time up to two significant digits."""
     unit = 10.0 ** (math.floor(math.log10(time_ms)) - 1)
     return float(f"{math.ceil(time_ms / unit) * unit:.2g}")

@@ -28,10 +28,8 @@ class Export:
 
     - lines: engine -> its command line.
     - remarks: engine -> a remark on its line, for example that its parallel degrees have another meaning.
-    - vllm, sglang: only the part for the draft, as JSON for vLLM and as flags for SGLang.
-
-    Both are None without a line or without a draft.
-
+    - vllm, sglang: only the part for the draft, as JSON for vLLM and as flags for SGLang. Each is None
+      without a line or without a draft.
     - sglang_adaptive: the contents of a file that SGLang's line names, if the draft length depends on the
       batch size.
     """
@@ -109,7 +107,9 @@ def export(
 
 
 def _remark(word: str, served: ServedTarget) -> str:
-    """What a reader of the line must know: another meaning of the degrees, another format of the weights."""
+    """The facts that a reader of the line must know, such as another meaning of the parallel degrees or
+    another weight format.
+    """
     server = servers()[word]
     facts = [
         server.degrees(served.tensor_parallel, served.data_parallel, served.version_of(word)),
@@ -122,22 +122,22 @@ def _remark(word: str, served: ServedTarget) -> str:
 
 
 def _parsed(words: Iterable[str]) -> Iterator[str]:
-    """Which engines' parsers have accepted lines of this form, and which have not been tried. If the
-    engine is offered only to questions about it, no other engine is named.
+    """Which engines' parsers have accepted lines of this form, and which have not been tried. If one engine
+    only has lines for questions about itself, the other engines are not named.
     """
     accepted = []
-    unasked = []
+    untried = []
     named = list(words)
     for word in [word for word in named if servers()[word].alone] or named:
         server = servers()[word]
         if not server.checked:
-            unasked.append(server.title)
+            untried.append(server.title)
         else:
             accepted.append(server.checked if server.serves_files else f"{server.title} {server.checked}")
     if accepted:
         yield f"the parsers of {' and '.join(accepted)} accept lines of this form"
-    if unasked:
-        yield f"no parser of {' and '.join(unasked)} has read such a line"
+    if untried:
+        yield f"no parser of {' and '.join(untried)} has read such a line"
 
 
 def line_of_file(query: Query, tokens: int) -> str | None:

@@ -54,7 +54,7 @@ def why_infeasible(
 
 
 def _too_slow(query: AdviseQuery, baseline: list[Priced], lowest_s: float, trees: bool) -> Infeasible:
-    """The reason that no point meets the bound on the time per token."""
+    """The reason if configurations fit in memory, but none of them meets the bound on the time per token."""
     without = "without a tree " if trees else ""
     lowest = seconds(lowest_s)
     above = f"the lowest TPOT {without}is {lowest}, above the bound of {query.max_tpot_ms:g} ms"
@@ -73,7 +73,9 @@ def _largest(baseline: list[Priced]) -> Candidate:
 
 
 def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
-    """The memory that one sequence needs on a device at the largest degree, and the memory that is there."""
+    """The memory that weights and one sequence need on a device, and the available memory, in words. The
+    layout is the one that needs the least memory per device.
+    """
     context = float(query.context)
     rooms = [
         (x.candidate.scenario, memory_of(x.candidate.scenario, 1.0, context, 0.0, query.memory_fraction))

@@ -31,6 +31,7 @@ from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_formats import in_smaller_weights
 from perfmodel.answers.advice.smaller_servers import best_with_seats
 from perfmodel.answers.advice.started import started
+from perfmodel.answers.advice.ways import Way
 from perfmodel.answers.question import Named
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
@@ -130,31 +131,39 @@ class Insufficient:
 
     def _with_changes(self) -> Iterator[Alternative]:
         """One server for each change with which the model fits. For the first change that needs no other
-        devices, the servers under the load.
+        devices, the servers are those for the load.
+        """
+        ways = list(self.why.ways)
+        first = next((way for way in ways if way.on_given_devices), None)
+        if first is not None:
+            under_load = list(self._under_load(first))
+            yield from under_load
+            if under_load:
+                ways.remove(first)
+        yield from with_changes(without_load(self.search.question), ways)
+
+    def _under_load(self, way: Way) -> Iterator[Alternative]:
+        """The servers that serve the load after a change. If no servers serve all of it, the first ones serve
+        the largest part of the load, and others have smaller number formats.
         """
         question = self.search.question
-        ways = list(self.why.ways)
-        for way in [each for each in ways if each.on_given_devices][:1]:
-            changed = replace(question, **as_asked(way.changes or {}))
-            layouts = _layouts_of(changed)
-            opening, changed, served = best_with_seats(way.opening, changed, layouts)
-            if served is not None:
-                yield started(f"{opening} {enough_text(served)}", changed, served)
-                ways.remove(way)
-                continue
-            best = None if changed.gpus is None else _nearest_on(changed, layouts)
-            if best is None:
-                continue
-            words = f"these serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
-            yield started(f"{way.opening} {words}", best.question, best.served)
-            ways.remove(way)
-            limits = list(question.latency_limits_ms)
-            yield from in_formats(question, _layouts_of(question), best.load, limits, math.inf)
-        yield from with_changes(without_load(question), ways)
+        changed = replace(question, **as_asked(way.changes or {}))
+        layouts = _layouts_of(changed)
+        opening, changed, served = best_with_seats(way.opening, changed, layouts)
+        if served is not None:
+            yield started(f"{opening} {enough_text(served)}", changed, served)
+            return
+        best = None if changed.gpus is None else _nearest_on(changed, layouts)
+        if best is None:
+            return
+        words = f"these serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
+        yield started(f"{way.opening} {words}", best.question, best.served)
+        limits = list(question.latency_limits_ms)
+        yield from in_formats(question, _layouts_of(question), best.load, limits, math.inf)
 
     def _eased(self, layouts: list[Layout]) -> Alternative | None:
-        """The servers on the given devices that serve the whole load if the limit that binds is longer, or if
-        all limits are; None if no servers do, or if no limit binds.
+        """The servers on the given devices that serve the whole load if the binding limit is longer, or
+        otherwise if all limits are longer. The result is None if no servers do so, or if no limit binds.
         """
         question = self.search.question
         if self.nearest is not None:
@@ -169,8 +178,8 @@ class Insufficient:
         return next((eased for eased in found if eased is not None), None)
 
     def _promising(self, layouts: list[Layout]) -> list[Layout]:
-        """The layout of the nearest servers, and those with servers of half its size, which smaller weights
-        may fit; all if none is known.
+        """The layouts to try with smaller weights: the layout of the nearest servers, and similar layouts
+        with servers of half the size. Without nearest servers, all layouts are tried.
         """
         if self.nearest is None:
             return layouts
@@ -180,8 +189,8 @@ class Insufficient:
 
 
 def _fewest_in_smaller_weights(question: AdviseQuery) -> Iterator[Alternative]:
-    """The fewest devices that serve the load in the first smaller format of weights in which any number
-    does.
+    """The servers on the fewest devices that serve the load with smaller weights. The weights are in the
+    first format with which any number of devices is sufficient.
     """
     for flag, changed in in_smaller_weights(question):
         fewest = fewest_gpus(changed, all_reaches(changed))
@@ -205,7 +214,9 @@ def _nearest_on(question: AdviseQuery, layouts: list[Layout]) -> NearestServers 
 
 
 def _shorter(question: AdviseQuery, named: list[Served]) -> Iterator[Alternative]:
-    """The shorter draft of the first of the named servers that has one: the note does not name its server."""
+    """The shorter draft of the first of these servers that has one. There is at most one, because its text
+    does not name the server.
+    """
     found = (shorter_draft(question, served.point) for served in named)
     yield from islice((with_shorter_draft(shorter) for shorter in found if shorter is not None), 1)
 
@@ -217,6 +228,5 @@ def _nearest(best: NearestServers) -> Alternative:
 
 
 def _one_request(search: LoadSearch) -> list[Priced]:
-    """One request alone on every layout, without a draft."""
-    alone = price(search.candidates.baselines, [], at_batch(search.question, 1)).alone
-    return alone
+    """The predictions for one request alone on every layout, without a draft."""
+    return price(search.candidates.baselines, [], at_batch(search.question, 1)).alone

@@ -126,7 +126,7 @@ def _point_at(
 ) -> PricedPoint | None:
     """The best point of a draft that accepts these rates by position; None if it does not run or fit.
 
-    - draft: as the user named it.
+    - draft: a name of the draft that the question accepts.
     """
     accepted = replace(
         query,

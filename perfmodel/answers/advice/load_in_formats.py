@@ -23,14 +23,14 @@ MUCH_MORE = 1.1
 before.
 """
 AS_MUCH = 1.2
-"""Of the formats that do not serve the whole load, the one that loses the least precision is named, among
-those with which the load is smaller than the largest by at most this factor.
+"""If no format serves the whole load, the most precise format is named whose load is smaller than the largest
+one by at most this factor.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FormatReach:
-    """The largest load in a number format, by the closed form.
+    """The largest load in a number format, according to the closed form.
 
     - flags: the format as flags.
     - question: the question in this format.
@@ -88,7 +88,7 @@ def in_formats(
 
 
 def _reaches(question: AdviseQuery, layouts: list[Layout]) -> Iterator[FormatReach]:
-    """The reaches in each smaller format that runs in these layouts."""
+    """The largest loads (reaches) in each smaller format that runs in these layouts."""
     for flags, changed in in_smaller_formats(question):
         try:
             candidates = find_candidates(changed, layouts)

@@ -44,8 +44,9 @@ def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | 
 
 
 def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> list[Served]:
-    """The layouts whose time is longer than the shortest by at most a share. The shortest time is taken
-    without the share that its server may have lost with a shorter draft than the fastest (`given_up`).
+    """The servers whose time is longer than the shortest time by at most the share `share`. The shortest time
+    does not include the part that its server may have lost with a shorter draft than the fastest one
+    (`given_up`).
     """
     least_s = min(time_s(s, question) / (1.0 + given_up(s)) for s in served)
     most_s = max(least_s * (1.0 + share), min(time_s(s, question) for s in served))
@@ -61,7 +62,7 @@ def time_s(served: Served, question: AdviseQuery) -> float:
 
 def given_up(served: Served) -> float:
     """The largest share of its speed that a server may have lost because its draft is shorter than the
-    fastest one, as far as it counts in a comparison of layouts.
+    fastest one. In a comparison of layouts, at most the share `NEAR` counts.
     """
     context = served.asked.lengths.context
     return min(most_given_up(served.candidate.scenario, context), NEAR) if served.row.gamma else 0.0

@@ -11,7 +11,7 @@ from perfmodel.answers.advice.served import Served
 from perfmodel.answers.text import clients, interval_text, request_rate, seconds
 
 SEEN = 0.005
-"""A smaller share is printed as 0 %."""
+"""A smaller share would be printed as 0 %, so the text does not mention it."""
 
 
 def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
@@ -34,7 +34,9 @@ def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
 
 
 def _tie_text(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:
-    """Why the choice is not the fastest of its near ties; empty if it is."""
+    """Why the choice is preferred to a slightly faster layout, in words. The text is empty if the choice is
+    the fastest layout.
+    """
     gpus, drafts = chosen.candidate.layout.gpus, bool(chosen.row.gamma)
     alike = [s for s in decision.others if s.suffices and bool(s.row.gamma) == drafts]
     least_s = time_s(chosen, question)
@@ -54,7 +56,9 @@ def _tie_text(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> 
 
 
 def _near_tie(question: AdviseQuery, chosen: Served, rival: Served) -> str:
-    """The time that a draft saves on as many GPUs, if it is too little to run the draft; else empty."""
+    """The time that a draft saves on the same number of GPUs, in words. The text is empty unless this time is
+    too short to run the draft.
+    """
     less = 1.0 - time_s(rival, question) / time_s(chosen, question)
     if rival.candidate.layout.gpus != chosen.candidate.layout.gpus or not SEEN <= less <= ALIKE:
         return ""

@@ -96,7 +96,9 @@ def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -
 
 
 def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> Iterator[Served]:
-    """Each candidate by the closed form. Candidates that `traffic` refuses are skipped."""
+    """The prediction for each candidate with the closed form. Candidates that `traffic` refuses are added to
+    the skips.
+    """
     drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
     for candidate in drafted if drafts else candidates.baselines:
         try:
@@ -119,9 +121,11 @@ def may_suffice(estimate: Served) -> bool:
 
 
 def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
-    """Whether a candidate cannot be chosen, given an answer of `traffic` for another one, even if the
-    closed form is off by its largest error. A simpler layout, or one with more room under the limits, may
-    take a little longer (`safest_of_best`).
+    """Whether another candidate is certainly better, even if the closed form has its largest error. A simpler
+    layout, or a layout with more room below the limits, may take slightly longer (`safest_of_best`).
+
+    - estimate: the prediction for the candidate with the closed form.
+    - served: the answer of `traffic` for the other candidate.
     """
     layout, other = estimate.candidate.layout, served.candidate.layout
     by_tpot = question.objective == "latency"

@@ -87,9 +87,7 @@ def robustness_of(
     alpha = smallest = fewest = interval = None
     if chosen.gamma and gain is not None and baseline is not None:
         fewest = max(chosen.gained / gain, 1.0)
-        if (
-            query.max_tpot_s is not None
-        ):  # with fewer tokens per iteration each token takes longer, and the bound holds for it too
+        if query.max_tpot_s is not None:  # with fewer tokens per iteration, each token takes longer
             fewest = max(fewest, chosen.gained * chosen.tpot_s / query.max_tpot_s)
         priced = next(x for x in searched if x.candidate is chosen.candidate)
         interval = _gain_interval(query, chosen, baseline, priced)
@@ -112,10 +110,10 @@ def robustness_of(
 def _gain_interval(
     query: AdviseQuery, chosen: PricedPoint, baseline: PricedPoint, priced: Priced
 ) -> tuple[float, float] | None:
-    """The gain over the best baseline if the draft is slower or faster by the point's error.
+    """The gain over the best baseline if the draft is slower, and if it is faster, by the error of the point.
 
-    The batch is chosen anew at both ends, because a bound on the time per token holds there too. No
-    verification is faster than a baseline step. Returns None if the calibration has no error.
+    The batch is chosen again for both, because a bound on the time per token applies there too. No
+    verification is faster than a baseline step. The result is None if the calibration has no error.
     """
     s = chosen.candidate.scenario
     context = float(query.context)
@@ -148,8 +146,9 @@ def _gain_interval(
 
 
 def _gains_by_step(query: AdviseQuery, chosen: PricedPoint, priced: Priced, alone: Priced) -> list[float]:
-    """The gains if all steps are slower, or faster, by their error: under a bound the draft and the baseline
-    then have other batches. Only those at which both keep the bound.
+    """The gains if all steps are slower, and if all steps are faster, by their error. With a bound on the
+    time per token, the draft and the baseline then have other batches. A gain is left out if one of them
+    exceeds the bound.
     """
     s = chosen.candidate.scenario
     error = step_log_error(s, None, float(chosen.batch), float(query.context))
@@ -169,14 +168,19 @@ def _gains_by_step(query: AdviseQuery, chosen: PricedPoint, priced: Priced, alon
 
 
 def _within(query: AdviseQuery, priced: Priced, factor: float) -> PricedPoint | None:
-    """The best point within the bound if all times are longer by a factor."""
+    """The best point within the bound if all times are multiplied by a factor; None if no point is within the
+    bound.
+    """
     tpot_s = priced.tpot_s * factor
     allowed = priced.fits & (tpot_s <= (query.max_tpot_s or np.inf))
     return best(replace(priced, tpot_s=tpot_s, allowed=allowed), query)
 
 
 def _with_steps(gain: float, interval: tuple[float, float], by_step: list[float]) -> tuple[float, float]:
-    """An interval of the gain with the independent error of the steps, whose ends have these gains."""
+    """Widens an interval of the gain by the error of the steps, which is independent of the other errors.
+
+    - by_step: the gains at the ends of the error of the steps.
+    """
     low, high = interval
     down = [math.log(gain / low), *(math.log(gain / other) for other in by_step if other < gain)]
     up = [math.log(high / gain), *(math.log(other / gain) for other in by_step if other > gain)]
@@ -231,8 +235,10 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
 
 
 def _break_even(priced: Priced, query: AdviseQuery, baseline: PricedPoint) -> BreakEven | None:
-    """Break-even of a candidate that was priced at alpha 1. At each gamma the least alpha follows from the
-    fewest tokens per iteration.
+    """The break-even acceptance of a candidate. At each gamma, the smallest alpha follows from the smallest
+    sufficient number of tokens per iteration. The result is None if not even alpha 1 is sufficient.
+
+    - priced: the candidate and its times with alpha 1.
     """
     enough_s = np.full(priced.batches.shape, baseline.tpot_s)
     if query.objective != "latency":

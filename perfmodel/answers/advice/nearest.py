@@ -133,7 +133,7 @@ def served_by(question: AdviseQuery, reach: Reach, replicas: int) -> Served | No
 
 
 def _nearest(question: AdviseQuery, best: Carried, served: Served, alone: float) -> Nearest:
-    """Verdict, intervals and limits of the servers."""
+    """Describes the servers: their load, verdict and intervals, and the limit that a higher load exceeds."""
     decided: Verdict | None = None
     speedup = interval = None
     if served.row.gamma:
@@ -165,8 +165,10 @@ def _nearest(question: AdviseQuery, best: Carried, served: Served, alone: float)
 
 
 def _limit(question: AdviseQuery, above: TrafficRow) -> str:
-    """The limit that the 90th percentile comes nearest to, or exceeds most, at a load that is a little too
-    large; ``saturation`` if it is far from all limits.
+    """The limit that a slightly higher load exceeds most. The result is ``saturation`` if its 90th
+    percentiles are far below all limits.
+
+    - above: the prediction for the slightly higher load.
     """
     used = limits_used(question, above)
     binding = max(used, key=lambda name: used[name], default="")

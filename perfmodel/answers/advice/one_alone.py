@@ -46,7 +46,7 @@ def one_alone(question: AdviseQuery, candidates: Candidates) -> OneAlone | None:
 
 
 def _served(question: AdviseQuery, candidates: Candidates) -> Iterator[Served]:
-    """One request on each server of each candidate, by the closed form."""
+    """The prediction for one request on each server of each candidate, with the closed form."""
     drafted = [candidate for candidate in candidates.drafted if question.may_choose(candidate.runs)]
     for drafts, wanted in ((False, candidates.baselines), (True, drafted)):
         for candidate in wanted:

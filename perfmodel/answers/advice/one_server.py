@@ -37,7 +37,7 @@ def point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
 
 
 def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, ...]:
-    """The changes of engine flags or number formats with which the best draft pays at its batch.
+    """The changes of engine flags or number formats with which the best draft pays off at its batch.
 
     - rival: the best point with a draft.
     """
@@ -84,14 +84,15 @@ def line_of(lines: Export, point: PricedPoint) -> str | None:
 
 
 def warnings_of(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
+    """The warnings about the choice and about all drafts that the question names."""
     s = chosen.candidate.scenario
     batch = float(chosen.batch)
     gamma = chosen.gamma
     context = float(query.context)
     memory = memory_of(s, batch, context, float(gamma), query.memory_fraction)
     notes = [*warnings(query, s, batch, context, gamma, memory.single()), *of_power(s, batch)]
-    for name in query.draft or ():  # chosen or not
-        with suppress(InputError):  # listed among the skipped
+    for name in query.draft or ():
+        with suppress(InputError):  # a draft that cannot run is listed among the skipped ones
             named = query.query(
                 batch=1, draft=name, draft_kv="full", draft_tp=None, **chosen.layout.arguments()
             )

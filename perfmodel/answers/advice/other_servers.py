@@ -79,7 +79,9 @@ def best_on(
 
 
 def _estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
-    """The servers of a candidate by the closed form; None if `traffic` refuses it or nothing is drafted."""
+    """The prediction for the servers of a candidate with the closed form. The result is None if `traffic`
+    refuses the candidate, or if the best length of its draft is 0.
+    """
     try:
         return estimated(question, candidate, drafts)
     except InputError:
@@ -87,7 +89,7 @@ def _estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Ser
 
 
 def _shape(layout: Layout) -> tuple[int, int, int, int]:
-    """One server of a layout."""
+    """The number of devices and the parallel degrees of one server."""
     return layout.server_gpus, layout.dp, layout.ep, layout.in_turn
 
 
@@ -109,18 +111,18 @@ def fewest_gpus(question: AdviseQuery, found: Iterable[Reach], most: float = mat
 
 
 def _gpus(question: AdviseQuery, reach: Reach) -> int:
-    """The GPUs that a load needs by the closed form."""
+    """The number of GPUs that the load needs according to the closed form."""
     return reach.candidate.layout.times(_servers(question, reach)).gpus
 
 
 def _servers(question: AdviseQuery, reach: Reach) -> int:
-    """The servers that a load needs by the closed form."""
+    """The number of servers that the load needs according to the closed form."""
     return math.ceil(load_of(question) / reach.largest.load * (1.0 - ROUNDING))
 
 
 def _with_fewest(question: AdviseQuery, reach: Reach) -> Served | None:
-    """The fewest servers of a reach that serve a load without a queue; None if no number near that of the
-    closed form does.
+    """The smallest number of servers of a reach that serve the load without a queue. The result is None if no
+    number near that of the closed form is sufficient.
     """
     enough = fewest_of(question, reach, _servers(question, reach))
     return None if enough is None else served_by(question, reach, enough)

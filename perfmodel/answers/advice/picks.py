@@ -137,7 +137,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
 
 
 def _as_started(scenario: Scenario, query: AdviseQuery, gamma: int) -> Scenario:
-    """The scenario on a server that takes sequences as long as its printed line says."""
+    """The scenario on a server with the maximum sequence length of its printed command line."""
     longest = longest_of(query, scenario)(int(query.context), 1, gamma)
     account = scenario.account
     return scenario.on_same_shards(

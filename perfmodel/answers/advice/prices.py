@@ -65,17 +65,8 @@ def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQ
     """
     batches = {c.layout: _batches(c, candidates, query) for c in baseline}
     if any(c.scenario.power_limit_w is not None for c in baseline):
-        alone = [_limited(c, batches[c.layout], query, 0) for c in baseline]
-        drafted = []
-        for c in candidates:
-            longest = c.scenario.longest(query.max_gamma)
-            drafted.append(_limited(c, batches[c.layout], query, longest))
-        return Prices(alone, drafted)
-    columns = len(baseline) + sum(c.scenario.longest(query.max_gamma) for c in candidates)
-    most = max((sizes.size for sizes in batches.values()), default=0)
-    if query.batch is not None and most * columns > MAX_PRICES:
-        allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
-        raise refuse("--batch", None, allowed, most)
+        return _limited_prices(baseline, candidates, batches, query)
+    _check_number(baseline, candidates, batches, query)
     verify = _verify_by_group(baseline, candidates, batches, query)
     alone = []
     for c in baseline:
@@ -83,6 +74,29 @@ def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQ
         alone.append(_priced(c, batches[c.layout], np.zeros(1, int), np.ones(1), step, query))
     drafted = [_chains(c, batches[c.layout], query, verify[_group(c)]) for c in candidates]
     return Prices(alone, drafted)
+
+
+def _limited_prices(
+    baseline: list[Candidate], candidates: list[Candidate], batches: dict[Layout, Array], query: AdviseQuery
+) -> Prices:
+    """The predictions for all candidates on devices with a power limit."""
+    alone = [_limited(c, batches[c.layout], query, 0) for c in baseline]
+    drafted = []
+    for c in candidates:
+        longest = c.scenario.longest(query.max_gamma)
+        drafted.append(_limited(c, batches[c.layout], query, longest))
+    return Prices(alone, drafted)
+
+
+def _check_number(
+    baseline: list[Candidate], candidates: list[Candidate], batches: dict[Layout, Array], query: AdviseQuery
+) -> None:
+    """Raises InputError if the stated batch sizes give more than `MAX_PRICES` combinations."""
+    columns = len(baseline) + sum(c.scenario.longest(query.max_gamma) for c in candidates)
+    most = max((sizes.size for sizes in batches.values()), default=0)
+    if query.batch is not None and most * columns > MAX_PRICES:
+        allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
+        raise refuse("--batch", None, allowed, most)
 
 
 def room(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Memory[Any]:
@@ -94,8 +108,8 @@ def room(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Me
 
 
 def _batches(baseline: Candidate, candidates: list[Candidate], query: AdviseQuery) -> Array:
-    """Batch sizes of a layout: those of the question. Above `MAX_BATCHES`, where the question leaves sizes
-    out, only those that fit, and the largest of each draft length.
+    """The batch sizes of a layout. If the question states none, sizes above `MAX_BATCHES` are only included
+    if they fit in memory. The largest size that fits at each draft length is then added.
     """
     sizes = query.batches(baseline.layout)
     if query.batch is not None or sizes[-1] <= MAX_BATCHES:
@@ -118,7 +132,9 @@ def _group(candidate: Candidate) -> Group:
 def _verify_by_group(
     baseline: list[Candidate], candidates: list[Candidate], batches: dict[Layout, Array], query: AdviseQuery
 ) -> dict[Group, Array]:
-    """Times of the target's passes, ``[batch, query token]``, of each group up to its longest draft."""
+    """The times of target passes in seconds, for each group. Each array has the shape ``[batch, verified
+    tokens]`` and includes the longest draft of the group.
+    """
     members: dict[Group, Candidate] = {_group(c): c for c in reversed((*baseline, *candidates))}
     deepest = dict.fromkeys(members, 0)
     for c in candidates:
@@ -135,9 +151,9 @@ def _verify(scenario: Scenario, batches: Array, query: AdviseQuery, deepest: int
 
 
 def _limited(candidate: Candidate, batches: Array, query: AdviseQuery, longest: int) -> Priced:
-    """A candidate under a power limit, which slows an iteration as a whole.
+    """The predictions for one candidate on devices with a power limit, which slows an iteration as a whole.
 
-    - longest: 0 for a baseline.
+    - longest: the largest draft length; 0 for a baseline.
     """
     gammas = np.arange(min(longest, 1), longest + 1)
     work = Workload.of(batches[:, None], float(query.context), gammas)
@@ -146,6 +162,10 @@ def _limited(candidate: Candidate, batches: Array, query: AdviseQuery, longest: 
 
 
 def _chains(candidate: Candidate, batches: Array, query: AdviseQuery, verify: Array) -> Priced:
+    """The predictions for one candidate with a draft.
+
+    - verify: the times of the target passes in seconds, of shape ``[batch, verified tokens]``.
+    """
     s = candidate.scenario
     gammas = np.arange(1, s.longest(query.max_gamma) + 1)
     b = batches[:, None]

@@ -18,6 +18,8 @@ ALIKE = 0.025
 """A simpler layout is chosen if it is worse than the best layout by at most this share. Both are compared at
 their best draft length.
 """
+ROUNDING = 1e-9
+"""A throughput is only higher than another if it is higher by more than this share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:
     rate = np.concatenate([_per_gpu(x).ravel() for x in priced])
     order = np.argsort(speed, kind="stable")
     top = np.maximum.accumulate(rate[order])
-    rises = np.concatenate(([True], top[1:] > top[:-1] * (1 + 1e-9)))
+    rises = np.concatenate(([True], top[1:] > top[:-1] * (1 + ROUNDING)))
     unbeaten = order[rises & np.isfinite(speed[order])]
     starts = np.cumsum([0, *(x.tpot_s.size for x in priced)])
     points = []
@@ -171,28 +173,32 @@ def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:
         which = int(np.searchsorted(starts, at, "right")) - 1
         winner = priced[which]
         i, j = divmod(int(at - starts[which]), winner.tpot_s.shape[1])
-        gamma = int(winner.drafted[j])
-        draft = winner.candidate.scenario.draft
-        layout = winner.candidate.layout
-        batch = int(winner.batches[i])
-        points.append(
-            FrontPoint(
-                tpot_s=float(speed[at]),
-                throughput_tokens_per_s=batch / float(speed[at]),
-                throughput_tokens_per_s_per_device=float(rate[at]),
-                batch=batch,
-                gamma=gamma,
-                layout=layout.label(),
-                tp=layout.server_gpus,
-                draft=draft.name if gamma else None,
-                draft_kv=draft.kv.label() if gamma else None,
-            )
-        )
+        points.append(_front_point(winner, i, j))
     return tuple(points)
 
 
+def _front_point(priced: Priced, i: int, j: int) -> FrontPoint:
+    """The point of a candidate at batch `batches[i]` and draft length `drafted[j]`."""
+    gamma = int(priced.drafted[j])
+    draft = priced.candidate.scenario.draft
+    layout = priced.candidate.layout
+    batch = int(priced.batches[i])
+    tpot_s = float(priced.tpot_s[i, j])
+    return FrontPoint(
+        tpot_s=tpot_s,
+        throughput_tokens_per_s=batch / tpot_s,
+        throughput_tokens_per_s_per_device=layout.replicas * batch / tpot_s / layout.gpus,
+        batch=batch,
+        gamma=gamma,
+        layout=layout.label(),
+        tp=layout.server_gpus,
+        draft=draft.name if gamma else None,
+        draft_kv=draft.kv.label() if gamma else None,
+    )
+
+
 def _per_gpu(priced: Priced) -> Array:
-    """Tokens per second and GPU, ``[batch, gamma]``; 0 where memory does not suffice."""
+    """Tokens per second per GPU, of shape ``[batch, gamma]``; 0 if the batch does not fit in memory."""
     layout = priced.candidate.layout
     rate = layout.replicas * priced.batches[:, None] / priced.tpot_s / layout.gpus
     return np.where(priced.fits, rate, 0.0)

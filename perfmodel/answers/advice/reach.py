@@ -31,7 +31,9 @@ TRIED = 3
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The largest load that one server of a candidate can serve within the limits, by the closed form."""
+    """The largest load that one server of a candidate can serve within the limits, according to the closed
+    form.
+    """
 
     candidate: Candidate
     server: OneServer
@@ -137,8 +139,8 @@ def carried(question: AdviseQuery, found: Iterable[Reach], least: float = 0.0) -
 
 
 def _confirmed(question: AdviseQuery, reach: Reach, least: float) -> float:
-    """The largest load above a given one that the servers of a layout carry by the answer of `traffic`; 0
-    if there is none.
+    """The largest load above `least` that the servers of a layout can serve according to `traffic`; 0 if
+    there is none.
     """
     replicas = reach.candidate.layout.replicas
     kept = _rounded(question, CLOSE * least)
@@ -163,8 +165,8 @@ def _confirmed(question: AdviseQuery, reach: Reach, least: float) -> float:
 
 
 def _tried(question: AdviseQuery, reach: Reach) -> Iterator[float]:
-    """Loads to try: that of the closed form and a slightly smaller one; if the closed form may be off, also
-    much smaller and larger ones.
+    """The loads to try: the load of the closed form, and a slightly smaller one. If the closed form may be
+    inaccurate, much smaller and larger loads are tried too.
     """
     shares = SHARES if reach.doubted else SHARES[:2]
     most = load_of(question)
@@ -184,7 +186,7 @@ def at_load(question: AdviseQuery, load: float) -> AdviseQuery:
 
 
 def _rounded(question: AdviseQuery, load: float) -> float:
-    """A load as an answer states it: whole clients, or a rate with three digits, rounded down."""
+    """Rounds a load down to whole clients or to a rate with three digits, as in an answer."""
     if question.request_rate is None:
         return float(math.floor(load))
     digits = 2 - math.floor(math.log10(load)) if load > 0 else 0

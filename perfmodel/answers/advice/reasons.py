@@ -80,8 +80,8 @@ def likely_text(likely: tuple[TypicalGain, ...]) -> str:
 
 
 def _at_larger_batches(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:
-    """A remark that a gain is one of tokens per second within a bound on TPOT, under which a draft allows
-    larger batches.
+    """A remark that the gain compares tokens per second within the bound on TPOT. Within this bound, a draft
+    allows larger batches.
     """
     if not likely or query.max_tpot_ms is None or query.objective == "latency":
         return ""

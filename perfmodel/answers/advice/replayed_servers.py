@@ -17,7 +17,7 @@ from perfmodel.answers.advice.servers_needed import (
 from perfmodel.answers.load.largest_load import Largest, OneServer
 
 MOST_MORE = 2
-"""The search ends at this many times the estimated number of servers."""
+"""The search ends at about this many times the estimated number of servers."""
 
 
 def servers_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
@@ -54,16 +54,21 @@ def fewest(serve: Callable[[int], bool], near: int, most: int) -> int | None:
     """
     step = 1
     if serve(near):
-        low = near - 1
-        while low >= 1 and serve(low):
-            near, step = low, 2 * step
-            low = near - step
-        low = max(low, 0)
+        enough = near
+        too_few = near - step
+        while too_few >= 1 and serve(too_few):
+            enough = too_few
+            step *= 2
+            too_few = enough - step
+        too_few = max(too_few, 0)
     else:
-        low = near
-        while not serve(near := low + step):
-            low, step = near, 2 * step
-            if low >= most:
+        too_few = near
+        enough = near + step
+        while not serve(enough):
+            if enough >= most:
                 return None
-    between = range(low + 1, near)
+            too_few = enough
+            step *= 2
+            enough = too_few + step
+    between = range(too_few + 1, enough)
     return between.start + bisect_left(between, True, key=serve)

@@ -43,8 +43,10 @@ def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> st
     result is None if there is no such change, or only one command line.
     """
     lines = [each for each in alternatives if each.line is not None]
-    whole = [each for each in lines if each.line is not None and MODEL not in each.line.split()]
-    for way in ways if len(lines) > 1 else ():
-        if way.on_given_devices and any(each.text.startswith(way.opening) for each in whole):
+    if len(lines) <= 1:
+        return None
+    complete = [each for each in lines if each.line is not None and MODEL not in each.line.split()]
+    for way in ways:
+        if way.on_given_devices and any(each.text.startswith(way.opening) for each in complete):
             return f"Run the server {way.text} first: it needs no other GPUs"
     return None

@@ -44,6 +44,7 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict, speedu
 from perfmodel.speculation.confidence import ByConfidence, by_confidence
 
 MAX_CONTEXTS = 1000
+"""The largest number of context ranges in a question."""
 LEAST_GAIN = 0.02
 """A table is only recommended if its gain over the best single length is larger than this share."""
 
@@ -207,7 +208,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
 
 
 def _answered(scenario: Scenario, table: LengthTable, instead: str | None, lines: Export) -> ScheduleTable:
-    """The table with the intervals of its ranges, and what each engine reads."""
+    """The table of the answer, with the intervals of its ranges, command lines and files of the engines."""
     ranges = tuple(_with_interval(r, scenario, table.context_high) for r in table.ranges)
     values = {f.name: getattr(table, f.name) for f in fields(table)} | {"ranges": ranges}
     costs = None
@@ -273,7 +274,9 @@ def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...])
 
 
 def _left_out(contexts: tuple[int, ...], seats: list[int], max_batch: int | None) -> Iterator[str]:
-    """The requested batches that do not fit, by context. Empty where not even one sequence fits."""
+    """Notes about the requested batches that do not fit in memory, by context. There is no note for a context
+    at which not even one sequence fits.
+    """
     for context, most in zip(contexts, seats, strict=True):
         if max_batch is not None and most < max_batch:
             where = f" at {context} tokens" if len(contexts) > 1 else ""
@@ -281,7 +284,7 @@ def _left_out(contexts: tuple[int, ...], seats: list[int], max_batch: int | None
 
 
 def _room(scenario: Scenario, query: Query, contexts: tuple[int, ...]) -> NDArray[np.int64]:
-    """The largest batch that fits, ``[context, K]``."""
+    """The largest batch that fits in memory, of shape ``[context, K]``."""
     lengths = np.arange(scenario.longest(query.max_gamma) + 1.0)
     ends = np.array(contexts, float)[:, None]
     return np.asarray(memory_of(scenario, 1.0, ends, lengths, query.memory_fraction).max_batch).astype(int)
@@ -300,7 +303,7 @@ def _tables(
         by_context = acceptance_by_context(
             question.model, scenario.target, scenario.draft, rows, question.task, head=question.draft
         )
-    # where no batch fits, the table has the requested batches, and a warning says that they do not fit
+    # if no batch fits, the table has the requested batches, and a warning says that they do not fit
     fitting = np.minimum(np.where(room.any(1, keepdims=True), room, MAX_BATCH), most)
     longest = int(np.flatnonzero(fitting[-1])[-1])
     while True:

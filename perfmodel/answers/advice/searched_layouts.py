@@ -66,8 +66,8 @@ def searches_groups(query: AdviseQuery, gpu: GPUSpec) -> bool:
 
 
 def _divides_layers(query: AdviseQuery) -> bool:
-    """Whether servers with their layers on several devices are searched: the engine can run them, and
-    the question leaves the number of devices of a server open.
+    """Whether servers with layers on several devices are searched. The engine must run such servers, and the
+    question must not state the number of devices of a server.
     """
     names_sizes = query.layer_split > 1 or query.tp or query.dp or query.ep
     if names_sizes or not (query.gpus or query.has_load):
@@ -77,7 +77,7 @@ def _divides_layers(query: AdviseQuery) -> bool:
 
 
 def _unsplit(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
-    """The layouts, by the number of devices that run at once."""
+    """The layouts before their layers are divided among the devices of `layer_split`."""
     linked = searches_groups(query, gpu)
     if query.gpus is not None:
         layouts = _asked(query, of_gpus(query.gpus // query.layer_split, model, linked))
@@ -99,7 +99,9 @@ def _unsplit(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]
 
 
 def _asked(query: AdviseQuery, layouts: list[Layout]) -> list[Layout]:
-    """The layouts of the sizes and groups that the question names; all layouts if it names none."""
+    """The layouts with the degrees that the question states. A degree that the question does not state may
+    have any value.
+    """
     return [
         layout
         for layout in layouts

@@ -205,8 +205,9 @@ def _served(
     rows: Sequence[TrafficRow],
     verdict: TrafficVerdict,
 ) -> Served | None:
-    """The row of the verdict. If the draft of the question does not pay, the row of this draft; None if
-    nothing is drafted there.
+    """The prediction for the draft length that the verdict recommends. If the verdict recommends no draft
+    length of this candidate, the first one is used. The result is None if a candidate with a draft has no
+    draft length above 0.
     """
     baseline, *drafted = rows
     wanted = [baseline] if asked.stated_lengths == (0,) else drafted
@@ -230,8 +231,9 @@ def _served(
 
 
 def _seats_for(clients: int, groups: int, replicas: int) -> int:
-    """The seats of one server for its clients. Where several servers or attention groups share all clients,
-    each group has more than its share, as a router divides them unevenly.
+    """The largest number of requests that one server runs at once for `clients` clients. If several servers
+    or attention groups share all clients, each group can run more than its equal share, because a router
+    divides the clients unevenly.
     """
     if groups * replicas == 1:
         return clients

@@ -38,7 +38,7 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
     """The target of a question to `advise` or `schedule` as a server needs it, and the path or repository of
     its draft.
 
-    - named: the draft as the user named it; None without a draft.
+    - named: the name of the draft in the question; None without a draft.
 
     Raises InputError for a path with characters that cannot be printed.
     """
@@ -60,7 +60,9 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
 
 
 def _unnamed(served: ServedTarget) -> ServedTarget:
-    """The target of a question whose model names no checkpoint, such as a config.json."""
+    """The target of a question whose model names no checkpoint, such as a config.json. The line then has the
+    word `MODEL`.
+    """
     form = "" if served.on_load or served.weights == "bf16" else f", in {served.weights}"
     stands = f"{MODEL} stands for the checkpoint of the model{form} (--model-path)"
     return replace(served, model_id=MODEL, stands_for=stands)
@@ -137,7 +139,9 @@ def _dispatch(scenario: Scenario) -> Mapping[str, str]:
 
 
 def _attention(scenario: Scenario) -> tuple[str | None, str]:
-    """The attention backend that was priced, and what it needs in the environment of the server."""
+    """The predicted attention backend, and the environment variable that its server needs. The name is None
+    if the backend is unknown, and the variable is empty if none is needed.
+    """
     machine = scenario.machine
     name = machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
     attention = attention_of(machine.calibration.stack)
@@ -187,7 +191,7 @@ def _path_of_file(question: CommonOptions, model_id: str | None, scenario: Scena
 
 def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
     """The target with a checkpoint in the format of the question. If there is none, the engine quantises
-    another checkpoint on load, or the target has no name.
+    another checkpoint on load, or the line has the word `MODEL`.
     """
     checkpoint_format = scenario.target.weights
     if main_format(checkpoint_format) in alike(served.weights):
@@ -204,8 +208,8 @@ def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
 
 
 def _nearest(served: ServedTarget, model_id: str, scenario: Scenario) -> str:
-    """A checkpoint in the format that the engine does not load, or else the checkpoint with the nearest
-    format.
+    """A clause about a checkpoint that has this format but that the engine does not load. If there is none,
+    the clause is about the checkpoint with the nearest format.
     """
     gpu = scenario.machine.gpu
     unread = checkpoint(model_id, served.weights, gpu)
@@ -227,7 +231,7 @@ def draft_source(question: Any, scenario: Scenario, named: str) -> str | None:
     """The Hugging Face id of the head that the question names, of the draft model, or of a published head.
     The result is None if no id is known.
 
-    - named: the draft as the user named it.
+    - named: the name of the draft in the question.
     """
     draft = scenario.draft
     head = _named_head(question.draft, draft)

@@ -62,8 +62,8 @@ def share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
 
 
 def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
-    """The smallest number of servers that serves the load within the limits, by the closed form. The result
-    is None if no number is sufficient.
+    """The smallest number of servers that serves the load within the limits, according to the closed form.
+    The result is None if no number is sufficient.
     """
     if question.request_rate is not None:
         whole = _replicas_for(question, candidate, drafts, question.request_rate)
@@ -127,7 +127,7 @@ def clients_each(question: AdviseQuery, shares: list[int]) -> dict[str, Any]:
 
 
 def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow], drafts: bool) -> list[int]:
-    """Those of the numbers of clients that one server serves within the limits without a queue."""
+    """The numbers of clients that one server can serve within the limits and without a queue."""
     return [
         row.concurrency
         for row in rows
@@ -178,16 +178,17 @@ def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: 
 
 
 def _servers_for(question: AdviseQuery, met: list[int]) -> int | None:
-    """The fewest servers that serve all clients if each serves at most this many; None if a server can serve
-    no client.
+    """The smallest number of servers for all clients; None if a server cannot serve even one client.
+
+    - met: the numbers of clients that one server can serve.
     """
     assert question.clients is not None
     return math.ceil(question.clients / max(met)) if met else None
 
 
 def _for_rate(question: AdviseQuery, row: TrafficRow, rate: float) -> int | None:
-    """Servers that a rate needs: with latency limits as many as `traffic` states, else enough for some
-    headroom.
+    """The number of servers for a rate. With latency limits, `traffic` determines the number. Without them,
+    each server runs at no more than the share `HEADROOM` of its saturation rate.
     """
     if question.latency_limits_ms or not row.saturation_rate:
         return row.replicas

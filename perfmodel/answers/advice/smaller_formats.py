@@ -82,7 +82,7 @@ def _has_smaller_fp8(query: AdviseQuery) -> bool:
 
 
 def _four_bit_checkpoint(query: AdviseQuery) -> str | None:
-    """The repository of the known 4-bit checkpoint that the device computes best; None if there is none, or
+    """The repository of the known 4-bit checkpoint that is fastest on the device; None if there is none, or
     if the weights of the question already have 4 bits. 4-bit floats may replace 4-bit integers, but not the
     reverse.
     """

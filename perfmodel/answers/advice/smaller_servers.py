@@ -53,7 +53,9 @@ def smaller_servers(question: AdviseQuery, chosen: Served) -> Iterator[SmallerSe
 
 
 def _fewer_gpus(flags: str, question: AdviseQuery, before: Served) -> SmallerServers | None:
-    """The fewest GPUs that serve the load in a format, if they are fewer than before."""
+    """The servers on the fewest GPUs that serve the load in a format; None if they need as many GPUs as
+    before.
+    """
     most = before.candidate.layout.gpus
     fewest = fewest_gpus(question, all_reaches(question), most=most - 1)
     if fewest is None:
@@ -80,8 +82,8 @@ def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerS
 def best_with_seats(
     flags: str, question: AdviseQuery, layouts: list[Layout]
 ) -> tuple[str, AdviseQuery, Served | None]:
-    """The best servers in a format on some layouts, with the format. Where requests wait for a seat, the
-    format includes an FP8 cache if requests then end sooner.
+    """The best servers in a format on some layouts, and the format. If requests wait for a seat, the format
+    includes an FP8 cache, provided that requests then end sooner.
     """
     best = best_on(question, layouts)
     if best is None or not best.queues:
@@ -97,9 +99,12 @@ def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str |
     """A sentence (without a full stop) that recommends to run the first servers with smaller weights first.
     The result is None unless they save much.
     """
-    for each in smaller[:1]:
-        gpus, other = (served.candidate.layout.gpus for served in (chosen, each.served))
-        share = each.served.request_s / chosen.request_s if gpus == other else other / gpus
-        if share <= FIRST:
-            return f"Run the server with {each.flags} first: {each.gain}"
-    return None
+    if not smaller:
+        return None
+    first = smaller[0]
+    gpus = chosen.candidate.layout.gpus
+    other_gpus = first.served.candidate.layout.gpus
+    share = other_gpus / gpus
+    if other_gpus == gpus:
+        share = first.served.request_s / chosen.request_s
+    return f"Run the server with {first.flags} first: {first.gain}" if share <= FIRST else None

@@ -62,7 +62,7 @@ def switch_to_measure(
 def _helpful(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> Iterator[SwitchToMeasure]:
-    """The switches with which a draft gains even if it accepts little for its kind."""
+    """The servers with a flag and a draft that gains even with a low acceptance for its kind."""
     for draft in (gain.draft for gain in likely if startable(query, gain)):
         asked = {"batch": baseline.batch, "draft": draft, "draft_kv": "full", "draft_tp": None}
         point = query.query(**asked, **baseline.layout.arguments())
@@ -74,7 +74,9 @@ def _helpful(
 
 
 def _with(changes: Changes, query: AdviseQuery, baseline: PricedPoint, draft: str) -> SwitchToMeasure | None:
-    """The draft with a switch; None if it gains too little, or the server does not run or fit."""
+    """A server with the changes and the draft. The result is None if the draft gains too little, or if the
+    server cannot run or does not fit in memory.
+    """
     changed = replace(query, **changes)
     try:
         there = Search.of(changed, [baseline.layout]).best_baseline

@@ -89,7 +89,11 @@ class TreeSkip:
 
 @dataclass(frozen=True, slots=True)
 class _PricedTrees:
-    """The shapes of one candidate over ``[batch, shape]``; `value` is larger for a better one."""
+    """The predictions for the tree shapes of one candidate.
+
+    - tokens: the tokens per iteration of each shape.
+    - tpot_s, value: arrays over ``[batch, shape]``. A larger value is better by the objective.
+    """
 
     shapes: list[ServerShape]
     tokens: Array
@@ -170,9 +174,7 @@ def _price(query: AdviseQuery, chains: Priced, acceptance: TreeAcceptance) -> _P
 
 
 def _check_runs(query: AdviseQuery, candidate: Candidate) -> None:
-    """Refuse (InputError) a draft for which the engine runs no trees, unless the question allows any
-    draft.
-    """
+    """Raises InputError if the engine runs no trees of this draft, unless the question allows any draft."""
     scenario = candidate.scenario
     runs = runs_trees(engine_of(scenario.machine.calibration), scenario.draft, query.engine)
     if not query.may_choose(runs):
@@ -224,14 +226,14 @@ def _best(
 
 
 def _times(value: float, choice: float | None, query: AdviseQuery) -> float | None:
-    """The factor by which a value is better than that of the choice; None if there is no choice."""
+    """How many times better a value is than that of the choice; None if there is no choice."""
     if choice is None:
         return None
     return value / choice if query.objective == "throughput" else choice / value
 
 
 def _best_at(query: AdviseQuery, chains: Priced, priced: _PricedTrees) -> tuple[int, int] | None:
-    """The least and the largest batch at which the best shape is faster than the best chain and the
+    """The smallest and the largest batch at which the best shape is faster than both the best chain and the
     baseline.
     """
     trees_s = np.where(np.isfinite(priced.value), priced.tpot_s, np.inf).min(axis=1)

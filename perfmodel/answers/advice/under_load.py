@@ -49,7 +49,9 @@ def under_load(question: AdviseQuery) -> Advice:
 
 
 def _at_its_context(question: AdviseQuery) -> AdviseQuery:
-    """The question at the context of a request in the middle of its answer. Raises InputError."""
+    """The question at the context of a request in the middle of its output. Raises InputError if a request
+    has more tokens than the model has positions.
+    """
     assert question.input_len is not None
     assert question.output_len is not None
     stated = f"--input-len {question.input_len} and --output-len {question.output_len}"

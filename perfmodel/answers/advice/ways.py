@@ -23,20 +23,19 @@ from perfmodel.specs.models.ggml import CONVERTED
 from perfmodel.speculation import Scenario, memory_of
 
 SMALLER_KV: dict[str | None, tuple[str, ...]] = {None: ("fp8",), "gguf": ("q8_0", "q4_0")}
+"""Kind of file to which the engine converts checkpoints -> the KV formats to try, the largest first."""
 SMALLER_WEIGHTS: dict[str | None, tuple[str, ...]] = {
     None: ("fp8", "nvfp4", "int4-g128"),
     "gguf": ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "iq4_xs", "q3_k_m", "q2_k"),
     "mlx": ("8bit", "6bit", "4bit"),
 }
-"""Kind of file to which the engine converts checkpoints -> the formats to try, the largest first."""
+"""Kind of file to which the engine converts checkpoints -> the weight formats to try, the largest first."""
 Helps = Callable[..., bool]
 """Whether a changed argument of the question helps."""
 LARGE_SHARE = 0.95
 """Share of the memory that a server may use on a device that runs nothing else. This is an assumption."""
 HALF = 0.5
-"""Smaller formats are named if at least this share of the context fits with them. Still smaller formats come
-after them.
-"""
+"""The named formats are the largest ones with which at least this share of the context fits."""
 CONTEXT_STEP = 1024
 """Contexts are tried in steps of this many tokens."""
 DEGREES = (2, 4, 8, 16, 24, 32)
@@ -104,8 +103,8 @@ def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _formats(largest: Candidate, helps: Helps) -> Iterator[Way]:
-    """The smallest change of number formats; it changes weights and cache if eight bits in one of them do
-    not suffice.
+    """The largest sufficient format of the cache, and that of the weights. If 8 bits in one of them are not
+    sufficient, formats of both together are tried too.
     """
     caches = smaller_caches(largest)
     formats = _smaller_weights(largest)
@@ -121,8 +120,8 @@ def _formats(largest: Candidate, helps: Helps) -> Iterator[Way]:
 
 
 def _memory(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Way]:
-    """A larger share of the memory, for an engine with such a setting: alone, or else with a smaller
-    cache.
+    """A larger share of the memory for the server, if the engine has such a setting. If this is not
+    sufficient, a smaller cache is added.
     """
     if _conversion(largest) is not None or query.memory_fraction is not None:
         return
@@ -134,15 +133,16 @@ def _memory(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Wa
 
 
 def _context(query: AdviseQuery, largest: Candidate) -> Iterator[Way]:
-    """The longest context at which one sequence fits, in whole steps."""
+    """The longest context at which one sequence fits in memory."""
     longest = _longest_context(query, largest.scenario)
     if longest:
         yield _with({"context": longest})
 
 
 def _context_in_smaller_formats(query: AdviseQuery, largest: Candidate) -> Iterator[Way]:
-    """The largest formats of weights and cache with which at least half of the context fits, or else the
-    longest context that fits with any, where no context fits in the stated formats.
+    """The longest context that fits in memory with smaller formats. The formats of weights and cache are the
+    largest ones with which at least the share `HALF` of the context fits. If there are none, they are those
+    with the longest context.
     """
     found = dict[int, Way]()
     for weights, cache in product(_smaller_weights(largest), (None, *smaller_caches(largest))):
@@ -161,7 +161,9 @@ def _context_in_smaller_formats(query: AdviseQuery, largest: Candidate) -> Itera
 
 
 def _longest_context(query: AdviseQuery, scenario: Scenario) -> int:
-    """The longest context at which one sequence fits, in whole steps; 0 if none does."""
+    """The longest context at which one sequence fits in memory, as a multiple of `CONTEXT_STEP`; 0 if there
+    is none.
+    """
     steps = np.arange(CONTEXT_STEP, query.context, CONTEXT_STEP)
     if not steps.size:
         return 0
@@ -176,13 +178,15 @@ def _with(changes: dict[str, Any]) -> Way:
 
 
 def _on_host(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Way]:
-    """The fewest layers that llama.cpp leaves to the host, or whose experts it leaves there."""
+    """The smallest number of layers that llama.cpp runs on the host. Only the experts of these layers are
+    moved there if the model has experts.
+    """
     shared = query.cpu_moe or query.gpu_layers is not None
     if _conversion(largest) != "gguf" or shared or largest.layout.server_gpus > 1:
         return
     target = largest.scenario.target
     layers = target.num_hidden_layers
-    bandwidth = query.host_bandwidth or 1.0  # of no matter to the memory
+    bandwidth = query.host_bandwidth or 1.0  # any value: the bandwidth does not change the memory
 
     def change(on_host: int) -> dict[str, int]:
         return {"cpu_moe": on_host} if target.moe else {"gpu_layers": layers + 1 - on_host}
@@ -210,8 +214,8 @@ def _computes_nvfp4(largest: Candidate) -> bool:
 
 
 def _degrees(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Way]:
-    """The next tensor-parallel degree, or the next number of devices each with whole experts and its own
-    sequences; in llama.cpp the next number of devices that hold the layers.
+    """The next larger number of devices of a server. The devices are tensor-parallel, or each of them has
+    whole experts and its own sequences. In llama.cpp, the layers are divided among the devices.
     """
     if _conversion(largest) == "gguf" and largest.layout.server_gpus == 1:
         split = [n for n in DEGREES if helps(layer_split=n)]
@@ -230,8 +234,9 @@ def _degrees(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[W
 
 
 def _devices(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Way]:
-    """The smallest other device of the same maker for the same engine whose memory and links are no slower;
-    those with the same kind of memory first, and of these those of the same architecture.
+    """The smallest other device with more memory, from the same vendor and for the same engine. Its memory
+    and links must not be slower. Devices with the same kind of memory come first, and among these, devices of
+    the same architecture.
     """
     gpu = largest.scenario.machine.gpu
     engine = query.engine or engine_of(largest.scenario.machine.calibration)
@@ -251,18 +256,22 @@ def _devices(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[W
 
 
 def _kinship(device: GPUSpec, other: GPUSpec) -> tuple[bool, bool]:
-    """Sorts devices by how much they differ from another."""
+    """A sort key for a device by its difference from another device. The kind of memory counts first, and
+    then the architecture.
+    """
     boards = [each.memory_type.startswith("GDDR") for each in (device, other)]
     return boards[0] != boards[1], device.architecture != other.architecture
 
 
 def _alone(batch: int) -> dict[str, Any]:
-    """The arguments of a batch without a draft of its own."""
+    """The arguments of a question about a batch without a draft."""
     return {"batch": batch, "draft": "self", "draft_kv": "full", "draft_tp": None}
 
 
 def _helps(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int, **changes: Any) -> bool:
-    """Whether a batch fits after a change, the bound holds, and an answer exists."""
+    """Whether a batch fits in memory and meets the bound after a change. A change that raises InputError does
+    not help.
+    """
     context = float(query.context)
     try:
         scenario = resolve_costs(query.query(**_alone(batch) | largest.layout.arguments() | changes))

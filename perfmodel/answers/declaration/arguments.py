@@ -9,7 +9,9 @@ from perfmodel.errors import refuse, unknown_name
 from perfmodel.parse import MAX_VALUES, items, parse_text
 
 TINY = 5e-324
+"""The smallest floating-point number above 0."""
 HUGE = 1.7976931348623157e308
+"""The largest finite floating-point number."""
 MAX_LISTED = 1000
 """Largest number of values of an argument. Answers for this many values take about ten seconds."""
 POSITIVE = (TINY, HUGE)
@@ -27,7 +29,7 @@ class Argument:
     - also: additional flags.
     - read: the function that converts a given value, or raises InputError; without it, the annotation selects
       the function (`READERS`).
-    - many: the same for commands that accept lists.
+    - many: the function that replaces `read` in commands that accept lists.
     - repeated: whether the flag may be given several times.
     - default: the default as ``--help`` shows it.
     - optional: whether None is allowed.

@@ -22,11 +22,11 @@ def argument(
 ) -> Any:
     """Declares a field of a question.
 
-    - default: its default.
-    - shown: the default as ``--help`` shows it. All other parameters are fields of its `Argument`.
+    - default: the default value of the field.
+    - shown: the default as ``--help`` shows it.
 
-    Without `help`, the annotation of the field must contain the `Argument`. Every default of a question is
-    declared with this function.
+    All other parameters are fields of `Argument`. Without `help`, the annotation of the field must contain
+    the `Argument`. Every default of a question is declared with this function.
     """
     if not help:
         return field(default=default)

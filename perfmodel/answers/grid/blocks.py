@@ -113,7 +113,7 @@ def _columns(
     """Each of `COLUMNS` over the pairs of batch and context times the draft lengths, in order.
 
     - batch, context: columns of one value per pair, [pairs, 1].
-    - gammas: None means the best one at each point.
+    - gammas: the draft lengths. None means the best length at each point.
     """
     gamma = np.array([[0 if g is None else g for g in gammas]])
     max_gamma = query.max_gamma

@@ -65,15 +65,13 @@ class Grid(Options):
         """Yields the cases of the grid. Each combination of `HEADS` gives a question, the contexts, and the
         scenario.
 
-        If the acceptance is looked up, it depends on the context, so that each context is a separate case.
-        Raises InputError for too many cases, or for an impossible case.
+        If the acceptance is looked up, it depends on the context, so each context is a separate case. Raises
+        InputError for too many cases, or for an impossible case.
         """
         every = self.axis("context")
         gammas = self.axis("gamma")
-        Workload.of(self.axis("batch"), 1)
-        Workload.of(1, every)
-        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in gammas])
-        # a gamma that makes `resolve` look the acceptance up where any row needs it
+        self._check_points()
+        # with the longest gamma, `resolve` looks the acceptance up if any row needs it
         longest = max(gammas, key=lambda g: math.inf if g is None else g)
         point = {"batch": self.axis("batch")[0], "gamma": longest}
         together = [(context,) for context in every] if self.looks_up else [every]
@@ -87,8 +85,14 @@ class Grid(Options):
             query = self.query(**point, context=contexts[0], **dict(zip(HEADS, head, strict=True)))
             yield query, contexts, resolve(query)
 
+    def _check_points(self) -> None:
+        """Raises InputError for an impossible batch, context or draft length."""
+        Workload.of(self.axis("batch"), 1)
+        Workload.of(1, self.axis("context"))
+        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in self.axis("gamma")])
+
     def doubts(self) -> tuple[str, ...]:
-        """Warnings about each case at batch 1 and its longest context, each warning once."""
+        """The warnings about all cases at batch 1 and their longest context. No warning is repeated."""
         notes: dict[str, None] = {}
         for query, contexts, scenario in self.resolved():
             gamma = 1 if query.gamma is None else query.gamma

@@ -76,7 +76,7 @@ class Sweep(Answer):
         column: Array = np.concatenate([block.typed()[figure] for block in self.blocks])
         if not self.grid.looks_up:
             return column.reshape([*sizes.values()])
-        # each context is a case of its own, so that its rows come before those of the next batch
+        # each context is a separate case, so its rows are together, and the batch varies within them
         swapped = [*(sizes[name] for name in HEADS), sizes["context"], sizes["batch"], sizes["gamma"]]
         return column.reshape(swapped).swapaxes(AXES.index("batch"), AXES.index("context"))
 

@@ -51,15 +51,16 @@ def write_sweep(
 
 
 def _counted(grid: Grid, progress: Callable[[int], object]) -> Iterator[Block]:
+    """Yields the blocks of the grid, and calls `progress` after each block."""
     for block in blocks(grid):
         yield block
         progress(block.rows)
 
 
 def _csv(path: Path, rows: Iterator[Block]) -> None:
-    """Rows as text; a missing alpha is an empty cell.
+    """Writes the rows as text. A missing alpha is an empty cell.
 
-    Cells of a column are as wide as its widest one. Narrower cells are filled up with zero bytes, which
+    All cells of a column have the width of the widest cell. Narrower cells are padded with zero bytes, which
     are not written.
     """
     with path.open("wb") as file:

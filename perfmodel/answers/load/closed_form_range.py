@@ -127,7 +127,7 @@ def doubts(
 def _of_load(
     question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, limits: LoopLimits
 ) -> dict[Doubt, Mask]:
-    """Doubts about how full the server is, and how that varies."""
+    """Doubts about how full the server is, and how much this varies."""
     share = served.requests_per_s / served.saturation_rate
     crowded = served.share[:, -1] > MOST_CROWDED
     opens = np.full(share.shape, loop.opens)
@@ -229,8 +229,8 @@ def _of_hits(
     question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, limits: LoopLimits
 ) -> dict[Doubt, Mask]:
     """Doubts about prefix-cache hits. A full server evicts the contexts of clients that wait for a seat, and
-    of sessions that return after a while. With few requests it evicts less than predicted. If prompts have
-    passes of their own, the predicted time of prompts with hits is too long.
+    of sessions that return after a while. With few requests, the server evicts less than predicted. If
+    prompts have passes of their own, the predicted time of prompts with hits is too long.
     """
     if steps.cached is None:
         return {}

@@ -108,7 +108,7 @@ def _rows(
 
 
 def _percentiles(moments: Moments) -> list[Percentiles]:
-    """Percentiles at each load."""
+    """The mean and the percentiles at each load."""
     mean = np.asarray(moments.mean)[None]
     columns = np.concatenate([mean, moments.quantiles(0.5, 0.9, 0.99)])
     return [Percentiles(*row) for row in columns.T.tolist()]
@@ -143,7 +143,7 @@ def _nothing_fits(
 def _warnings(
     question: TrafficQuery, loop: Loop, served: ServedLoad, at: int, replicas: int | None
 ) -> tuple[str, ...]:
-    """What a reader has to know about a load in addition to its figures."""
+    """The notes that a reader needs about one load in addition to its predictions."""
     notes = []
     if served.saturated[at]:
         notes.append(saturation_note(served.saturation_rate, replicas))

@@ -24,7 +24,6 @@ class DraftLimits:
     - saturation_rate: requests per second at which the server is saturated.
     - stops_paying_at: the load from which drafting is not faster than the baseline; None if drafting is
       faster at all loads.
-
     - table: for a policy with a table, its rows (first batch, last batch, tokens).
     - over_best_fixed: for a policy, the speedup over the best fixed draft length at each load. This is the
       lowest mean TPOT of a fixed length divided by the mean TPOT of the policy.
@@ -38,19 +37,20 @@ class DraftLimits:
 
 
 def draft_limits(replica: Replica, choice: Choice) -> DraftLimits:
+    """The limits of a draft length or policy on one server."""
     most = capacity(choice.steps, replica.lengths, replica.limits).requests_per_s
     table = None if choice.table is None else runs(np.asarray(choice.table))
-    gains = (
-        _over_best_fixed(replica, choice.steps)
-        if isinstance(choice.gamma, str) and choice.steps.seats
-        else None
-    )
+    gains = None
+    if isinstance(choice.gamma, str) and choice.steps.seats:
+        gains = _over_best_fixed(replica, choice.steps)
     return DraftLimits(choice.gamma, most, _stops_paying(replica, choice.steps), table, gains)
 
 
 def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
-    """At each load, the lowest mean TPOT of a single length (or the baseline), divided by that of these
-    passes.
+    """At each load, the lowest mean TPOT of a fixed length (or the baseline), divided by the mean TPOT of the
+    policy.
+
+    - steps: the passes of the policy.
     """
     single = [replica.passes[0], *(choice.steps for choice in Auto().choices(replica))]
     tpot = [mean_tpot_s(t, replica.load, replica.limits) for t in (*single, steps) if t.seats]
@@ -60,8 +60,8 @@ def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
 
 
 def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
-    """The lowest load from which the mean TPOT is no lower than the baseline's; None if it is always
-    lower.
+    """The lowest load from which the mean TPOT is not below that of the baseline. The result is None if the
+    mean TPOT is lower at all loads.
     """
     baseline = replica.passes[0]
     if not (steps.seats and baseline.seats):

@@ -59,9 +59,11 @@ IDLE: dict[str, Any] = dict.fromkeys(
 )
 """Values of a row for a server without requests."""
 FIGURES = (*IDLE, "tokens_per_iteration")
+"""Fields of a row that are always numbers."""
 SHARED = ("prefix_hit_rate", "slo_share")
 """Fields that may be None in a row."""
 TIMES = ("tpot_s", "ttft_s", "e2e_s")
+"""Fields of a row with a mean and percentiles."""
 
 
 @dataclass(slots=True)
@@ -105,8 +107,7 @@ class Ladder:
             loop = question.capped_loop
             served = serve(self.choice.steps, loop.load(loop.values), question.limits, question.spread)
             return float(served.requests_per_s[0])
-        most = capacity(self.choice.steps, question.lengths, question.limits).requests_per_s
-        return most
+        return capacity(self.choice.steps, question.lengths, question.limits).requests_per_s
 
     def bounded(self, load: float, row: TrafficRow) -> TrafficRow:
         """The row, with its times limited to a range. The closed form at the next lower load gives the lower
@@ -158,8 +159,8 @@ class Ladder:
         return self._finished(row, load, closed, nearest)
 
     def _alone(self, load: float, closed: TrafficRow) -> TrafficRow:
-        """The row of a policy, from a replay at the load itself: a policy changes its drafts between two
-        rungs.
+        """The row of a policy, from a replay at this load. A policy changes its draft length between two
+        rungs, so its rows are not interpolated.
         """
         run = self._run(load)
         return run.row(self.choice, run.served(self.choice.steps), closed, self.log_off)
@@ -183,8 +184,8 @@ class Ladder:
         return reduce(at_least, below, self._rung(rung))
 
     def _near(self, lower: int, rung: int) -> bool:
-        """Whether the times at a lower rung may be longer: by chance, or because sessions find less of
-        their contexts there.
+        """Whether the times at a lower rung may be longer, either by chance or because sessions find less of
+        their contexts in the cache there.
         """
         if self.question.turns > 1:
             return True
@@ -199,6 +200,7 @@ class Ladder:
         return other.ttft_s.mean > NEAR_TTFT * row.ttft_s.mean
 
     def _rung(self, rung: int) -> TrafficRow:
+        """The replayed row of a rung, with its own times."""
         return self._run(self.loads[rung]).row(self.choice, self._met(rung), self.closed[rung], None)
 
     def _met(self, rung: int) -> ReplayedRequests:
@@ -220,6 +222,7 @@ class Ladder:
         return self._run(load).row(self.choice, late, closed, None)
 
     def _run(self, load: float) -> ReplayedLoad:
+        """The requests of a load, ready for a replay."""
         question = self.question
         requests = requests_at(question, load)
         return ReplayedLoad(
@@ -229,7 +232,7 @@ class Ladder:
     def _finished(self, row: TrafficRow, load: float, closed: TrafficRow, nearest: int) -> TrafficRow:
         """The closed form's row with the replayed figures, notes and intervals.
 
-        - nearest: the rung next to the load.
+        - nearest: the number of the rung nearest to the load.
         """
         met = self._met(nearest)
         notes = tuple(self._run(load).notes(met, closed, closed.saturation_rate))

@@ -65,8 +65,8 @@ class OneServer:
         return cls(Priced.of(question), drafts)
 
     def row(self, load: float, rough: bool = False) -> TrafficRow | None:
-        """The prediction at a load, by a replay if the closed form is not accurate. The result is None if the
-        server uses a draft but its best draft length is 0.
+        """The prediction at a load, with a replay if the closed form is not accurate. The result is None if
+        the server uses a draft but its best draft length is 0.
 
         - rough: as in `Ladder.replayed`.
         """
@@ -85,7 +85,7 @@ class OneServer:
         return ladder.bounded(load, row)
 
     def largest(self, most: float, keeps: Keeps) -> Largest:
-        """The largest load within the limits, by the closed form.
+        """The largest load within the limits, according to the closed form.
 
         - most: the highest load to try.
         - keeps: a function that says whether a prediction is within the limits.
@@ -105,7 +105,9 @@ class OneServer:
         return self._highest(self._between(found.load, load_of(found.above)), keeps)
 
     def _between(self, least: float, most: float) -> Array:
-        """Loads between two, both included: numbers of clients are whole."""
+        """Loads from `least` to `most`, evenly spaced on a logarithmic scale. Numbers of clients are whole
+        numbers.
+        """
         loads = np.geomspace(least, most, STEPS)
         return loads if self.priced.question.opens else np.unique(np.maximum(np.round(loads), 1.0))
 
@@ -119,11 +121,16 @@ class OneServer:
         return Largest(None, above)
 
     def _closed(self, loads: Array) -> list[tuple[TrafficRow, Choice]]:
-        """The rows of the closed form, each with its choice; empty if nothing is drafted."""
+        """The rows of the closed form, each with its draft length (a `Choice`). The result is empty if the
+        server has a draft but should not use it.
+        """
         priced = self.priced.at(loads)
-        choices = [choice for choice in priced.choices if (choice.gamma != 0) is self.drafts]
+        if self.drafts and priced.draft_is_slowed:
+            return []
         found = []
-        for choice in choices if not (self.drafts and priced.draft_is_slowed) else []:
+        for choice in priced.choices:
+            if (choice.gamma != 0) is not self.drafts:
+                continue
             rows = closed_rows(priced.question, choice, None, loads[choice.at], bounds=True)
             found += [(row, choice) for row in rows]
         return sorted(found, key=lambda each: load_of(each[0]))

@@ -23,7 +23,6 @@ class TrafficVerdict:
 
     - gamma: the draft length with the most requests per second within the SLO. Among equally good lengths,
       the shortest mean time of a request decides.
-
     - speedup: the mean TPOT of the baseline divided by the mean TPOT with this draft length.
     - replicas: number of servers that the load needs.
     - dollars_per_million_tokens: the price of all these replicas per million output tokens.
@@ -104,7 +103,7 @@ def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:
 
 
 def _reason(best: TrafficRow, speedup: float, known: bool) -> str:
-    """The verdict in a clause: load, length, replicas and share within the SLO."""
+    """The verdict as a clause, with the load, the draft length, the replicas and the share within the SLO."""
     reason = f"{_load_in_words(best)}: {_length_in_words(best, speedup, known)}"
     if best.replicas is not None:
         reason += f", {counted(best.replicas, 'replica')}"
@@ -114,7 +113,7 @@ def _reason(best: TrafficRow, speedup: float, known: bool) -> str:
 
 
 def _load_in_words(row: TrafficRow) -> str:
-    """``2 requests/s``, ``8 clients``, or ``2 requests/s by 8 clients``."""
+    """The load in words, such as ``2 requests/s``, ``8 clients`` or ``2 requests/s by 8 clients``."""
     parts = []
     if row.request_rate is not None:
         parts.append(request_rate(row.request_rate))
@@ -124,7 +123,7 @@ def _load_in_words(row: TrafficRow) -> str:
 
 
 def _length_in_words(best: TrafficRow, speedup: float, known: bool) -> str:
-    """The draft length, or why there is none."""
+    """The draft length in words, or the reason why there is none."""
     if not best.saturation_rate:
         return "no request fits in memory"
     if not known:

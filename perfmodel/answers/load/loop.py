@@ -13,7 +13,6 @@ class Loop:
 
     - opens: whether requests arrive at given rates (an open loop).
     - values: requests per second, or numbers of clients.
-
     - burstiness: shape parameter of the gamma distribution of the gaps between arrivals; 1 means Poisson
       arrivals.
     - think_s: mean time between an output and the client's next request.

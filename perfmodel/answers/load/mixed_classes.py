@@ -45,7 +45,7 @@ class ClassRow:
 
 def mix_values(question: TrafficQuery) -> dict[str, Any]:
     """Values for arguments that the question does not state: mean and standard deviation of the lengths over
-    all classes, and their mean acceptance.
+    all classes, and the mean acceptance of the classes.
     """
     if question.mix is None or (question.input_len is not None and question.output_len is not None):
         return {}
@@ -159,6 +159,11 @@ def _row(
     choice: Choice,
     where: dict[str, Any],
 ) -> ClassRow:
+    """The results for one class.
+
+    - mine: whether each request of the replay belongs to the class.
+    - met, where: as in `MixedRequests.rows`.
+    """
     times_s = met.by_limit
     slo_ms = {name: getattr(one.slo, name) for name in times_s}
     limits_s = {name: ms / 1e3 for name, ms in slo_ms.items() if ms is not None} or question.limits_s

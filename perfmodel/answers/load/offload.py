@@ -17,6 +17,7 @@ from perfmodel.speculation import Scenario
 from perfmodel.speculation.capacity import draft_stored_bytes
 
 HALVINGS = 40
+"""Number of bisection steps in the search for the shortest prefix."""
 Seconds = Callable[[float], float]
 """A function from a number of tokens to seconds."""
 
@@ -98,7 +99,9 @@ def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offloa
 
 
 def _cached_tokens(question: TrafficQuery) -> float:
-    """Tokens that an earlier request has left: the shared prefix, or the context before a further turn."""
+    """The number of cached tokens of a prompt. This is the shared prefix or, in a session, the mean context
+    before a turn after the first.
+    """
     shared = float(question.prefix_len or 0)
     turns = question.turns
     if turns == 1:
@@ -120,7 +123,7 @@ class Store(NamedTuple):
 
 
 def _store(tier: str, gpu: GPUSpec) -> Store:
-    """The tier of a device. Raises InputError for one that the device lacks."""
+    """How fast a device reads from a tier. Raises InputError for a tier that the device does not have."""
     remote = remote_tier(tier, "--kv-offload")
     if remote is not None:
         return Store(remote.gb_per_s * 1e9, remote.shortest_s, "as given")
@@ -131,7 +134,9 @@ def _store(tier: str, gpu: GPUSpec) -> Store:
 
 
 def _crossing(read_s: Seconds, recompute_s: Seconds, most: int) -> int | None:
-    """The shortest prefix that is read faster than computed; None if none is up to `most` tokens."""
+    """The length of the shortest prefix that is read faster than it is computed. The result is None if no
+    prefix of up to `most` tokens is.
+    """
     low = 1.0
     high = float(most)
     if read_s(high) >= recompute_s(high):

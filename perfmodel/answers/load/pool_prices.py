@@ -53,6 +53,7 @@ def prompting_of(question: TrafficQuery, instances: Instances) -> Scenario:
 
 
 def _query(question: TrafficQuery, instances: Instances) -> Query:
+    """The question in the form of `whatif`, about one instance at batch 1."""
     context = max(round(question.lengths.context), 1)
     stated = question.stated_lengths
     gamma = None if stated is None else max(stated)
@@ -105,8 +106,8 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
 def _cached(
     reuse: Reuse, prompting: Scenario, gamma: int, sequences: float, lengths: Lengths, each_s: float
 ) -> CachedPrompts:
-    """Prompts of a prefill instance with a prefix cache. Its cache never contains answers, so each further
-    turn reads the last answer together with the new tokens.
+    """The prompts of a prefill instance with a prefix cache. The cache never contains outputs, so each
+    further turn computes the previous output together with the new tokens.
     """
     first = replace(reuse.first, output_mean=0.0)
     of_prompts = replace(reuse, first=first, turn_tokens=reuse.turn_tokens + reuse.first.output_mean)

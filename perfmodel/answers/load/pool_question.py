@@ -12,6 +12,7 @@ from perfmodel.specs import GPUSpec
 from perfmodel.specs.devices.links import link_of
 
 FORM = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?::((?:dp|ep)\d{1,4}(?:,(?:dp|ep)\d{1,4})?))?")
+"""Matches the instances of a pool, such as ``2x4`` or ``1x32:dp32,ep32``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ def parse_kv_link(given: object, flag: str) -> str:
 
 
 def _numbers(text: str, flag: str) -> list[float]:
+    """The one to three numbers of `parse_kv_link`. Raises InputError for other text."""
     parts = text.split(",")
     try:
         numbers = [float(part) for part in parts]

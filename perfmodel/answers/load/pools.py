@@ -78,7 +78,7 @@ def pools_of(question: TrafficQuery) -> Pools:
 
 
 def _rows(question: TrafficQuery, decoding: Scenario, both: Sequence[TwoPools]) -> Iterator[PoolRow]:
-    """One row for each load and draft length. The error of TPOT is that at the batch of the first load."""
+    """A row for each load and draft length. The error of TPOT is computed at the batch of the first load."""
     loop = question.loop
     limits_s = question.limits_s
 
@@ -105,7 +105,7 @@ def _rows(question: TrafficQuery, decoding: Scenario, both: Sequence[TwoPools]) 
 
 @contextmanager
 def _of_pool(flag: str) -> Iterator[None]:
-    """Names the flag of a pool in refusals of its layout, because only this flag states the layout."""
+    """Adds the flag of a pool to error messages about its layout, because this flag states the layout."""
     try:
         yield
     except InputError as error:
@@ -116,7 +116,9 @@ def _of_pool(flag: str) -> Iterator[None]:
 
 
 def _check_drafts(question: TrafficQuery, decoding: Scenario) -> None:
-    """Refuse (InputError) a decode pool whose draft needs a prompt that another draft has read."""
+    """Raises InputError if the draft of the decode pool needs the prompt, but the prefill pool runs another
+    draft on it.
+    """
     other = question.decode_draft not in ("run", "none", question.draft)
     if other and question.prefill_draft == "run" and needs_prompt(decoding):
         raise InputError(
@@ -128,7 +130,7 @@ def _check_drafts(question: TrafficQuery, decoding: Scenario) -> None:
 def _check_room(
     question: TrafficQuery, instances: Instances, scenario: Scenario, flag: str, tokens: float
 ) -> None:
-    """Refuse (InputError) instances whose memory does not hold one request of this many tokens."""
+    """Raises InputError if one request of this many tokens does not fit in the memory of an instance."""
     limits = limits_of(question, instances)
     if sequences_of(scenario, tokens, np.array([0]), limits, 0.0)[0] < 1.0:
         weights = f"the weights of {scenario.target.name} on {instances.gpus} {scenario.machine.gpu.name}"
@@ -139,7 +141,7 @@ def _check_room(
 
 
 def _notes(question: TrafficQuery, both: Sequence[TwoPools]) -> tuple[str, ...]:
-    """What the rows assume."""
+    """Notes about the assumptions of the rows."""
     notes = ["batches and tokens per GPU follow from the rate (Little's law), not from the number of clients"]
     if any(each.first_alone for each in both):
         notes.append("the prefill pool does not run the draft: the first decode step drafts nothing")

@@ -87,7 +87,7 @@ def prefix_verdicts(
 
 
 class _Others:
-    """The alternatives that the replica could run; each is priced once for all loads."""
+    """The alternatives on the same replica. Each alternative is predicted once for all loads."""
 
     def __init__(self, question: TrafficQuery, replica: Replica) -> None:
         self.question = question
@@ -104,7 +104,9 @@ class _Others:
         return self.rows[steps][load_index]
 
     def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:
-        """The passes with cache blocks of this size, if no draft drops a block."""
+        """The passes with cache blocks of each of these sizes, if the engine drops no block because of a
+        draft.
+        """
         if gamma not in self.passes:
             r = self.replica
             reuse = self.question.reusing
@@ -123,8 +125,8 @@ def _verdict(
     best: TrafficRow,
     passes: Mapping[int | str, StepTimes],
 ) -> PrefixVerdict:
-    """The verdict at one load. Changes are computed by the closed form, so they are compared with the closed
-    form's baseline.
+    """The verdict at one load. Changes are computed with the closed form, so they are compared with the
+    closed form's baseline.
 
     - passes: draft length or policy -> its passes.
     """
@@ -165,20 +167,26 @@ def _verdict(
 
 
 def _order(change: PrefixChange) -> tuple[bool, float]:
-    """Sorts changes: first those that pay, then those without a net time, then by the largest net time."""
+    """A sort key for changes. Changes that pay come first. The second criterion is the net time, with the
+    largest first. An unknown net time counts as the largest.
+    """
     net_s = math.inf if change.net_s is None else change.net_s
     return not change.pays, -net_s
 
 
 def _rank(row: TrafficRow) -> tuple[bool, float]:
-    """The time when requests end; on a saturated server, minus the rate that it serves. Less is better."""
+    """A sort key for rows; smaller keys are better. Rows are sorted by the mean time of a request. Rows of
+    saturated servers come last, sorted by the rate that they serve.
+    """
     if row.e2e_s is None:
         return (True, -row.requests_per_s)
     return (False, row.e2e_s.mean)
 
 
 def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:
-    """Seconds by which a request ends sooner than in the baseline, and whether the draft pays."""
+    """The mean time by which a request ends earlier than with the baseline, in seconds, and whether the draft
+    pays.
+    """
     net_s = None if baseline.e2e_s is None or row.e2e_s is None else baseline.e2e_s.mean - row.e2e_s.mean
     return net_s, _rank(row) < _rank(baseline)
 

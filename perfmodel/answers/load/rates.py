@@ -10,6 +10,7 @@ from perfmodel.errors import refuse
 from perfmodel.parse import parse_number
 
 RANGE = re.compile(r"(.+?)\.\.([^+x]+)(?:([+x])(.+))?")
+"""Matches a range of rates: the lowest rate, the highest rate, and the step with its sign."""
 ALLOWED = "a number, a range such as 1..20, 0.5..4+0.5 or 1..64x2, or several with commas"
 
 

@@ -79,7 +79,7 @@ class ReplayedLoad:
         )
 
     def around(self, steps: StepTimes) -> int:
-        """The approximate mean number of running requests, by the closed form."""
+        """The approximate mean number of running requests, according to the closed form."""
         rate = self.where["request_rate"]
         clients = None if rate else float(self.where["concurrency"])
         load = Load(self.lengths, rate=rate, clients=clients)

@@ -27,7 +27,9 @@ def requests_at(question: TrafficQuery, load: float) -> Arrivals:
     if not question.opens:
         return replace(trace, at_s=np.zeros_like(trace.at_s))
     traced_rate = rate_of(trace_of(question.trace))
-    if traced_rate is None or float(f"{traced_rate:.{RATE_DIGITS}g}") == load:  # at its own times
+    if (
+        traced_rate is None or float(f"{traced_rate:.{RATE_DIGITS}g}") == load
+    ):  # the load is the rate of the trace
         return trace
     return replace(trace, at_s=trace.at_s * (traced_rate / load))
 

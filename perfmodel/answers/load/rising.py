@@ -54,7 +54,7 @@ def at_most(row: TrafficRow, higher: TrafficRow) -> TrafficRow:
 
 
 def _with_times(row: TrafficRow, ttft_s: Percentiles | None, tpot_s: Percentiles) -> TrafficRow:
-    """The row with other times, and what follows from them."""
+    """The row with another TTFT and TPOT, and with all values that depend on them."""
     if ttft_s == row.ttft_s and tpot_s == row.tpot_s:
         return row
     first = _factor(row.ttft_s, ttft_s)
@@ -72,7 +72,7 @@ def _with_times(row: TrafficRow, ttft_s: Percentiles | None, tpot_s: Percentiles
 
 
 def _factor(before: Percentiles | None, after: Percentiles | None) -> float:
-    """The change of a mean."""
+    """The ratio of a mean after a change to the mean before it; 1 if there is no mean."""
     if before is None or after is None or not before.mean:
         return 1.0
     return after.mean / before.mean

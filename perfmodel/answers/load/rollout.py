@@ -15,6 +15,7 @@ from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replay import replay
+from perfmodel.queueing.replayed_requests import ReplayedRequests
 from perfmodel.queueing.sessions import sharing
 
 COMPARED = "auto,table,tail"
@@ -79,23 +80,7 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
 
     Raises InputError for a trace with too few requests, and for requests with one output token.
     """
-    assert question.rollout is not None
-    if question.trace is None:
-        requests = batch_of(question.lengths, question.rollout, longest, question.seed)
-    else:
-        trace = trace_of(question.trace)
-        if question.rollout > trace.at_s.size:
-            raise refuse(
-                "--rollout",
-                None,
-                f"at most the {trace.at_s.size} requests of {question.trace}",
-                question.rollout,
-            )
-        requests = replace(trace.first(question.rollout), at_s=np.zeros(question.rollout), shared=None)
-    if requests.output_tokens.max() < 2:  # they have no time per token
-        raise refuse("--rollout", None, "of requests with 2 output tokens or more", 1)
-    if question.reuse is not None:
-        requests = sharing(requests, question.reuse, question.seed)
+    requests = _requests(question, longest)
     (cap,) = question.max_concurrency or ()
     rows = list[RolloutRow]()
     for server in servers:
@@ -112,25 +97,50 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
             )
             for choice in served
         ]
-        baseline = replays[0]
-        for choice, replayed in zip(served, replays, strict=True):
-            most_done_s = float(np.quantile(replayed.e2e_s, MOST_DONE))
-            output_tokens = float(replayed.output_tokens.sum())
-            rows.append(
-                RolloutRow(
-                    age=server.age,
-                    alpha=server.alpha,
-                    gamma=choice.gamma,
-                    makespan_s=replayed.duration_s,
-                    tail_s=replayed.duration_s - most_done_s,
-                    output_tokens_per_s=output_tokens / replayed.duration_s,
-                    speedup=baseline.duration_s / replayed.duration_s,
-                    stream_speedup=baseline.mean_tpot_s / replayed.mean_tpot_s,
-                    preemptions=replayed.preemptions,
-                    table=choice.table,
-                )
-            )
+        pairs = zip(served, replays, strict=True)
+        rows += [_row(server, choice, replayed, replays[0]) for choice, replayed in pairs]
     return tuple(rows)
+
+
+def _requests(question: TrafficQuery, longest: int) -> Arrivals:
+    """The requests of the rollout, from the trace or at random. Raises InputError as `rollouts` does."""
+    assert question.rollout is not None
+    if question.trace is None:
+        requests = batch_of(question.lengths, question.rollout, longest, question.seed)
+    else:
+        trace = trace_of(question.trace)
+        if question.rollout > trace.at_s.size:
+            allowed = f"at most the {trace.at_s.size} requests of {question.trace}"
+            raise refuse("--rollout", None, allowed, question.rollout)
+        requests = replace(trace.first(question.rollout), at_s=np.zeros(question.rollout), shared=None)
+    if requests.output_tokens.max() < 2:  # one token has no time per token
+        raise refuse("--rollout", None, "of requests with 2 output tokens or more", 1)
+    if question.reuse is None:
+        return requests
+    return sharing(requests, question.reuse, question.seed)
+
+
+def _row(
+    server: AgedServer, choice: Choice, replayed: ReplayedRequests, baseline: ReplayedRequests
+) -> RolloutRow:
+    """The row of one draft length or policy.
+
+    - replayed, baseline: the results of the replay with this choice and without a draft.
+    """
+    most_done_s = float(np.quantile(replayed.e2e_s, MOST_DONE))
+    output_tokens = float(replayed.output_tokens.sum())
+    return RolloutRow(
+        age=server.age,
+        alpha=server.alpha,
+        gamma=choice.gamma,
+        makespan_s=replayed.duration_s,
+        tail_s=replayed.duration_s - most_done_s,
+        output_tokens_per_s=output_tokens / replayed.duration_s,
+        speedup=baseline.duration_s / replayed.duration_s,
+        stream_speedup=baseline.mean_tpot_s / replayed.mean_tpot_s,
+        preemptions=replayed.preemptions,
+        table=choice.table,
+    )
 
 
 def batch_of(lengths: Lengths, count: int, longest: int, seed: int) -> Arrivals:

@@ -127,7 +127,7 @@ class RowsByLoad:
 def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
     """The rows by which `advise` compares servers.
 
-    - replays: whether to use replays where the closed form is not accurate, as `traffic` does.
+    - replays: whether to use replays if the closed form is not accurate, as `traffic` does.
     """
     priced = Priced.of(question)
     without = dict.fromkeys(priced.replica.passes)
@@ -202,8 +202,8 @@ def _one_row_per_load(
     closed: Sequence[list[TrafficRow]],
     log_off: Mapping[int, float | None],
 ) -> tuple[list[list[TrafficRow]], list[ClassRow]]:
-    """The rows by load, and those of the classes of a mix. A load for which the closed form does not hold, or
-    for which a replay was asked, has the rows of a replay.
+    """The rows for each load, and the rows of the classes of a mix. The rows come from replays if the closed
+    form is not accurate at the load, or if the question asks for replays.
     """
     simulated = [question.replays or any(row.doubts for row in rows) for rows in closed]
     if question.closed_form or question.rollout is not None:
@@ -234,8 +234,8 @@ def _on_ladders(
     log_off: Mapping[int, float | None],
     simulated: Sequence[bool],
 ) -> list[list[TrafficRow]]:
-    """The rows of drawn requests by load. A row remains that of the closed form if the closed form holds,
-    or if no request fits.
+    """The rows for each load, for random requests. A row of the closed form is only replaced if the closed
+    form is not accurate and at least one request fits in memory.
     """
     ladders = {
         choice.gamma: Ladder(question, replica, choice, log_off.get(choice.steps.gamma))
@@ -258,7 +258,7 @@ def _on_ladders(
 
 
 def _as_doubted(row: TrafficRow) -> TrafficRow:
-    """A row of the closed form outside its range, with the reasons to doubt it."""
+    """The row with a warning for each reason why the closed form may be inaccurate."""
     notes = tuple(f"the closed form may be off: {doubt}" for doubt in row.doubts)
     return replace(row, warnings=row.warnings + notes)
 
@@ -285,8 +285,8 @@ def replica_of(question: TrafficQuery, scenario: Scenario, known: bool) -> Repli
 def _passes(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafted: tuple[int, ...], reuse: Reuse | None
 ) -> list[StepTimes]:
-    """`step_times`, which are the same at every load. A scenario remembers its last ones: `advise` asks about
-    the same server at many loads.
+    """The times of the passes (`step_times`), which are the same at every load. The scenario stores the last
+    result, because `advise` predicts the same server at many loads.
     """
     of = scenario.acceptance, lengths, limits, drafted, reuse
     last = scenario.known.get(_passes)
@@ -307,7 +307,7 @@ def choices_of(question: TrafficQuery, replica: Replica) -> list[Choice]:
 
 
 def _query(question: TrafficQuery) -> Query:
-    """The point at which the names, formats and acceptance of the question are resolved."""
+    """The question in the form of `whatif`, from which names, formats and acceptance are resolved."""
     stated = question.stated_lengths
     return question.query(
         batch=1,

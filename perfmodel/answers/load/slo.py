@@ -16,6 +16,7 @@ from perfmodel.queueing.steps import StepTimes
 SHARE_WANTED = 0.9
 """Share of requests that must be within the SLO with the chosen number of replicas."""
 MOST_REPLICAS = 4096
+"""Largest number of replicas in the search for a number with which enough requests are within the SLO."""
 TRIED = 16
 """How many numbers of replicas are computed at once in the search for the smallest sufficient number."""
 

@@ -1,4 +1,4 @@
-"""Computes the error of a mean TPOT under load, and its interval by the closed form."""
+"""Computes the error of a mean TPOT under load, and the interval of this TPOT with the closed form."""
 
 import math
 from collections.abc import Sequence

@@ -81,8 +81,8 @@ def _unstated_lengths(question: TrafficQuery, trace: Arrivals) -> dict[str, Any]
 
 
 def _load_of(path: str, trace: Arrivals) -> dict[str, tuple[float, ...]]:
-    """The trace's rate; if all requests arrive at the same time, one client per request. Raises
-    InputError.
+    """The request rate of the trace. If all requests arrive at the same time, the load is one client per
+    request. Raises InputError for a rate outside `RATES`.
     """
     rate = rate_of(trace)
     if rate is None:

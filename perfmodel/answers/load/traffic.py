@@ -191,7 +191,9 @@ def _longest_advised(verdicts: Sequence[TrafficVerdict]) -> int:
 def _aged_servers(
     question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
 ) -> Iterator[AgedServer]:
-    """The server at the question's acceptance, or one for each age with its acceptance."""
+    """The server with the acceptance of the question or, if the question states ages, one server for each
+    age.
+    """
     if question.alpha_by_age is None:
         yield AgedServer(None, None, replica, choices)
     for age, alpha in question.alpha_by_age or ():
@@ -200,9 +202,9 @@ def _aged_servers(
 
 
 def _warnings(priced: Priced, query: Query, gamma: int) -> tuple[str, ...]:
-    """Warnings: the doubts of the question, and what is known to go wrong at the mean context.
+    """The warnings about the question at its mean context.
 
-    - query: that of the question, with the draft as it was given.
+    - query: the question in the form of `whatif`, with the draft that the user stated.
     - gamma: the longest draft; 0 without a draft.
     """
     question = priced.question
@@ -241,7 +243,7 @@ def _one_reading(per_byte_s: Constant) -> Iterator[str]:
 
 
 def _may_be_shorter(question: TrafficQuery, choices: Sequence[Choice]) -> Iterator[Note]:
-    """Rows whose times may be shorter in another question about a higher load."""
+    """Notes about rows whose times may be shorter at a higher load."""
     if question.rollout is not None:
         return
     if not question.draws:

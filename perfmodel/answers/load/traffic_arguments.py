@@ -35,7 +35,7 @@ LENGTHS = f"Draft lengths, or policies ({_POLICIES})"
 AT_ONCE = "whose requests come at the start"
 """Why some arguments exclude a rollout."""
 REUSED = ("prefix_len", "turns", "trace")
-"""Arguments that describe what requests share. A prefix cache needs one of them."""
+"""Arguments that describe which tokens requests share. A prefix cache needs one of them."""
 POOLS_WITHOUT = ("trace", "mix", "rollout", "nodes", "draft_tp")
 """Arguments that cannot be combined with separate prefill and decode pools."""
 ONE_SERVER_ONLY = "which are of one server"
@@ -340,8 +340,8 @@ class TrafficArguments(CommonOptions):
             raise InputError("--context-std: must be left out of traffic; use --input-std and --output-std")
 
     def _lengths_are_in_a_file(self) -> bool:
-        """Whether a trace or a mix has the lengths that the question leaves out. InputError if nothing has
-        them.
+        """Whether a trace or a mix has the lengths that the question does not state. Raises InputError if the
+        question has neither file.
         """
         for name in ("input_len", "output_len"):
             if getattr(self, name) is None:
@@ -351,7 +351,7 @@ class TrafficArguments(CommonOptions):
         return False
 
     def _check_load(self) -> None:
-        """InputError without a load, or with too many rows."""
+        """Raises InputError for a question without a load, or with too many rows."""
         if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
             raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
         if self.capped and len(self.max_concurrency or ()) != 1:
@@ -364,8 +364,8 @@ class TrafficArguments(CommonOptions):
             )
 
     def _check_deviations(self) -> None:
-        """InputError for a deviation that no distribution of lengths has. The outputs of a rollout are
-        log-normal, so any deviation is allowed for them.
+        """Raises InputError for a standard deviation that no distribution of lengths has. The outputs of a
+        rollout are log-normal, so any deviation is allowed for them.
         """
         names = ("input",) if self.rollout is not None else ("input", "output")
         for name in names:
@@ -373,7 +373,9 @@ class TrafficArguments(CommonOptions):
             self.within(f"{name}_std", 0, most, f"from 0 to the mean / sqrt(3) = {most:.0f}")
 
     def _check_measured_tokens(self) -> None:
-        """InputError if it is open at which draft length `tokens_per_iteration` was measured."""
+        """Raises InputError if the question does not state the draft length at which `tokens_per_iteration`
+        was measured.
+        """
         if self.tokens_per_iteration is None:
             return
         drafting = [policy for policy in self.gamma if policy.tokens not in (None, 0)]

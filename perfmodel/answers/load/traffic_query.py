@@ -37,6 +37,7 @@ class TrafficQuery(TrafficArguments):
         return replace(self, max_num_seqs=self.group_seats)
 
     def _default_seats(self) -> int:
+        """The default number of requests that the engine runs at once."""
         served = self._served
         if served is not None and served.slots is not None:
             return served.slots
@@ -47,13 +48,13 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def _served(self) -> ServingEngine | None:
-        """What is known of the engine; None for a calibration without an engine."""
+        """The data of the engine; None for a calibration without an engine."""
         word, _, _ = parse_engine(engine_named(self)).partition(DRIFT)
         return None if self.calibration else serving_engines().get(word)
 
     @property
     def _reserved_output(self) -> float:
-        """Share of the tokens still to come for which a new request leaves room."""
+        """The share of future output tokens for which memory is reserved when a request is admitted."""
         served = self._served
         if served is None or served.reserved_output is None:
             return 0.0
@@ -61,14 +62,16 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def _drafting_seats(self) -> int | None:
-        """Requests that all groups of a server run at once with a draft, where that default differs."""
+        """The number of requests that a server runs at once with a draft, if this default differs; otherwise
+        None.
+        """
         served = self._served
         if self.max_num_seqs or served is None or served.seats is None:
             return None
         return served.seats.drafting
 
     def _budget(self) -> int:
-        """Default token budget of one pass."""
+        """The default token budget of one pass of an attention group."""
         word, _, version = parse_engine(engine_named(self)).partition(DRIFT)
         default = Limits().max_num_batched_tokens
         if self.calibration:
@@ -130,7 +133,7 @@ class TrafficQuery(TrafficArguments):
         """The limits of the server's scheduler, such as the number of requests at once and the number of
         tokens per pass.
         """
-        groups = self.dp  # each has seats and a token budget of its own
+        groups = self.dp  # each group has its own seats and token budget
         return Limits(
             max_num_seqs=groups * self.group_seats,
             max_num_batched_tokens=groups * (self.max_num_batched_tokens or self._budget()),

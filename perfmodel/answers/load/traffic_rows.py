@@ -152,6 +152,7 @@ INTERVALS = {
 
 
 def flat(row: TrafficRow) -> dict[str, Any]:
+    """The values of a row by column of a table. A time has a column for its mean and for each percentile."""
     cells: dict[str, Any] = {}
     for field in fields(row):
         value = getattr(row, field.name)

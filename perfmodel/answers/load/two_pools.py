@@ -23,6 +23,7 @@ from perfmodel.queueing.per_token import per_token
 from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 60
+"""Number of bisection steps in the search for the request rate of clients."""
 MOST_USED = 0.999
 """Largest share of a pool's capacity that is used. At full capacity, the queue would grow without limit."""
 FIXED = Moments(0.0)
@@ -133,7 +134,7 @@ class TwoPools:
             batch = float(np.interp(rate, rising, self.steps.batches))
         step = float(self.steps.decode_at(np.asarray(max(batch, 1.0))))
         used = rate / self.prefill_rate
-        # of Poisson arrivals that are divided at random, a part is Poisson too; of others less so
+        # arrivals that are divided at random among instances are closer to Poisson arrivals at each of them
         arriving = 1.0 + (self.arrivals - 1.0) / self.prefill.count
         varied = (arriving + self.prompts.cv**2) / 2.0
         queue = used / (1.0 - used) * varied * self.prompts.each_s
@@ -267,10 +268,10 @@ class TwoPools:
             return replace(self.row(state, clients, limits_s or {}), saturated=True)
         above = self.state(high)
         if inside(above) > clients:
-            # where larger batches are no faster, many numbers of clients send at the same rate
+            # if larger batches are not faster, different numbers of clients send at the same rate
             state = state.between(above, (clients - inside(state)) / (inside(above) - inside(state)))
         waiting = clients - inside(state)
         if waiting > 1e-6 * clients:
-            # a full pool: all other clients wait in front of it
+            # the pool is full, and all other clients wait for it
             state = state.waited(waiting / low)
         return self.row(state, clients, limits_s or {})

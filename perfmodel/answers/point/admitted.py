@@ -24,7 +24,8 @@ from perfmodel.speculation import (
 )
 
 SMALLEST = "bf16"
-"""The smaller format of recurrent states that an engine's flag offers, so that more requests fit."""
+"""The format of recurrent states with which more requests fit in memory. Engines have a flag for this format.
+"""
 
 
 def serving_engine(scenario: Scenario) -> ServingEngine | None:
@@ -71,7 +72,7 @@ def admitted(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) 
 
 
 def _most(query: Query, scenario: Scenario, gamma: int, room: Memory[float], engine: ServingEngine) -> int:
-    """See `Admitted`."""
+    """The field `most` of `Admitted`."""
     unread = engine.states is not None and engine.states.unread and scenario.target_shard.states
     if not unread or query.state_rollback != "keep":
         return room.max_batch
@@ -116,7 +117,7 @@ def of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float])
 
 
 def _holds(query: Query, gamma: int) -> int:
-    """The largest batch of a question with another setting for its states."""
+    """The largest batch of a question that fits in memory."""
     scenario = resolve_costs(with_draft(query))
     room = memory_of(scenario, float(query.batch), float(query.context), gamma, query.memory_fraction)
     return room.single().max_batch

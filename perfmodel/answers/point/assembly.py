@@ -115,8 +115,8 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
 def _steps(
     scenario: Scenario, prediction: Prediction, context: float
 ) -> tuple[PassTime[float], PassTime[float], PassTime[float]]:
-    """One pass of the baseline, of the draft and of the verification. Under a power limit they have the
-    slower times of the prediction.
+    """One pass of the baseline, of the draft and of the verification. With a power limit, the passes have the
+    longer times of the prediction.
     """
     batch = float(prediction.batch)
     gamma = int(prediction.gamma)
@@ -126,7 +126,9 @@ def _steps(
     draft = scenario.draft_step_at(batch, context, draft_tokens)
     if scenario.power_limit_w is None:
         return target, draft, verify
-    slower = float(prediction.verify_s) / verify.predicted_s  # a draft slows as its verification does
+    slower = (
+        float(prediction.verify_s) / verify.predicted_s
+    )  # the draft is slowed by the same factor as the verification
     target_slower = float(prediction.target_s) / target.predicted_s
     return target.slowed(target_slower), draft.slowed(slower), verify.slowed(slower)
 
@@ -138,7 +140,9 @@ def _intervals(
     target_step: PassTime[float],
     context: float,
 ) -> dict[str, Any]:
-    """The intervals of speedup, baseline TPOT and iteration; None where the calibration states no error."""
+    """The intervals of speedup, baseline TPOT and iteration time. They are None if no error of the
+    calibration is known.
+    """
     ratio_error = ratio_log_error(scenario, passes, float(prediction.iteration_s / prediction.target_s))
     speedup = interval_of_speedup(
         scenario,
@@ -162,8 +166,8 @@ def _intervals(
 
 
 def _set_up(scenario: Scenario, prediction: Prediction, context: float) -> dict[str, Any]:
-    """Seconds that a draft adds before the first token, and the number of new tokens after which it has
-    saved them again.
+    """The time that a draft adds before the first token, in seconds. The second value is the number of output
+    tokens after which the draft has saved this time.
     """
     setup_s = 0.0
     if prediction.gamma:
@@ -174,8 +178,8 @@ def _set_up(scenario: Scenario, prediction: Prediction, context: float) -> dict[
 
 
 def _lengths_and_engine(query: Query, scenario: Scenario, batch: float, gamma: int) -> dict[str, Any]:
-    """The context lengths, and the engine that runs the draft; for a question about the baseline only the
-    memory-bound length.
+    """The context lengths, and the engine that runs the draft. For a question about the baseline, only the
+    memory-bound length is computed.
     """
     if not gamma:
         only_memory = ContextLengths(memory_bound_context(scenario, batch), None, None)
@@ -189,7 +193,9 @@ def _lengths_and_engine(query: Query, scenario: Scenario, batch: float, gamma: i
 
 
 def _remedies(query: Query, scenario: Scenario, prediction: Prediction, word: Verdict) -> tuple[Remedy, ...]:
-    """Changes with which a draft that may not pay would; none for a question about the baseline."""
+    """The changes with which the draft would pay off. They are only searched if the draft may not pay off,
+    and not for a question about the baseline.
+    """
     if query.gamma == 0 or word not in MAY_NOT_PAY:
         return ()
     from perfmodel.answers.point.remedies import remedies  # most drafts pay
@@ -198,7 +204,7 @@ def _remedies(query: Query, scenario: Scenario, prediction: Prediction, word: Ve
 
 
 def _accepted(scenario: Scenario, prediction: Prediction, gamma: int) -> Accepted:
-    """The acceptance in use, with the interval of its tokens per iteration where it is uncertain."""
+    """The acceptance in use, with the interval of its tokens per iteration if they are uncertain."""
     acceptance = scenario.acceptance
     if acceptance is None:
         return NONE_ACCEPTED
@@ -252,7 +258,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
 
 
 def _least_loss(query: Query, scenario: Scenario, gamma: int) -> JudgedLength | None:
-    """The draft length that loses least, if the search for one found none that gains; else None."""
+    """The draft length that loses least, if the search found no draft length that gains; otherwise None."""
     if gamma or query.gamma is not None:
         return None
     return least_loss(query, scenario)
@@ -261,8 +267,8 @@ def _least_loss(query: Query, scenario: Scenario, gamma: int) -> JudgedLength | 
 def _reason(
     scenario: Scenario, prediction: Prediction, context: float, limiter: str, least: JudgedLength | None
 ) -> str:
-    """`reason`; if no draft length pays, why the one that loses least does not (or the shortest one); or
-    that the acceptance is unknown.
+    """The reason of the verdict. If no draft length pays off, the text also has the reason for the length
+    that loses least, or else for length 1. Without an acceptance, the text asks for one.
     """
     if scenario.acceptance is None:
         return (

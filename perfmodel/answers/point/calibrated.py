@@ -26,7 +26,6 @@ class Calibrated:
     - stack: the engine or research code and its version.
     - kind: the kind that its file states, or ``transferred`` if the calibration was made for another device.
     - fitted_on: the data to which it was fitted.
-
     - rests_on: the measurements of the engine that are most similar to the question, in words; None for
       research code.
     """
@@ -51,7 +50,7 @@ class Calibrated:
 
 
 def _rests_on(scenario: Scenario) -> str | None:
-    """The measurement nearest to a scenario; None for a stack that is not a serving engine."""
+    """The engine's measurements that are most similar to a scenario, in words; None for research code."""
     calibration = scenario.machine.calibration
     if calibration.constants_of:
         return f"the constants of {ENGINES[calibration.constants_of]}"

@@ -28,9 +28,8 @@ MAX_BATCH = 1024
 """Largest batch in the search for the most throughput."""
 MOST_APART = 64
 """Largest number of devices of a separate draft model, and largest number of outcomes for which it drafts."""
-
-
 OF_DRAFT = "the devices of the draft"
+"""The reason why some arguments need `draft_hardware`."""
 
 
 @question
@@ -242,6 +241,10 @@ def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batch
 
 
 def _pass(scenario: Scenario, sequences: float, context: float, query: float, gained: float) -> Pass:
+    """One pass of the target over `query` tokens of each sequence.
+
+    - gained: the expected number of output tokens.
+    """
     ops = scenario.target_ops(sequences, context, query)
     counted = ("weight_bytes", "kv_bytes", "activation_bytes", "flops")
     return Pass(

@@ -30,7 +30,6 @@ def fastest(query: Query, scenario: Scenario, lengths: NDArray[np.int64]) -> Jud
     """The draft length with the largest speedup.
 
     - lengths: the draft lengths to try, as an array of shape (n,).
-
     - scenario: the scenario of the query, with a known acceptance. The scenario may have another version of
       the engine.
     """

@@ -39,8 +39,8 @@ def not_modelled(option: str) -> str | None:
 
     - option: the name of the option.
     """
-    what = next((what for word, what in _WORDS.items() if word in option), None)
-    if what is None:
+    feature = next((feature for word, feature in _WORDS.items() if word in option), None)
+    if feature is None:
         return None
-    instead = f"; {_INSTEAD[what]}" if what in _INSTEAD else ""
-    return f"{what}: not modelled; a server with them is slower than predicted{instead}"
+    instead = f"; {_INSTEAD[feature]}" if feature in _INSTEAD else ""
+    return f"{feature}: not modelled; a server with them is slower than predicted{instead}"

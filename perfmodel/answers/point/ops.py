@@ -123,7 +123,9 @@ def ops(query: OpsQuery) -> Ops:
 
 
 def _rows(machine: Machine, listed: list[Op], tokens: float) -> Iterator[OpRow]:
-    """The operations, and the costs of the pass outside them. Their predicted seconds sum to its time."""
+    """One row for each operation, and one for each cost outside the operations. The sum of the predicted
+    times is the time of the pass.
+    """
     for op in listed:
         if op.kind != "host":
             yield _row(machine, op)

@@ -233,7 +233,9 @@ class Predictor:
         return draft + verify + overhead
 
     def _point(self, batch: Counts, context: Counts, gamma: Counts | None) -> tuple[Any, Any, Any]:
-        """The numbers of a point as floats and a whole gamma, or as arrays. Refuses values out of range."""
+        """The numbers of a point as floats and a whole gamma, or as arrays. Raises InputError for values out
+        of range.
+        """
         drafted = self.gamma if gamma is None else gamma
         plain = isinstance(batch, int | float) and isinstance(context, int | float)
         drafts = type(drafted) is int and 0 <= drafted <= self.max_gamma  # True would be an index of its own
@@ -245,7 +247,7 @@ class Predictor:
         return workload.batch, workload.context, workload.gamma
 
     def _requests(self, new_tokens: ArrayLike, past_tokens: ArrayLike) -> tuple[Array, Array]:
-        """New and cached tokens of each request. Refuses values that are not a batch."""
+        """New and cached tokens of each request. Raises InputError for values that are not a batch."""
         try:
             new = np.asarray(new_tokens, float)
             past = np.asarray(past_tokens, float)

@@ -34,7 +34,7 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     - scenario: the scenario of the query, with a known acceptance.
     - speedup: the speedup of the unchanged question at its best draft length.
     """
-    if switched not in scenario.known:  # no switch depends on the workload
+    if switched not in scenario.known:  # the changes do not depend on the workload
         scenario.known[switched] = tuple(switched(query, scenario))
     enough = WORTH_A_SWITCH * max(speedup, 1.0)
     helpful = []
@@ -72,7 +72,9 @@ def switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
 
 
 def _with(changes: Changes, changed: Scenario, query: Query, speedup: float) -> Remedy | None:
-    """The speedup with a switch; None if it is impossible, drafts nothing, or is no faster."""
+    """The remedy for a change. The result is None if the change is impossible, or if no draft length makes
+    speculation faster than without the change.
+    """
     batch = float(query.batch)
     context = float(query.context)
     passes = Passes(changed, batch, context, np.arange(changed.longest(query.max_gamma) + 1))
@@ -95,6 +97,6 @@ def switch_text(changes: Changes) -> str:
 
 
 def _fits(changed: Scenario, gamma: int, query: Query) -> bool:
-    """Whether the batch of the question fits in memory with a switch."""
+    """Whether the batch of the question fits in memory after a change."""
     room = memory_of(changed, float(query.batch), float(query.context), float(gamma), query.memory_fraction)
     return bool(room.fits)

@@ -14,8 +14,11 @@ from perfmodel.specs import CONSTANTS, Calibration, Constant
 from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values
 
 ALPHA_STEP = 0.05
+"""The change of the acceptance. This is an assumption, like the other two steps."""
 BANDWIDTH_STEP = 0.10
+"""The change of the memory bandwidth, as a share of its value."""
 FIXED_STEP = 0.30
+"""The change of fixed costs, as a share of their values."""
 FIXED = ("fixed", "comm", "host", "overhead")
 """Terms of constants that cost time regardless of bytes and FLOPs."""
 
@@ -75,16 +78,16 @@ def _moved_inputs(scenario: Scenario, gamma: int) -> Iterator[MovedInput]:
 
 
 def _by_share(name: str, share: float, scaled: Callable[[float], Scenario]) -> MovedInput:
-    """An input moved down and up by a share of itself.
+    """An input that is moved down and up by a share of its value.
 
-    - scaled: the question with a factor on it.
+    - scaled: a function that multiplies the input by a factor and returns the scenario.
     """
     return MovedInput(name, f"-{share:.0%}", f"+{share:.0%}", scaled(1.0 - share), scaled(1.0 + share))
 
 
 def _acceptance(scenario: Scenario, gamma: int) -> MovedInput:
-    """The acceptance moved down and up, from the alpha with the query's own tokens per iteration at this
-    gamma.
+    """The acceptance, moved down and up by `ALPHA_STEP`. The middle is the alpha with the same tokens per
+    iteration at this gamma.
     """
     alpha = float(scenario.known_acceptance.effective_alpha(gamma))
     low = max(alpha - ALPHA_STEP, 0.0)
@@ -97,7 +100,7 @@ def _acceptance(scenario: Scenario, gamma: int) -> MovedInput:
 
 
 def _rereads(scenario: Scenario, gamma: int) -> MovedInput:
-    """Reads of the cache by a verification: one, and one for each of its tokens."""
+    """The number of times that a verification reads the cache: once, or once for each of its tokens."""
 
     def reading(times: float) -> Scenario:
         return replace(scenario, machine=replace(scenario.machine, kv_reread=times))
@@ -116,7 +119,7 @@ def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _fixed_costs(c: Calibration) -> dict[str, float]:
-    """The constants that cost time regardless of bytes and FLOPs, each with the work that scales it."""
+    """The constants that cost time regardless of bytes and FLOPs: name -> value."""
     declared = {name: getattr(c, name) for name, constant in CONSTANTS.items() if constant.term in FIXED}
     return {
         name: fixed.value for name, fixed in declared.items() if isinstance(fixed, Constant) and fixed.value

@@ -19,10 +19,13 @@ Verdict = Literal[
     "does_not_fit",
 ]
 SURE: tuple[Verdict, Verdict] = ("pays", "does_not_pay")
+"""The certain verdicts."""
 LIKELY: dict[Verdict, Verdict] = {"pays": "likely_pays", "does_not_pay": "likely_does_not_pay"}
 """A certain verdict -> the verdict that replaces it if no similar case was measured."""
 PAYS: tuple[Verdict, Verdict] = ("pays", "likely_pays")
+"""The verdicts with which speculation pays off."""
 MAY_NOT_PAY: tuple[Verdict, ...] = ("too_close_to_call", "likely_does_not_pay", "does_not_pay")
+"""The verdicts with which speculation may not pay off."""
 SENTENCES: dict[str, str] = {
     "pays": "Speculation pays",
     "likely_pays": "Speculation likely pays",
@@ -56,6 +59,7 @@ _WOULD = {
     "too_close_to_call": "would be too close to call",
     "unknown_acceptance": "would be undecided",
 }
+"""Verdict for a larger memory -> its words."""
 
 
 def verdict(
@@ -94,7 +98,6 @@ def verdicts(
     """Like `verdict`, but for arrays of points.
 
     - low, high: ends of the interval; the speedup replaces an end that is NaN.
-
     - measured: whether similar cases were measured.
     - slow: whether a known defect makes the draft slower.
     - beyond: whether the acceptance was only measured at shorter contexts.

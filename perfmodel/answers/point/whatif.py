@@ -34,8 +34,8 @@ def whatif(query: Query) -> WhatIf:
 
 
 def _longest(query: Query, scenario: Scenario) -> int:
-    """The longest draft to try. Where verification keeps a state for each token, it is the longest one that
-    fits.
+    """The longest draft to try. If verification keeps a recurrent state for each token, this is the longest
+    draft that fits in memory.
     """
     most = query.max_gamma
     if scenario.target_shard.states is None:

@@ -37,9 +37,8 @@ class Accepted:
 
     - alpha: its value if it is the same at all positions, else None.
     - tokens_per_iteration: None if the acceptance is unknown.
-
     - tokens_per_iteration_interval: the 90 % interval if an alpha is used at a draft length at which it was
-      not measured. The width of the interval is from the errors of such predictions for published results.
+      not measured. The width of the interval comes from the errors of such predictions for published results.
       None means that the tokens per iteration are certain.
     """
 

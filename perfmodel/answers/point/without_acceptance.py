@@ -81,8 +81,9 @@ def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
 
 
 def _with_a_switch(query: Query, scenario: Scenario, typical: TypicalGain) -> str:
-    """The switch with which the draft gains even if it accepts little for its kind; empty if it does as
-    asked, or no switch helps. A backend keeps the numbers of the model, so it comes before a smaller cache.
+    """The change with which the draft gains even with a low acceptance for its kind, in words. The text is
+    empty if the draft gains without a change, or if no change helps. Another attention backend comes before a
+    smaller cache, because it does not change the outputs of the model.
     """
     if typical.worth_measuring:
         return ""
@@ -114,10 +115,12 @@ def _typical(query: Query, scenario: Scenario) -> TypicalGain | None:
 
 
 def _least_break_even(scenario: Scenario, query: Query) -> tuple[int, float | None]:
-    """The draft length with the smallest break-even acceptance, and this acceptance (constant; None if even 1
-    is too low). If the question states a draft length, it is the only one.
+    """The draft length with the smallest break-even acceptance, and this acceptance. The acceptance is the
+    same at all positions, or None if not even 1 is sufficient. If the question states a draft length, no
+    other length is tried.
 
-    Each sequence advances by its own count, so an iteration must gain iteration time / step time tokens.
+    To break even, an iteration must gain as many tokens as a sequence decodes in the same time without a
+    draft.
     """
     most = max(scenario.longest(query.max_gamma), 1)
     gammas = np.array([query.gamma] if query.gamma else range(1, most + 1))

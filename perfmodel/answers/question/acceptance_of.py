@@ -49,9 +49,9 @@ def measured_acceptance(
 ) -> Acceptance:
     """The measured acceptance of this target and draft at a context.
 
-    - model: the target as the user named it.
+    - model: the name of the target in the question.
     - rows: the user's measurements, which replace the bundled ones.
-    - head: the draft as the user named it, which may be the Hugging Face id of a head.
+    - head: the name of the draft in the question, which may be the Hugging Face id of a head.
 
     Raises UnknownAcceptance if the acceptance was not measured. The error lists the results that are
     published for this target and for this kind of draft.
@@ -70,7 +70,7 @@ def measured_acceptance(
 
 
 def _as_named(model: str, target: str) -> str:
-    """An alias together with the model whose shape it shares; empty for that model itself, or for a file."""
+    """An alias and the model whose shape it has, in words. The text is empty if `model` is not an alias."""
     if exists(model):
         return ""
     with suppress(InputError):
@@ -97,7 +97,7 @@ def _published_instead(model: str, target: ModelSpec, draft: Draft) -> Iterator[
 
 @cache
 def _short_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The library's keys of models, each once."""
+    """The names of models in the library of published results, without duplicates."""
     return tuple(dict.fromkeys(map(short_name, names)))
 
 
@@ -107,8 +107,8 @@ def published_acceptance(
     """The published acceptance of a draft that reads the whole cache; None if no result is known. At contexts
     longer than those of the source, the interval of the acceptance is wider.
 
-    - head: the draft as the user named it. If no results are published for this head, the function uses those
-      of another head of the same kind, and the text of the source names this head.
+    - head: the name of the draft in the question. If no results are published for this head, the function
+      uses those of another head of the same kind, and the text of the source names this head.
     """
     if not draft.kv.reads_all or draft.kind == "self":
         return None

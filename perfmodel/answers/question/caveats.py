@@ -203,7 +203,7 @@ def by_name(model: str) -> Iterator[str]:
 def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
     """A warning for each model (target or draft) whose maximum context is too short for this question.
 
-    - model: the target as the user named it.
+    - model: the name of the target in the question.
     """
     target = scenario.target
     limits = {name_of(model, target): target.max_position_embeddings}
@@ -317,7 +317,9 @@ def of_device(scenario: Scenario) -> Iterator[str]:
 
 
 def _of_links(scenario: Scenario) -> Iterator[str]:
-    """A warning about a bridge that joins too few devices, or that is assumed between them."""
+    """A warning about a bridge that joins fewer devices than the server has, or about a bridge that is
+    assumed.
+    """
     gpu = scenario.machine.gpu
     tp = scenario.machine.tensor_parallel
     if gpu.link is None:

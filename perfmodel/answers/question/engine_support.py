@@ -1,5 +1,5 @@
-"""Finds out whether an engine runs a draft. Answers print this, `advise` chooses by it, and the default draft
-of a question depends on it.
+"""Finds out whether an engine runs a draft. Answers print the result. The choice of `advise` and the default
+draft of a question depend on it.
 """
 
 from contextlib import suppress
@@ -36,7 +36,7 @@ engines run this kind, and most targets have such a head.
 class RunsIn(Immutable):
     """Whether the engine of the question runs a draft.
 
-    - runs: true if so.
+    - runs: whether the engine runs the draft.
     - text: the engines and versions that run it, such as ``vLLM >= 0.9``, or ``no engine yet (why)``.
     """
 
@@ -52,7 +52,7 @@ def draft_word(draft: Draft) -> str:
 
 
 def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
-    """What the data file of the engine says about this kind of draft. The result is None if the engine does
+    """The entry for this kind of draft in the data file of the engine. The result is None if the engine does
     not run this kind, or not for this model architecture.
     """
     served = engine.drafts.get(draft_word(draft))
@@ -134,7 +134,7 @@ def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine:
     The three are a draft that is published for the target, the target's own MTP layer, and an EAGLE-3 head.
     If the engine runs none of them, the default is ``self``. For research code, the default is also ``self``.
 
-    - model: the target as the user named it.
+    - model: the name of the target in the question.
     - named_engine: the value of ``--engine``.
     """
     published = sorted(

@@ -107,8 +107,8 @@ class Named(Immutable):
 
 
 def _with_states(question: CommonOptions, target: ModelSpec, calibration: Calibration) -> ModelSpec:
-    """The target with recurrent states in the format of the question. An engine without a flag for it is
-    refused.
+    """The target with recurrent states in the format of the question. Raises InputError for an engine without
+    a flag for this format.
     """
     recurrent = target.linear_attention
     if question.state_dtype is None or recurrent is None:
@@ -121,12 +121,16 @@ def _with_states(question: CommonOptions, target: ModelSpec, calibration: Calibr
 
 
 def _in_turn(question: CommonOptions) -> bool:
-    """Whether devices, or a device and the host, compute in turn, as llama.cpp alone lets them."""
+    """Whether several devices, or a device and the host, compute one after another. Only llama.cpp supports
+    this.
+    """
     return question.layer_split > 1 or question.cpu_moe > 0 or question.gpu_layers is not None
 
 
 def _kind_of_file(question: CommonOptions, target: ModelSpec) -> dict[str, bool]:
-    """Whether the weights of a question are a GGUF file, also by its placement, or a checkpoint of MLX."""
+    """Whether the weights are in a GGUF file, and whether they are an MLX checkpoint. Layers on the host or
+    on several devices in turn also mean a GGUF file.
+    """
     format_word = (question.weights or target.weights).partition(",")[0].lower()
     served_as_file = is_gguf(question.model) or ollama_tag(question.model)
     gguf = served_as_file or (question.weights and of_mix(format_word)) or _in_turn(question)
@@ -153,10 +157,8 @@ def conversion_of(calibration: Calibration) -> Conversion | None:
 
 
 def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpec:
-    """The device that shares a model with others in turn, or with the host. Engines other than llama.cpp
-    are refused.
-
-    One of the devices computes at a time, and the memory is that of all devices together.
+    """One device that stands for all devices, or for a device and the host, that compute one after another.
+    The device has the memory of all of them. Raises InputError for engines other than llama.cpp.
     """
     devices = question.layer_split
     host = "--cpu-moe" if question.cpu_moe else "--gpu-layers"

@@ -25,6 +25,7 @@ BLOCK = 128
 quantization/fp8.py).
 """
 _PARTS = {"mlp": "dense MLPs", "experts": "experts", "shared": "shared experts"}
+"""Part of a model with its own weight format -> its words."""
 
 
 def check_head(word: str | None, target: ModelSpec) -> None:
@@ -160,7 +161,9 @@ def check_engine(
 
 
 def _check_integers(calibration: Calibration, gpu: GPUSpec, model: ModelSpec, precision: Precision) -> None:
-    """Refuse (InputError) weights in 4-bit integers for which the engine's version has no fast kernels."""
+    """Raises InputError for weights in 4-bit integers if the engine has no fast kernels for them in this
+    version or on this device.
+    """
     stack = engine_of(calibration) or ""  # the caller knows that it is a serving engine
     engine = serving_engines()[stack]
     weights = precision.weights

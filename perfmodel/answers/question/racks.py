@@ -1,5 +1,5 @@
-"""Resolves how a question places a server on several nodes, or on more devices of a rack than one node
-has.
+"""Finds out how the server of a question is placed on several nodes, or on more devices of a rack than one
+node has.
 """
 
 import math
@@ -64,7 +64,7 @@ def place(
 
 
 def _check(question: CommonOptions, target: ModelSpec, tp: int) -> None:
-    """Refuse (InputError) counts that contradict each other or the model."""
+    """Raises InputError for numbers that contradict each other or the model."""
     stages = question.pp
     if question.nodes is not None and devices_of_nodes(question.nodes) != tp * stages:
         counted = f"--tp {tp}" if stages == 1 else f"--tp {tp} x --pp {stages}"
@@ -79,8 +79,8 @@ def _check(question: CommonOptions, target: ModelSpec, tp: int) -> None:
 def _fabric(
     question: CommonOptions, gpu: GPUSpec, calibration: Calibration, tp: int, dp: int
 ) -> Fabric | None:
-    """The links between nodes; None for devices that a calibration knows as one node, and whose engine
-    gathers tokens there.
+    """The links between the devices of a server. The result is None if the calibration covers these devices
+    as one node and the engine does not dispatch tokens there.
     """
     devices = tp * question.pp
     nodes, each = (1, devices)
@@ -106,7 +106,9 @@ def _fabric(
 
 
 def _overlap(question: CommonOptions, calibration: Calibration) -> float:
-    """Share of the communication that an engine hides with two micro-batches."""
+    """The share of the communication that an engine hides with two micro-batches. Raises InputError if it is
+    not known.
+    """
     engine = engine_of(calibration) or calibration.stack
     known = rack_constants().overlap
     if engine not in known:
@@ -117,7 +119,9 @@ def _overlap(question: CommonOptions, calibration: Calibration) -> float:
 
 
 def _imbalance(question: CommonOptions, target: ModelSpec, ep: int) -> float:
-    """Tokens of the fullest rank over those of a mean rank, if tokens are dispatched."""
+    """The number of tokens of the fullest rank divided by the mean number over all ranks, if tokens are
+    dispatched.
+    """
     if question.moe_imbalance is not None:
         return question.moe_imbalance
     assert target.moe is not None
@@ -160,7 +164,7 @@ def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma
 
 
 def _of_exchange(question: CommonOptions, scenario: Scenario, tokens: float) -> Iterator[str]:
-    """Times that the table of a dispatch does not contain, and the assumed imbalance."""
+    """Warnings about times that the table of a dispatch does not contain, and about an assumed imbalance."""
     fabric = scenario.machine.fabric
     assert fabric is not None
     table = fabric.link.exchange

@@ -84,7 +84,7 @@ def resolve_costs(query: Query, named: Named | None = None) -> Scenario:
 
 
 def _names_a_file(query: Query) -> bool:
-    """Whether a file, which may change, decides the scenario."""
+    """Whether the scenario depends on a file, which may change."""
     names = (query.model, query.hardware, query.calibration, query.draft)
     return any(os.path.exists(name) for name in names if name and looks_like_path(name))
 
@@ -94,12 +94,14 @@ PARTS = tuple(
     for f in fields(Query)
     if f.name not in ("batch", "context", "alpha", "tokens_per_iteration", "max_gamma", "memory_fraction")
 )
-"""Arguments of a question that determine its scenario, and a few others that rarely change."""
+"""The arguments in the key of the cached scenarios. They determine the scenario, except for a few that rarely
+change.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A question that equals all others with the same values of `PARTS`."""
+    """The key of a cached scenario. Two keys are equal if their questions have the same values of `PARTS`."""
 
     query: Query = field(compare=False)
     looked_up: bool
@@ -112,12 +114,14 @@ class _Parts:
 
 @lru_cache(maxsize=64)
 def _remembered(parts: _Parts) -> Scenario:
-    """The scenario of names that are bundled, which do not change while a process runs."""
+    """The cached scenario of a question that only names bundled data. Such data do not change while a process
+    runs.
+    """
     return _built(parts.query, Named.of(parts.query), parts.looked_up)
 
 
 def _measured(parts: _Parts, context: float) -> Acceptance:
-    """The measured acceptance of these parts at a context. Raises UnknownAcceptance."""
+    """The measured acceptance of a question at a context. Raises UnknownAcceptance if there is none."""
     acceptance = _looked_up(parts, context)
     if isinstance(acceptance, Acceptance):
         return acceptance
@@ -126,8 +130,8 @@ def _measured(parts: _Parts, context: float) -> Acceptance:
 
 @lru_cache(maxsize=256)
 def _looked_up(parts: _Parts, context: float) -> Acceptance | tuple[str, str, str, str]:
-    """The measured acceptance of these parts at a context, or the parts of the error message that there is
-    none.
+    """The measured acceptance of a question at a context. If there is none, the result has the arguments of
+    `UnknownAcceptance`, because a cache does not store errors.
     """
     scenario = _remembered(parts)
     query = parts.query
@@ -138,7 +142,7 @@ def _looked_up(parts: _Parts, context: float) -> Acceptance | tuple[str, str, st
 
 
 def _published(query: Query, target: ModelSpec, draft: Draft, context: float) -> Acceptance:
-    """The measured acceptance, as far as the question's draft length."""
+    """The measured acceptance of a draft, extended to the draft length of the question."""
     acceptance = measured_acceptance(query.model, target, draft, context, task=query.task, head=query.draft)
     longest = acceptance.max_gamma
     if query.gamma is None or longest is None or query.gamma <= longest:
@@ -149,7 +153,7 @@ def _published(query: Query, target: ModelSpec, draft: Draft, context: float) ->
 def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
     """The scenario of a question without its acceptance.
 
-    - looked_up: whether the acceptance is looked up, for a draft that the question may leave open.
+    - looked_up: whether the acceptance is looked up. If so, the default draft is filled in.
 
     Raises InputError for parts that do not fit together.
     """
@@ -236,7 +240,7 @@ def _draft(query: Query, named: Named, precision: Precision) -> Draft:
 
 
 def _machine(query: Query, named: Named, placed: Placed) -> Machine:
-    """The devices, and the layers and experts that llama.cpp leaves to their host."""
+    """The devices, and the layers and experts that llama.cpp runs on the host."""
     host_layers = 0.0
     if query.gpu_layers is not None:
         layers = named.target.num_hidden_layers + 1  # the output counts as one, as in llama.cpp

@@ -70,7 +70,7 @@ class TypicalGain:
         """Makes a `TypicalGain` for a draft.
 
         - low, high: its speedups at both ends.
-        - model: the target as the user named it.
+        - model: the name of the target in the question.
         """
         return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft.name))
 
@@ -134,6 +134,7 @@ def typical_acceptance(draft: Draft) -> Typical | None:
 
 
 def _positions(first: float, decays: Array) -> tuple[float, ...]:
+    """The acceptance rate at each position, which is at most 1."""
     return tuple(np.minimum(first * decays, 1.0).tolist())
 
 

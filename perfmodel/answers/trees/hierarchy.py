@@ -82,7 +82,6 @@ class Hierarchy(Answer):
 
     - gamma_1: draft length of the small model.
     - gamma_2: draft length of the middle level.
-
     - inner_rounds: mean number of verifications by the middle level in one iteration.
     - drafted: mean number of tokens that the middle level drafts for the target in one iteration.
     - draft_s: time of all inner rounds of an iteration.

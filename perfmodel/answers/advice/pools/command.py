@@ -14,6 +14,7 @@ def command_of(question: TrafficQuery) -> str:
 
 
 def _words(question: TrafficQuery) -> Iterator[str]:
+    """The flags of the command, each followed by its value."""
     for name, argument in arguments(TrafficQuery).items():
         value = getattr(question, name)
         if value == argument.fallback:
@@ -24,7 +25,7 @@ def _words(question: TrafficQuery) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    """A value as it is typed."""
+    """A value in the form of the command line."""
     if isinstance(value, dict):
         return ",".join(f"{name}:{limit:g}" for name, limit in value.items())
     if isinstance(value, tuple):

@@ -76,7 +76,9 @@ def _drafting(
 
 
 def _priced(asked: TrafficQuery, candidates: list[Candidate], drafts: bool) -> Iterator[Instance]:
-    """The instances with room for a request. A layout without a table of its messages is left out."""
+    """The instances with memory for at least one request. A layout is left out if the times of its messages
+    are unknown.
+    """
     for candidate in candidates:
         try:
             instance = _instance(asked, candidate, drafts)

@@ -195,8 +195,8 @@ class OfClients(PoolLoad):
         return np.array([float(math.ceil(self.clients / servers))])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """The splits near the split at which both pools reach their capacity. In addition, splits whose
-        number of prefill instances is a power of two, because a few clients may only need a few instances.
+        """The splits near the split at which both pools reach their capacity. Splits whose number of prefill
+        instances is a power of two are added, because a few clients may only need a few instances.
         """
         every = splits_of(pair, gpus)
         powers = [every[2**k - 1] for k in range(len(every).bit_length()) if 2**k <= len(every)]
@@ -258,8 +258,9 @@ class OfClients(PoolLoad):
         return cheapest(counts, lambda pools: self.rate_of_pools(pools, limits_s, math.inf) > 0.0)
 
     def _least_rate(self, pair: Pair, limits_s: dict[str, float]) -> float:
-        """Requests per second of pools that just meet the limits: no request takes longer than they allow. 0
-        without a limit on the time to the first token.
+        """A lower bound on the requests per second of pools that meet the limits, because no request then
+        takes longer than the limits allow. The bound is 0 if neither TTFT nor the time of a whole request has
+        a limit.
         """
         each = pair.each
         batch = each.state(min(pair.decode_rate, each.most)).batch

@@ -152,12 +152,12 @@ class PoolAdvice:
         one = self.best(two=False)
         two = self.best(two=True)
         rate = f"For {self.load}"
-        told = [
+        smallest = [
             f"{each.kind} of {each.needed_gpus} GPU{'s' * (each.needed_gpus != 1)}: {each.needed}"
             for each in (one, two)
             if each and each.needed
         ]
-        fewest = "; the fewest: " + "; ".join(told) if told else ""
+        fewest = "; the fewest: " + "; ".join(smallest) if smallest else ""
         if self.one_would_do:
             return f"{rate} one pool suffices{fewest}"
         if self.serves:

@@ -21,6 +21,7 @@ from perfmodel.answers.load.two_pools import TwoPools
 from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 24
+"""Number of bisection steps in the search for a rate."""
 LIGHT = 0.2
 """Few requests wait if the load of a queue is at most this share of its capacity."""
 MORE = 3
@@ -117,8 +118,8 @@ def pairs_of(drafting: Drafting, limits_s: dict[str, float]) -> list[Pair]:
 
 
 def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decoding]:
-    """Decode instances with the requests per second within the limit on TPOT alone. A mean output takes at
-    least the time of its tokens after the first.
+    """The decode instances at each draft length, with the highest rate within the limits on TPOT and
+    end-to-end time. The limit on the end-to-end time applies to the mean time of all tokens after the first.
     """
     limit = limits_s.get("tpot", math.inf)
     of_answer = limits_s.get("e2e", math.inf) / drafting.question.lengths.decoded
@@ -136,7 +137,7 @@ def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decodi
             within = np.asarray(tpot.mean) <= of_answer
             if math.isfinite(limit):
                 within &= tpot.below(limit) >= SHARE_WANTED
-            # steps rise with the batch, so that a smaller one is within the limit too
+            # a larger batch takes longer, so all batches below the largest one are within the limits too
             largest = np.flatnonzero(within)
             if largest.size:
                 above = alone.rising[largest[-1] :][:2]  # the limit may lie between two batches
@@ -145,8 +146,8 @@ def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decodi
 
 
 def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
-    """Requests per second of a prefill instance, if the mean TTFT is to be within its limit; 0 if it cannot
-    be.
+    """An upper bound on the requests per second of a prefill instance with TTFT within its limit. The bound
+    is 0 if even a request that never waits exceeds the limit.
     """
     most = HEADROOM * each.prefill_rate
     limit = limits_s.get("ttft")

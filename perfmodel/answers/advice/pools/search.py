@@ -26,6 +26,7 @@ SHORTLIST = 6
 given rate.
 """
 TIMES = ("ttft_s", "ttft_p90_s", "tpot_s", "tpot_p90_s", "slo_share")
+"""Fields of `PoolOption` that describe the latencies under the load of the question."""
 
 
 def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdvice, Candidates]:
@@ -136,7 +137,7 @@ class Search:
             servers = self.load.fewest_servers(list(servers_of(each)))
             if servers is not None:
                 yield f"one pool {with_draft} meets the limits on {servers.devices} GPUs: {servers}"
-            with suppress(InputError):  # no link between pools
+            with suppress(InputError):  # the link between the pools is not known
                 limits_s = each.question.limits_s
                 pools = self.load.fewest_pools(pairs_of(each, limits_s), limits_s)
                 if pools is not None:
@@ -191,6 +192,7 @@ class Search:
         return best
 
     def _of_pools(self, drafting: Drafting, pairs: list[Pair], sized: SizedPools) -> PoolOption:
+        """The option with two pools of these sizes."""
         asked = drafting.question
         pools = sized.pools
         prefill = str(pools.prefill)
@@ -236,7 +238,7 @@ def _times_of_server(server: PoolServer, load: Array) -> dict[str, float | None]
 
 
 def _check(question: TrafficQuery, gamma: int, load: Array, layout: dict[str, Any]) -> str:
-    """The command of `traffic` with the figures of an option."""
+    """The `traffic` command that prints the latencies of an option."""
     alone: dict[str, Any] = {"tp": 1, "dp": 1, "ep": 1}
     name = "request_rate" if question.opens else "max_concurrency"
     value = float(load[0]) if question.opens else int(load[0])

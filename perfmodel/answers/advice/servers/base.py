@@ -231,8 +231,8 @@ class Server(ABC):
         return not self.serves_files
 
     def known_draft(self, draft: Draft) -> ServedDraft | None:
-        """What the data file of the engine says about this kind of draft. The result is None if the engine
-        does not run it.
+        """The entry for this kind of draft in the data file of the engine. The result is None if the engine
+        does not run such drafts.
         """
         return served_draft(serving_engines()[self.word], draft)
 

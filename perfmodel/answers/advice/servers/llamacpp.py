@@ -19,10 +19,11 @@ CACHES = {"fp32": "f32"} | {name: name for name in ("q8_0", "q5_1", "q5_0", "iq4
 SIXTEEN = ("bf16", "fp16")
 """KV formats that need no flag, because the engine's default is fp16."""
 ALL_LAYERS = 999
+"""Value of ``-ngl`` that puts all layers of any model on the GPU."""
 DEFAULT_LENGTH = 3
 """Default number of tokens that the server drafts."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?<!\.gguf)")
-"""The form of a Hugging Face repository id."""
+"""Matches a Hugging Face repository id, but no name of a GGUF file."""
 NGRAM = 3
 """Smallest n-gram that an n-gram draft matches."""
 
@@ -89,7 +90,9 @@ def _split(tensor_parallel: int, layer_devices: int) -> str | None:
 
 
 def _stop(setup: Setup) -> Stop:
-    """The end of a draft by the probability of its tokens, if that gains over a constant length."""
+    """The rule that ends a draft. The rule is a smallest probability of a token if this gains over the best
+    constant length, otherwise the constant length.
+    """
     table = setup.table
     constant = Stop(1.0, table.best_constant, 0.0)
     file = setup.target.file
@@ -108,6 +111,9 @@ def gguf_name(model_id: str, weights: str | None) -> str:
 def _draft(
     table: LengthTable, draft: Draft, stop: Stop, path: str | None, notes: list[str]
 ) -> dict[str, object]:
+    """Flag of the draft -> its value. The result is empty if nothing is drafted; the reason is then added to
+    `notes`.
+    """
     tokens = stop.longest
     least = stop.least_probability
     known = serving_engines()["llamacpp"].drafts.get(draft_word(draft))

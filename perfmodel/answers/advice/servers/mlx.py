@@ -37,7 +37,7 @@ class MLX(Server):
             )
         else:
             source = setup.draft_path or setup.draft.name
-            if source == served_id(setup.draft.model.name):  # nobody named another one
+            if source == served_id(setup.draft.model.name):  # the question names no other repository
                 source = converted_name(source, setup.draft.precision.weights.name)
             values |= {"--draft-model": source, "--num-draft-tokens": tokens}
             notes.append(

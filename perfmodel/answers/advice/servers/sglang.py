@@ -192,8 +192,8 @@ def _draft_flags(
 
 
 def _quantization(setup: Setup, notes: list[str]) -> str | None:
-    """What SGLang must be told about the format of the draft: by default it quantises the draft on load with
-    its target.
+    """The value of the flag for the weight format of the draft; None if the flag is left out. Without the
+    flag, SGLang quantises the draft on load like the target.
     """
     target = setup.target
     form = setup.draft.precision.weights.name
@@ -217,8 +217,8 @@ def _of_nodes(target: ServedTarget) -> dict[str, object]:
 
 
 def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:
-    """Flags for the part of its cache that a draft reads; empty for the whole cache, None if SGLang cannot
-    serve it.
+    """The flags for the part of its cache that a draft reads. The result is empty for the whole cache, and
+    None if SGLang cannot run the draft.
     """
     if draft.kv.reads_all:
         return {}

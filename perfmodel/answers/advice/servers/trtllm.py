@@ -117,5 +117,5 @@ def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _yaml(options: Mapping[str, Any]) -> str:
-    """The options as lines of YAML: mappings and words as in JSON, which YAML contains."""
+    """The options as lines of YAML. Each value is written as JSON, which is valid YAML."""
     return "\n".join(f"{key}: {json.dumps(value)}" for key, value in options.items())

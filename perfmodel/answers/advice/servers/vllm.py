@@ -27,9 +27,10 @@ NO_SPARSE = (
     "vLLM runs no draft with a sparse view of the cache (an open RFC): the table is for an engine that does"
 )
 PER_HEAD = "per_token_head"
+"""Last words of the names of vLLM's KV formats with a scale per token and head."""
 PER_HEAD_IN = "TRITON_ATTN"
-"""End of the names of vLLM's caches with a scale per token and head, and the only backend that reads them
-(v1/attention/backends/triton_attn.py of 0.32). No backend of a latent cache does (v1/attention/backends/mla).
+"""The only backend that reads caches in these formats (v1/attention/backends/triton_attn.py of 0.32). No
+backend for latent caches reads them (v1/attention/backends/mla).
 """
 
 

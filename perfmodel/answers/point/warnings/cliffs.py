@@ -110,7 +110,7 @@ def _drafting(scenario: Scenario, batch: float, context: float, gamma: int) -> f
 
 
 def _one_fewer(batch: float) -> float:
-    """The batch with one sequence less, but at least one."""
+    """The batch with one sequence fewer, but at least 1."""
     return max(batch - 1.0, 1.0)
 
 

@@ -12,7 +12,7 @@ from perfmodel.speculation import Scenario, doublings, widening
 class _Place(NamedTuple):
     """A quantity of the question and its measured range.
 
-    - tokens: what is added to obtain a number of tokens.
+    - tokens: a number that is added to the quantity and to its range before they are compared.
     """
 
     name: str
@@ -43,8 +43,8 @@ def outside_rows(scenario: Scenario, batch: float, context: float, gamma: int) -
 def _parts_outside(
     measured: MeasuredRange, scenario: Scenario, batch: float, context: float, gamma: int
 ) -> Iterator[str]:
-    """What was timed, and what the question has instead. Without a draft, its kind and length do not
-    matter.
+    """The parts of the question that were not measured, in words. Each text has the measured values too.
+    Without a draft, the kind and the length of the draft do not matter.
     """
     target = scenario.target.name
     if target != measured.model:

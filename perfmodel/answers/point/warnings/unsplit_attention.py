@@ -39,7 +39,7 @@ def unsplit_attention(scenario: Scenario, batch: float, context: float, gamma: i
 
 
 def _verify_s(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
-    """Seconds of a verification without the power limit."""
+    """The time of a verification in seconds, without a power limit."""
     return float(scenario.formulas.target.at(batch, context, gamma + 1.0, scenario.context_std))
 
 
