@@ -5,10 +5,10 @@ for each change of the question that helps.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, point_text
 from perfmodel.answers.advice.better_changes import LESS_PRECISE, as_asked
-from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.decision import quick_choice
 from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.ranking import PricedPoint

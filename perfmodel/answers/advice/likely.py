@@ -4,8 +4,9 @@ typical of their kind in published results.
 
 from dataclasses import replace
 
+from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import find_candidates, without_acceptance
+from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.prices import price
 from perfmodel.answers.advice.ranking import PricedPoint, best_of

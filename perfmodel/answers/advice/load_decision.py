@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advice import ON, AdviseVerdict
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.likely import cautious_point, likely_gains
 from perfmodel.answers.advice.load_order import better, order
 from perfmodel.answers.advice.load_search import LoadSearch

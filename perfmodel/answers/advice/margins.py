@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import find_candidates, without_acceptance
+from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.ranking import PricedPoint, best
 from perfmodel.specs.engines.source_errors import extra_share

@@ -49,3 +49,13 @@ def read_tree_rates(given: Any, flag: str) -> dict[str, str]:
     for key, by_rank in rates.items():
         parse_tree_rates(by_rank, f"{flag} {key}")
     return rates
+
+
+def key_of(name: str, kv: KVMethod) -> tuple[str, str]:
+    """A key for a draft and its KV method. Upper and lower case of the name are the same."""
+    return name.lower(), kv.label()
+
+
+def rates_by_key(rates: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """The stated rates by the key of their draft (`key_of`)."""
+    return {key_of(*draft_and_method(text)): rate for text, rate in rates.items()}

@@ -1,7 +1,7 @@
 """The reason of an answer of `advise` without a load, in words."""
 
+from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.decision import Decision
 from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.one_server import point_speedup
