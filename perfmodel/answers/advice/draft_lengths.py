@@ -131,30 +131,27 @@ def length_tables(
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))
     longest = scenario.longest(max_tokens)
-    spans = [(contexts[0], contexts[0])]
-    if len(contexts) > 1:
-        highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]
-        spans = list(zip([0, *contexts[:-1]], highs, strict=True))
     if acceptance_at is not None:
         known = (scenario.with_acceptance(acceptance_at(float(end))) for end in contexts)
         longest = min(each.longest(longest) for each in known)
     merged: list[_Merged] = []
-    for (low, high), most in zip(spans, seats, strict=True):
+    for (low, high), most in zip(_spans(contexts), seats, strict=True):
         slowness = _slowness(scenario, inside(low, high), most, longest, acceptance_at)
-        octaves = np.log1p(1.0 / np.arange(1.0, most + 1))
-        weight = octaves / octaves.sum()
-        table = _table(slowness, weight, hysteresis, low, high)
-        if merged and len(merged[-1].slowness) == most:
-            before = merged[-1]
-            spans_together = before.spans + 1
-            together = (before.slowness * before.spans + slowness) / spans_together
-            joint = _table(together, weight, hysteresis, before.table.context_low, high)
-            apart = (before.spans / before.table.speedup + 1 / table.speedup) / spans_together
-            if 1 / joint.speedup - apart <= hysteresis:
-                merged[-1] = _Merged(joint, together, spans_together)
-                continue
-        merged.append(_Merged(table, slowness, 1))
+        alone = _Merged(_table(slowness, hysteresis, low, high), slowness, 1)
+        joint = _joint(merged[-1], alone, hysteresis) if merged else None
+        if joint is None:
+            merged.append(alone)
+        else:
+            merged[-1] = joint
     return tuple(each.table for each in merged)
+
+
+def _spans(contexts: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last context of each range. A single context is a range of its own."""
+    if len(contexts) == 1:
+        return [(contexts[0], contexts[0])]
+    highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]
+    return list(zip([0, *contexts[:-1]], highs, strict=True))
 
 
 class _Merged(NamedTuple):
@@ -167,6 +164,21 @@ class _Merged(NamedTuple):
     table: LengthTable
     slowness: Array
     spans: int
+
+
+def _joint(before: _Merged, after: _Merged, hysteresis: float) -> _Merged | None:
+    """Two neighbours with one table. The result is None if their largest batches differ, or if two tables
+    save more than the share `hysteresis` of the time.
+    """
+    if len(before.slowness) != len(after.slowness):
+        return None
+    spans = before.spans + after.spans
+    slowness = (before.slowness * before.spans + after.slowness * after.spans) / spans
+    table = _table(slowness, hysteresis, before.table.context_low, after.table.context_high)
+    apart = (before.spans / before.table.speedup + after.spans / after.table.speedup) / spans
+    if 1 / table.speedup - apart > hysteresis:
+        return None
+    return _Merged(table, slowness, spans)
 
 
 def inside(low: int, high: int) -> Array:
@@ -196,7 +208,18 @@ def runs(chosen: Ints) -> tuple[tuple[int, int, int], ...]:
     return tuple(zip(starts.tolist(), ends.tolist(), chosen[ends - 1].tolist(), strict=True))
 
 
-def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: int) -> LengthTable:
+def _weights(max_batch: int) -> Array:
+    """The share w_b of the baseline's time at each batch size b. Each doubling of b has the same share."""
+    octaves = np.log1p(1.0 / np.arange(1.0, max_batch + 1))
+    return np.asarray(octaves / octaves.sum())
+
+
+def _table(slowness: Array, hysteresis: float, low: int, high: int) -> LengthTable:
+    """The best table for the contexts from `low` to `high`.
+
+    - slowness: 1/speedup, of shape ``[batch, K]``.
+    """
+    weights = _weights(len(slowness))
     cost = slowness * weights[:, None]
     chosen = walk(cost, hysteresis)
     ranges = []

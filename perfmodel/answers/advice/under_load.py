@@ -22,7 +22,7 @@ from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.served_pick import pick_under_load
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_servers import first_of_smaller, smaller_servers
-from perfmodel.answers.load.rows_by_load import check_positions
+from perfmodel.answers.load.completed import check_positions
 from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.specs import load_model
 

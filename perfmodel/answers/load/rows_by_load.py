@@ -7,26 +7,23 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.closed_rows import closed_rows
+from perfmodel.answers.load.completed import check_lengths, completed
 from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.ladder import Ladder
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
-from perfmodel.answers.load.mixed_classes import ClassRow, check_mix, mix_values
+from perfmodel.answers.load.mixed_classes import ClassRow
 from perfmodel.answers.load.replayed_rows import check_size, replayed_rows
 from perfmodel.answers.load.rising import never_falling
-from perfmodel.answers.load.rollout import rollout_values
-from perfmodel.answers.load.traced import check_fits, trace_of, trace_values
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
-from perfmodel.answers.question import Named, Query, resolve, resolve_costs, slowing, usual_draft
-from perfmodel.errors import refuse
+from perfmodel.answers.question import Query, resolve, resolve_costs, slowing
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.policies import Choice, Fixed, Replica
 from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
-from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.specs import UnknownAcceptance
 from perfmodel.speculation import Scenario, check_draft_length
 
 
@@ -133,50 +130,6 @@ def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
     without = dict.fromkeys(priced.replica.passes)
     by_load = priced.rows(without)[0] if replays else priced.closed(without)
     return RowsByLoad(priced.question, [priced.advisable(rows) for rows in by_load], priced.known)
-
-
-def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
-    """Two results: the question, with missing arguments filled in from its files, its model and its engine;
-    and the source of the standard deviation of acceptance between requests. Raises InputError for wrong
-    input.
-    """
-    values = mix_values(question) | trace_values(question) | rollout_values(question)
-    named = Named.of(question)
-    if question.draft is None:
-        engine = engine_of(named.calibration)
-        values["draft"] = usual_draft(question.model, named.target, engine, question.engine)
-    published = request_constants().acceptance_std.get(named.target.name)
-    source = "assumed"
-    if question.acceptance_std is not None:
-        source = "as given"
-    elif published is not None:
-        values["acceptance_std"] = published.value
-        source = published.source
-    return replace(question, **values) if values else question, source
-
-
-def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
-    """Raises InputError for requests with more tokens than the model has positions."""
-    longest = target.max_position_embeddings
-    if question.trace is not None:
-        check_fits(question.trace, trace_of(question.trace), target)
-    if question.mix is not None:
-        check_mix(question.mix, longest)
-    total = f"--input-len {question.input_len} and --output-len {question.output_len}"
-    if question.turns > 1:
-        total += f" in {question.turns} turns ({question.longest} tokens)"
-    check_positions(question.longest, total, target)
-
-
-def check_positions(tokens: int, stated: str, target: ModelSpec) -> None:
-    """Raises InputError if the model has fewer than `tokens` positions.
-
-    - stated: the lengths of the request, for the message.
-    """
-    longest = target.max_position_embeddings
-    if tokens > longest:
-        allowed = f"at most the {longest} positions of {target.name}, with the output"
-        raise refuse("--input-len", None, allowed, stated)
 
 
 def _closed_rows(

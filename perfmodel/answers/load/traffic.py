@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
+from perfmodel.answers.load.completed import completed
 from perfmodel.answers.load.draft_limits import DraftLimits, draft_limits
 from perfmodel.answers.load.fewer_seats import of_default, of_seats
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
@@ -19,7 +20,7 @@ from perfmodel.answers.load.pools_answer import Pools
 from perfmodel.answers.load.pools_as_one import one_server, tier_of_prefill
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.rollout import AgedServer, RolloutRow, rollouts
-from perfmodel.answers.load.rows_by_load import Priced, choices_of, completed, replica_of
+from perfmodel.answers.load.rows_by_load import Priced, choices_of, replica_of
 from perfmodel.answers.load.tpot_errors import log_errors
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, flat

@@ -9,10 +9,10 @@ from typing import Any
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates
 from perfmodel.answers.advice.served import question_of
+from perfmodel.answers.load.completed import check_lengths, completed
 from perfmodel.answers.load.pool_prices import lengths_of, prompts_of, scenario_of, steps_of
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.pool_state import Prompts
-from perfmodel.answers.load.rows_by_load import check_lengths, completed
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
 from perfmodel.queueing.steps import StepTimes
