@@ -133,8 +133,8 @@ class Advice(Answer):
     trees_skipped: tuple[TreeSkip, ...] = ()
 
     def gain(self, pick: Pick) -> float | None:
-        """How many times better a configuration is than the best baseline, by the objective. The result is
-        None if no baseline meets the bounds.
+        """How many times better a configuration is than the best baseline according to the objective. The
+        result is None if no baseline meets the bounds.
         """
         if (b := self.baseline) is None:
             return None

@@ -43,7 +43,7 @@ class BetterChange:
     """A change of the question that gives much better servers than the choice.
 
     - flags: the change as command-line flags.
-    - gain: how many times better these servers are than the choice, by the objective.
+    - gain: how many times better these servers are than the choice according to the objective.
     """
 
     flags: str

@@ -52,8 +52,8 @@ def beside_load(
 
 
 def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
-    """The servers without a draft on the fewest GPUs that serve the rate. The result is None if fewer GPUs
-    than the given ones are not sufficient, or if the objective is latency, because every GPU then helps.
+    """The servers without a draft on the fewest GPUs that serve the rate. The result is None if no smaller
+    number of GPUs is sufficient, or if the objective is latency, because every GPU then helps.
     """
     if question.request_rate is None or question.gpus is None or question.objective == "latency":
         return None

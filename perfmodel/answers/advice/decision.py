@@ -40,7 +40,7 @@ class Decision:
 
     @property
     def without_draft(self) -> PricedPoint | None:
-        """The best baseline if the choice has a draft whose gain is too close to call, else None."""
+        """The best baseline if the choice has a draft whose gain is too close to call, otherwise None."""
         return self.baseline if self.chosen.gamma and self.verdict == "too_close_to_call" else None
 
     @property
@@ -114,7 +114,7 @@ def _verdict(
 
     - rival: the best point with a draft.
 
-    A draft must pay at its own batch, as in `whatif`, and must beat the best baseline.
+    A draft must pay off at its own batch, as in `whatif`, and must beat the best baseline.
     """
     if rival is None:
         return "unknown_acceptance" if would_pay else "do_not_speculate"

@@ -147,7 +147,7 @@ def length_tables(
 
 
 def _spans(contexts: Sequence[int]) -> list[tuple[int, int]]:
-    """The first and the last context of each range. A single context is a range of its own."""
+    """The first and the last context of each range. A single context is a range with one context."""
     if len(contexts) == 1:
         return [(contexts[0], contexts[0])]
     highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]

@@ -35,7 +35,7 @@ def with_eased_limits(
     exceed one of `limits` by more than the factor `FARTHEST`.
 
     - limits: names of the limits that may be eased.
-    - formats: flags that the question has in addition to those of the reader.
+    - formats: flags of smaller number formats in the question, for the text.
     """
 
     def times_ms(served: Served) -> dict[str, float]:

@@ -34,8 +34,8 @@ def within_ttft(question: AdviseQuery, candidates: Candidates) -> Candidates:
 
 
 def _ttft_alone_s(question: AdviseQuery, candidate: Candidate) -> float | None:
-    """TTFT of one prompt of the question's context on an idle server without a draft; None if it does not
-    fit.
+    """TTFT of one prompt of the question's context on an idle server without a draft; None if the prompt does
+    not fit in memory.
     """
     layout = candidate.layout.arguments()
     load = {"input_len": question.context, "output_len": LEAST_OUTPUT, "max_concurrency": 1, "slo": None}

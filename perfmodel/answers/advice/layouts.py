@@ -132,8 +132,8 @@ class Layout:
 
     @property
     def halved(self) -> "Layout | None":
-        """The layout with twice as many servers of half as many GPUs; None if a server has one GPU, an odd
-        number of them, or attention groups.
+        """The layout with twice as many servers of half as many GPUs; None if a server has an odd number of
+        GPUs or several attention groups.
         """
         if self.server_gpus % 2 or self.dp > 1:
             return None

@@ -125,7 +125,8 @@ def _gain_at(
 def _point_at(
     query: AdviseQuery, baseline: PricedPoint, draft: str, rates: tuple[float, ...]
 ) -> PricedPoint | None:
-    """The best point of a draft that accepts these rates by position; None if it does not run or fit.
+    """The best point of a draft that accepts these rates by position; None if the draft cannot run or does
+    not fit in memory.
 
     - draft: a name of the draft that the question accepts.
     """

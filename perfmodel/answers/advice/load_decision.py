@@ -43,8 +43,8 @@ class LoadDecision:
 
     @property
     def without_draft(self) -> Served | None:
-        """The best servers without a draft if the choice has a draft whose gain is too close to call, else
-        None.
+        """The best servers without a draft if the choice has a draft whose gain is too close to call,
+        otherwise None.
         """
         drafts = self.chosen is not None and self.chosen.row.gamma
         return self.baseline if drafts and self.verdict == "too_close_to_call" else None
@@ -98,6 +98,6 @@ def _verdict(search: LoadSearch, chosen: Served | None) -> AdviseVerdict:
 
 
 def _worth_the_risk(question: AdviseQuery, chosen: Served) -> bool:
-    """Whether a draft is advised although its gain by `whatif` at its mean batch is too close to call."""
+    """Whether to recommend a draft although its gain in `whatif` at its mean batch is too close to call."""
     speedup, interval = point_speedup(question, chosen.at_its_batch(question))
     return interval is None or worth_the_risk(speedup, interval)

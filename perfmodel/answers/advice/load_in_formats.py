@@ -98,8 +98,8 @@ def _reaches(question: AdviseQuery, layouts: list[Layout]) -> Iterator[FormatRea
 
 
 def _for_all(each: FormatReach, layout: Layout, limits: list[str], most_gpus: float) -> Iterator[Alternative]:
-    """Servers of this kind that serve the whole load in a format: on the given devices with longer limits,
-    and on the fewest devices, if they are fewer than `most_gpus`.
+    """Servers of this kind that serve the whole load in a format. The first ones are on the given devices and
+    have longer limits. The others are on the fewest devices, if these are fewer than `most_gpus`.
     """
     if limits:
         eased = with_eased_limits(each.question, [layout], limits, each.flags)

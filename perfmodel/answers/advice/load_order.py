@@ -74,8 +74,8 @@ def near_tie(question: AdviseQuery) -> float:
 
 
 def used(served: Served, question: AdviseQuery) -> tuple[float, float]:
-    """A sort key by the used part of the latency limits. Smaller numbers leave more room. The first
-    number is the percentage of requests that exceed a limit. The second is the largest ratio of a 90th
+    """A sort key for servers by the used part of their latency limits. Smaller numbers leave more room. The
+    first number is the percentage of requests that exceed a limit. The second is the largest ratio of a 90th
     percentile to its limit, in tenths. Ratios below `EASY` count as equal.
     """
     if not _weighs_limits(question):

@@ -114,7 +114,7 @@ def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> I
 def may_suffice(estimate: Served) -> bool:
     """Whether a replay may find that the servers can serve the load within the limits.
 
-    - estimate: their prediction by the closed form.
+    - estimate: their prediction with the closed form.
     """
     share = estimate.row.slo_share
     return estimate.row.ttft_s is not None and (share is None or share >= LEAST_SHARE)

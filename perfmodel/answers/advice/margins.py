@@ -208,7 +208,7 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     a draft with several KV methods, the method with the smallest value is used.
 
     All drafts have the layout of the best baseline. Drafts that the engine does not run are only included
-    with `any_draft`. A draft is left out if it does not pay even if every token is accepted.
+    with `any_draft`. A draft is left out if it does not pay off even if every token is accepted.
     """
     certain = "/".join(["1"] * query.max_gamma)
     rates = {f"{name}@{kv.label()}": certain for name, kv in without_acceptance(query)}

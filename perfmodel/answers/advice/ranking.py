@@ -19,7 +19,7 @@ ALIKE = 0.025
 their best draft length.
 """
 ROUNDING = 1e-9
-"""A throughput is only higher than another if it is higher by more than this share."""
+"""Two throughputs count as equal if they differ by at most this share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PricedPoint:
 
     - batch: number of sequences in one server.
     - gained: tokens per iteration.
-    - value: its value by the objective; a larger value is better.
+    - value: the value of the objective, with a larger value for a better point.
     - most: the value at the best draft length, which may be longer than `gamma`.
     """
 
@@ -46,7 +46,7 @@ class PricedPoint:
         return self.candidate.layout
 
     def times(self, other: "PricedPoint", query: AdviseQuery) -> float:
-        """How many times better this point is than the other point, by the objective."""
+        """How many times better this point is than the other point according to the objective."""
         if query.objective == "throughput":
             return self.value / other.value
         return other.value / self.value
@@ -85,8 +85,9 @@ def best_of(priced: Iterable[Priced], query: AdviseQuery) -> PricedPoint | None:
 
 
 def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Array:
-    """The value by the objective, where larger is better: tokens/s per GPU, the negative TPOT in seconds, or
-    the negative price of a million tokens in dollars. Idle GPUs are counted too.
+    """The value of the objective, with a larger value for a better point. The value is the tokens/s per GPU,
+    the negative TPOT in seconds, or the negative price of a million tokens in dollars. Idle GPUs are counted
+    too.
     """
     if query.objective == "latency":
         return -tpot_s

@@ -96,7 +96,9 @@ def reaches(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list
 
 
 def _reach(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Iterator[Reach]:
-    """The reach of a candidate; none if `traffic` refuses it, or if it can carry no load."""
+    """The reach of a candidate. There is none if `traffic` refuses the candidate, or if it cannot serve any
+    load.
+    """
     most = load_of(question)
     if question.request_rate is None:
         load = clients_each(question, [round(most)])

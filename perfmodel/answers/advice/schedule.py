@@ -131,8 +131,8 @@ class Schedule(Answer):
     """The answer of `schedule`, with one table for each context range.
 
     - num_speculative_tokens_per_batch_and_context: the rows of `five_item_rows`.
-    - does_not_fit: None if a sequence of the longest context fits in memory. Otherwise it is the reason, and
-      the answer has no command line.
+    - does_not_fit: None if a sequence of the longest context fits in memory. Otherwise, this field has the
+      reason, and the answer has no command line.
     """
 
     model: str
@@ -239,7 +239,7 @@ def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_p
 def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
     """Iterations per second by verified tokens, in the form of SGLang's profiler (dspark_sps.py of 0.5.23).
 
-    SGLang's scheduler cuts a draft where one more token costs more than its confidence promises.
+    SGLang's scheduler ends a draft if one more token costs more time than its confidence is worth.
     """
     gamma = table.max_tokens
     batches = _doublings(table)

@@ -166,7 +166,7 @@ def on_servers(
 
 def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
     """Predicts the servers of an estimate again, with a replay if the closed form is not accurate. The result
-    is None if the draft does not pay, or if no number of servers is sufficient.
+    is None if the draft does not pay off, or if no number of servers is sufficient.
     """
     candidate = estimate.candidate
     drafts = estimate.row.gamma != 0

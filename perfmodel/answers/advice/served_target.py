@@ -131,7 +131,9 @@ def longest_of(question: CommonOptions, scenario: Scenario) -> Callable[[int, in
 
 
 def _dispatch(scenario: Scenario) -> Mapping[str, str]:
-    """Engine -> its word for the library that dispatches tokens to their experts; empty if none does."""
+    """Engine -> its name for the library that dispatches tokens to their experts; empty without such a
+    library.
+    """
     fabric = scenario.machine.fabric
     if fabric is None or fabric.link.exchange is None or not scenario.layout.exchanges:
         return {}

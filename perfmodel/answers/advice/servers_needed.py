@@ -77,8 +77,8 @@ def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -
 
 
 def _replicas_for(question: AdviseQuery, candidate: Candidate, drafts: bool, rate: float) -> int | None:
-    """The fewest servers for a rate, computed from the rate that one server serves; None if no number serves
-    it, or if one server would not draft at this rate.
+    """The smallest number of servers for a rate, computed from the rate that one server can serve. The result
+    is None if no number is sufficient, or if a server would not draft at this rate.
     """
     asked = question_of(question, candidate, drafts, request_rate=max(rate, RATES[0]))
     needed = [
@@ -90,9 +90,9 @@ def _replicas_for(question: AdviseQuery, candidate: Candidate, drafts: bool, rat
 
 
 def _replicas_that_draft(question: AdviseQuery, candidate: Candidate) -> int | None:
-    """The fewest servers for a rate, with a draft that gains only at a smaller rate per server. The number of
-    servers is doubled until one server serves its share of the rate; the fewest are then searched between the
-    last two numbers.
+    """The smallest number of servers for a rate, with a draft that only gains at a smaller rate per server.
+    The number is doubled until one server can serve its share of the rate. The smallest sufficient number is
+    then searched between the last two numbers.
     """
     assert question.request_rate is not None
     rate = question.request_rate

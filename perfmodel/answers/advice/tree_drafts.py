@@ -38,11 +38,11 @@ VERIFIED = (4, 8, 16, 32, 64)
 class TreeDraft:
     """The best tree of one draft, on one server of a layout. No interval is known for the speed of a tree.
 
-    - steps, candidates, verified_tokens: the numbers of SGLang's flags.
+    - steps, candidates, verified_tokens: the values of SGLang's flags for the shape of the tree.
     - batch, tpot_s, throughput_tokens_per_s: values of one server.
     - speedup: speedup over the baseline at the same batch and layout.
-    - over_choice: how many times better the tree is than the choice of `advise`, by the objective; None if
-      nothing else meets the bounds.
+    - over_choice: how many times better the tree is than the choice of `advise` according to the objective;
+      None if nothing else meets the bounds.
     - best_at: the smallest and the largest batch at which a tree is faster than both the baseline and the
       draft's best chain, by more than the share `ALIKE`. None means that there is no such batch.
     - flags: the engine's flags for this tree; None if they are not known.
@@ -92,7 +92,7 @@ class _PricedTrees:
     """The predictions for the tree shapes of one candidate.
 
     - tokens: the tokens per iteration of each shape.
-    - tpot_s, value: arrays over ``[batch, shape]``. A larger value is better by the objective.
+    - tpot_s, value: arrays over ``[batch, shape]``. A larger value is better according to the objective.
     """
 
     shapes: list[ServerShape]
@@ -108,7 +108,7 @@ def tree_drafts(
     tree is possible.
 
     - drafted: the predictions for the drafts as chains.
-    - choice: the value of the choice by the objective; None if there is no choice.
+    - choice: the value of the objective for the choice; None if there is no choice.
 
     Raises InputError for text that is not a list of rates.
     """
@@ -185,7 +185,7 @@ def _check_runs(query: AdviseQuery, candidate: Candidate) -> None:
 def _best(
     query: AdviseQuery, chains: Priced, priced: _PricedTrees, choice: float | None, source: str
 ) -> tuple[float, TreeDraft]:
-    """The best shape and batch, with its value by the objective."""
+    """The value of the objective for the best shape and batch, and the tree of this shape."""
     candidate = chains.candidate
     scenario = candidate.scenario
     row, column = divmod(int(np.argmax(priced.value)), len(priced.shapes))

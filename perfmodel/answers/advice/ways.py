@@ -31,7 +31,7 @@ SMALLER_WEIGHTS: dict[str | None, tuple[str, ...]] = {
 }
 """Kind of file to which the engine converts checkpoints -> the weight formats to try, the largest first."""
 Helps = Callable[..., bool]
-"""Whether a changed argument of the question helps."""
+"""A function that says whether changed arguments of the question help."""
 LARGE_SHARE = 0.95
 """Share of the memory that a server may use on a device that runs nothing else. This is an assumption."""
 HALF = 0.5

@@ -70,8 +70,8 @@ def options(cls: type[T]) -> type[T]:
 
 
 def _arguments(cls: Any) -> dict[str, Argument]:
-    """The arguments of a question in the order of help: positional ones, its own, those of its base
-    classes.
+    """The arguments of a question in the order of help. Positional arguments come first, then the arguments
+    of its own class, and then the arguments of its base classes.
     """
     hints = get_type_hints(cls, include_extras=True)
     classes = [vars(parent).get("__annotations__", {}) for parent in cls.__mro__]
@@ -97,7 +97,12 @@ all questions last.
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The fields of a question: all, those that are given by position, and those that must be given."""
+    """The names of the fields of a question.
+
+    - known: all fields.
+    - placed: the fields that may be given by position.
+    - needed: the fields without a default.
+    """
 
     known: dict[str, None]
     placed: tuple[str, ...]

@@ -75,7 +75,7 @@ LEAST_PROMPTS = 1.05
 MOST_PROMPTS = 3.0
 """From this number of prompts per pass on, the TTFT of the closed form is right again."""
 LEAST_PREFILLS = 8
-"""If fewer prefills than this run while a request decodes, TPOT may be wrong by 3 %."""
+"""If a request decodes for less time than this number of prefills takes, TPOT may be wrong by 3 %."""
 LEAST_SPLIT_PREFILLS = 12
 """The same limit for prompts that take several passes."""
 LEAST_ITERATIONS = 10
@@ -230,7 +230,7 @@ def _of_hits(
 ) -> dict[Doubt, Mask]:
     """Doubts about prefix-cache hits. A full server evicts the contexts of clients that wait for a seat, and
     of sessions that return after a while. With few requests, the server evicts less than predicted. If
-    prompts have passes of their own, the predicted time of prompts with hits is too long.
+    prompts have separate passes, the predicted time of prompts with hits is too long.
     """
     if steps.cached is None:
         return {}

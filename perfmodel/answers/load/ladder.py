@@ -6,8 +6,8 @@ At loads below the first rung, requests seldom overlap. The times at such a load
 the first rung, and the number of running requests is proportional to the load. A policy changes its draft
 length with the load, so it is replayed at each load of the question.
 
-Where the closed form is accurate, the rows come from the closed form. The times of the closed form at the
-rungs are then bounds on the times at all loads between the rungs.
+At loads at which the closed form is accurate, the rows come from the closed form. The times of the closed
+form at the rungs are then bounds on the times at all loads between the rungs.
 
 At a request rate above the capacity of a server, the state of the server is the same as at capacity. Each
 request arrives earlier than it would at capacity, and waits longer by this difference. If the number of
@@ -132,7 +132,7 @@ class Ladder:
         return self.more_bounds
 
     def _bounds(self, rows: Sequence[TrafficRow]) -> list[TrafficRow]:
-        """The rows of the closed form that hold, with times at least those of lower loads."""
+        """The rows at which the closed form is used, with times raised to the times at lower loads."""
         standing = [row for row in rows if self._holds(row)]
         return list(accumulate(standing, lambda lower, row: at_least(row, lower)))
 
@@ -171,12 +171,15 @@ class Ladder:
         return closed_rows(self.question, choice, None, np.array(loads), bounds=True)
 
     def _holds(self, row: TrafficRow) -> bool:
-        """Whether the closed form holds for a row."""
+        """Whether the closed form is used for a row, because it is accurate or because the question asks for
+        it.
+        """
         return not self.question.replays and (self.question.closed_form or not row.doubts)
 
     def _raised(self, rung: int, rough: bool) -> TrafficRow:
-        """The row of a rung, with times at least those of the rungs below it. In an open loop the row
-        keeps its own times if they are long enough.
+        """The row of a rung, with times raised to the times at the rungs below it.
+
+        - rough: whether the row of an open loop keeps its own times.
         """
         if rough and self.question.opens:
             return self._rung(rung)

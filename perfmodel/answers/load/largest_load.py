@@ -21,7 +21,7 @@ range between the highest load within the limits and the next load.
 LEAST = 1.0 / 256.0
 """The smallest load that is tried, as a share of the largest."""
 Keeps = Callable[[TrafficRow], bool]
-"""Whether a row is within the limits."""
+"""A function that says whether a row is within the limits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,8 @@ def _worth(row: TrafficRow) -> Worth:
 
 
 def _counted_per_s(row: TrafficRow) -> float:
-    """The requests per second to which the share within the SLO applies: those that arrive, unless the server
-    is saturated.
+    """The requests per second to which the share within the SLO applies. These are all requests that arrive
+    or, on a saturated server, all that are served.
 
     The number that a replay happened to serve would make the choice depend on chance.
     """

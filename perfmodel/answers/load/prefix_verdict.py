@@ -1,5 +1,5 @@
-"""Computes how many prefix-cache hits are lost because of a draft, whether the draft still pays, and which
-changes would help.
+"""Computes how many prefix-cache hits are lost because of a draft, whether the draft still pays off, and
+which changes would help.
 """
 
 import math
@@ -167,7 +167,7 @@ def _verdict(
 
 
 def _order(change: PrefixChange) -> tuple[bool, float]:
-    """A sort key for changes. Changes that pay come first. The second criterion is the net time, with the
+    """A sort key for changes. Changes that pay off come first. The second criterion is the net time, with the
     largest first. An unknown net time counts as the largest.
     """
     net_s = math.inf if change.net_s is None else change.net_s
@@ -185,7 +185,7 @@ def _rank(row: TrafficRow) -> tuple[bool, float]:
 
 def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:
     """The mean time by which a request ends earlier than with the baseline, in seconds, and whether the draft
-    pays.
+    pays off.
     """
     net_s = None if baseline.e2e_s is None or row.e2e_s is None else baseline.e2e_s.mean - row.e2e_s.mean
     return net_s, _rank(row) < _rank(baseline)

@@ -41,7 +41,7 @@ def replayed_trace(question: TrafficQuery) -> Arrivals:
 
 
 def left_out_note(trace: Arrivals) -> str | None:
-    """A remark if a replay only has the first requests of a trace, else None."""
+    """A remark if a replay only has the first requests of a trace, otherwise None."""
     if trace.at_s.size <= LONGEST:
         return None
     return f"the first {LONGEST:,} of the trace's {trace.at_s.size:,} requests are replayed"

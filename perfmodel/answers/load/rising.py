@@ -12,9 +12,8 @@ from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow, load_of
 
 
 def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficRow]]:
-    """The rows of each load, corrected where necessary. For each draft length, TTFT and TPOT are then at
-    least as long as at all lower loads. The share of requests within the SLO is at most as large as at all
-    lower loads.
+    """The rows of each load, with corrections. For each draft length, TTFT and TPOT are then at least as long
+    as at all lower loads. The share of requests within the SLO is at most as large as at all lower loads.
     """
     highest = dict[int | str, TrafficRow]()
     raised: list[list[TrafficRow]] = [[] for _ in by_load]
@@ -79,7 +78,7 @@ def _factor(before: Percentiles | None, after: Percentiles | None) -> float:
 
 
 def _longer(row: TrafficRow, first: float, each: float) -> Percentiles | None:
-    """The time of a whole request whose TTFT and time per token are multiplied by a factor each."""
+    """The time of a whole request after its TTFT and its time per token were each multiplied by a factor."""
     if row.ttft_s is None or row.e2e_s is None or not row.e2e_s.mean:
         return row.e2e_s
     added_s = (first - 1.0) * row.ttft_s.mean + (each - 1.0) * (row.e2e_s.mean - row.ttft_s.mean)

@@ -29,7 +29,7 @@ SMALLEST = "bf16"
 
 
 def serving_engine(scenario: Scenario) -> ServingEngine | None:
-    """The serving engine of a scenario if it lets requests wait for memory, else None."""
+    """The serving engine of a scenario if it lets requests wait for memory, otherwise None."""
     engine = serving_engine_of(scenario.machine.calibration)
     return None if engine is None or engine.seats is None else engine
 

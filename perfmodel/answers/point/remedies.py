@@ -1,4 +1,5 @@
-"""Finds changes of the server with which speculation pays, if it does not pay in the given configuration.
+"""Finds changes of the server with which speculation pays off, if it does not pay off in the given
+configuration.
 
 A change is another attention backend, another number format of the KV cache, or another number of devices for
 the draft. Each change is tried alone.
@@ -20,7 +21,7 @@ from perfmodel.speculation import Passes, Scenario, interval_of_timed, memory_of
 Changes = dict[str, Any]
 """Changed arguments of a question, by name."""
 WORTH_A_SWITCH = 1.1
-"""A change is named if speculation certainly pays with it. Otherwise, it is only named if it raises the
+"""A change is named if speculation certainly pays off with it. Otherwise, it is only named if it raises the
 speedup by at least this factor.
 """
 SMALLER_KV = "fp8"
@@ -28,8 +29,9 @@ SMALLER_KV = "fp8"
 
 
 def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, ...]:
-    """The changes that help: with the change, speculation certainly pays, or it is more than `WORTH_A_SWITCH`
-    times as fast as both the unchanged server and the baseline. The largest speedup comes first.
+    """The changes that help. With such a change, speculation certainly pays off, or it is more than
+    `WORTH_A_SWITCH` times as fast as both the unchanged server and the baseline. The largest speedup comes
+    first.
 
     - scenario: the scenario of the query, with a known acceptance.
     - speedup: the speedup of the unchanged question at its best draft length.

@@ -70,9 +70,9 @@ def verdict(
     gamma: int,
     fits: bool = True,
 ) -> Verdict:
-    """The verdict of a point. Speculation pays if the whole interval of the speedup is above 1, and does not
-    pay if the whole interval is at most 1. In all other cases, the verdict is "too close to call". A point
-    that does not fit in memory has its own verdict.
+    """The verdict of a point. The verdict is "pays" if the whole interval of the speedup is above 1, and
+    "does not pay" if the whole interval is at most 1. In all other cases, the verdict is "too close to call".
+    A point that does not fit in memory has its own verdict.
 
     If no similar case was measured (`is_measured`), the verdict is only "likely". "Pays" also becomes "likely
     pays" if the acceptance was only measured at shorter contexts. If a known defect of the engine may make

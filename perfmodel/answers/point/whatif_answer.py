@@ -35,7 +35,7 @@ class CostRatios:
 class Accepted:
     """The acceptance in use.
 
-    - alpha: its value if it is the same at all positions, else None.
+    - alpha: its value if it is the same at all positions, otherwise None.
     - tokens_per_iteration: None if the acceptance is unknown.
     - tokens_per_iteration_interval: the 90 % interval if an alpha is used at a draft length at which it was
       not measured. The width of the interval comes from the errors of such predictions for published results.
@@ -86,7 +86,7 @@ class Remedy:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def helps(self, enough: float) -> bool:
-        """Whether speculation certainly pays with the change, or has a speedup above `enough`."""
+        """Whether speculation certainly pays off with the change, or has a speedup above `enough`."""
         return self.surely_pays or self.speedup > enough
 
     @property

@@ -32,8 +32,8 @@ ACCEPTANCES = ("alpha", "rate", "tokens_per_iteration", "acceptance")
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
 """Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
-"""The default KV method of a self-draft. A self-draft that reads the whole cache never pays. Most acceptances
-of self-drafts in ``results/published`` have this method and budget.
+"""The default KV method of a self-draft. A self-draft that reads the whole cache never pays off. Most
+acceptances of self-drafts in ``results/published`` have this method and budget.
 """
 
 

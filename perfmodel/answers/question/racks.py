@@ -106,8 +106,8 @@ def _fabric(
 
 
 def _overlap(question: CommonOptions, calibration: Calibration) -> float:
-    """The share of the communication that an engine hides with two micro-batches. Raises InputError if it is
-    not known.
+    """The share of the communication that an engine hides with two micro-batches. Raises InputError if this
+    share is not known for the engine.
     """
     engine = engine_of(calibration) or calibration.stack
     known = rack_constants().overlap
@@ -119,8 +119,8 @@ def _overlap(question: CommonOptions, calibration: Calibration) -> float:
 
 
 def _imbalance(question: CommonOptions, target: ModelSpec, ep: int) -> float:
-    """The number of tokens of the fullest rank divided by the mean number over all ranks, if tokens are
-    dispatched.
+    """The number of tokens of the rank with the most tokens, divided by the mean number over all ranks, if
+    tokens are dispatched.
     """
     if question.moe_imbalance is not None:
         return question.moe_imbalance

@@ -86,14 +86,14 @@ class PoolLoad(ABC):
 
     @abstractmethod
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """The two pools on the fewest devices that serve the load within the limits. The result is None if no
-        pools do.
+        """The two pools on the fewest devices that serve the load within the limits. The result is None if
+        there are no such pools.
         """
 
     @abstractmethod
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
         """The equal servers on the fewest devices that serve the load within the limits. The result is None
-        if no servers do.
+        if there are no such servers.
         """
 
 
@@ -270,7 +270,7 @@ class OfClients(PoolLoad):
 
     def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
         """The equal servers on the fewest devices that serve the clients within the limits. The result is
-        None if no servers do, and without limits.
+        None if there are no such servers, and without limits.
         """
         best: Instances | None = None
         bounds = [(server, math.ceil(self.clients / server.clients_bound)) for server in servers]

@@ -97,7 +97,7 @@ class PoolAdvice:
     def best(self, two: bool, drafts: bool | None = None) -> PoolOption | None:
         """The best option with two pools or with one pool.
 
-        - drafts: whether the option must have a draft; None means the better one of both.
+        - drafts: whether the option must have a draft; None means that both are allowed.
         """
         for option in self.options:
             if option.two is two and drafts in (None, option.gamma > 0):

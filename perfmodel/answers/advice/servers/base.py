@@ -121,7 +121,7 @@ class ServedTarget:
 
     def dispatch_of(self, engine: str) -> str | None:
         """The name of the library that sends tokens to their experts, as `engine` spells it. The result is
-        None if it has no such name, or if the question states a version of the engine.
+        None if the engine has no name for it, or if the question states a version of the engine.
         """
         return None if self.version_of(engine) else self.dispatch.get(engine)
 

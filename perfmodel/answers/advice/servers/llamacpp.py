@@ -38,7 +38,7 @@ class LlamaCpp(Server):
     kv_names = CACHES
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
-        """The ``llama-server`` line. The line has no draft if the draft cannot run or does not pay. The
+        """The ``llama-server`` line. The line has no draft if the draft cannot run or does not pay off. The
         reason is then added to `notes`.
         """
         served = setup.target.file

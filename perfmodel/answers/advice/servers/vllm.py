@@ -112,7 +112,9 @@ class VLLM(Server):
         return words_of(_of_nodes(target) | experts | devices | formats | attention | memory)
 
     def _cache(self, target: ServedTarget, backend: Backend | None, notes: list[str]) -> str | None:
-        """The engine's word for the KV format; None for its default, with a note if it has no such format."""
+        """The engine's name for the KV format. The result is None for the default format. If the engine does
+        not have the format, the result is also None, and a note is added.
+        """
         name = self.kv_names.get(target.kv_dtype)
         per_head = name is not None and name.endswith(PER_HEAD)
         other = backend is not None and backend.word != PER_HEAD_IN
