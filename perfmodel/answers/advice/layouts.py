@@ -83,7 +83,7 @@ class Layout:
 
     def is_simpler_than(self, other: "Layout") -> bool:
         """Whether the servers of this layout are simpler to operate than those of the other layout. Simpler
-        servers have fewer devices or fewer kinds of groups, and not more of either.
+        servers have fewer devices or fewer kinds of groups. They do not have more of the other.
         """
         sizes = self.server_gpus * self.in_turn, other.server_gpus * other.in_turn
         groups = self.groups, other.groups

@@ -57,12 +57,12 @@ class Search:
 
     @property
     def best_baseline(self) -> PricedPoint | None:
-        """The best point without a draft, by `choose`."""
+        """The best point without a draft according to `choose`."""
         return choose([p for p in self.allowed if not p.gamma], self.query)
 
     @property
     def rival(self) -> PricedPoint | None:
-        """The best point with a draft that may be recommended, by `choose`."""
+        """The best point with a draft that may be recommended, according to `choose`."""
         return choose([p for p in self.allowed if p.gamma], self.query)
 
     @property

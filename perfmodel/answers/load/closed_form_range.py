@@ -73,7 +73,7 @@ LEAST_BUSY = 0.5
 LEAST_PROMPTS = 1.05
 """From this number of prompts per pass on, TTFT may be 30 % too low on a busy server."""
 MOST_PROMPTS = 3.0
-"""From this number of prompts per pass on, the TTFT of the closed form is right again."""
+"""From this number of prompts per pass on, the TTFT of the closed form is accurate again."""
 LEAST_PREFILLS = 8
 """If a request decodes for less time than this number of prefills takes, TPOT may be wrong by 3 %."""
 LEAST_SPLIT_PREFILLS = 12

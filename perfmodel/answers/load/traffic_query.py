@@ -186,8 +186,8 @@ class TrafficQuery(TrafficArguments):
 
     @property
     def replays(self) -> bool:
-        """Whether every row comes from a replay. If not, only the rows at which the closed form is not
-        accurate do.
+        """Whether every row comes from a replay. If not, only rows at which the closed form is not accurate
+        come from replays.
         """
         return self.rollout is None and (self.replay or self.trace is not None or self.mix is not None)
 

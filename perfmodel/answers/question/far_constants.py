@@ -8,7 +8,7 @@ from perfmodel.specs.calibrations.loading import load_bundled
 
 FAR = 30.0
 """A warning is given for a constant that is larger than the largest bundled constant, or smaller than the
-smallest, by more than this factor. Devices differ by less.
+smallest, by more than this factor. Bundled devices differ by less than this factor.
 """
 
 

@@ -189,8 +189,8 @@ def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
 
 
 def _placed(query: Query, named: Named, precision: Precision) -> Placed:
-    """The links and the layout. Raises InputError for degrees, an engine or a backend that do not fit the
-    model or each other.
+    """The placement of the server on its devices. Raises InputError for degrees, an engine or a backend that
+    do not fit the model or each other.
     """
     target = named.target
     gpu = named.gpu

@@ -13,7 +13,7 @@ WORTH_A_NOTE = 1.1
 split.
 """
 WORTH_A_WARNING = 1.5
-"""A warning is given if it takes more than this many times as long."""
+"""A warning is given if a verification takes more than this many times as long."""
 
 
 def unsplit_attention(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
