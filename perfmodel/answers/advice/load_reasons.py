@@ -75,7 +75,9 @@ def _interval(question: AdviseQuery, decision: LoadDecision) -> str:
 
 
 def _without_rival(question: AdviseQuery, decision: LoadDecision) -> str:
-    """Why no draft is compared with the choice; if no acceptance is known, the gain of a typical draft."""
+    """The reason why no draft is compared with the choice. If no acceptance is known, the text has the gain
+    of a typical draft.
+    """
     if decision.verdict == "unknown_acceptance":
         return f"; no acceptance is known for {question.model}{likely_text(decision.likely)}"
     limits = " within the limits" if question.latency_limits_ms else ""

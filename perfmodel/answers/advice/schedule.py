@@ -229,7 +229,9 @@ def _answered(scenario: Scenario, table: LengthTable, instead: str | None, lines
 
 
 def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_path: str | None) -> Export:
-    """The command lines. The question's engine gets no command line if a known defect slows its drafts."""
+    """The command lines for one table. The question's engine gets no command line if a known defect slows its
+    drafts.
+    """
     engine = engine_of(scenario.machine.calibration)
     defect = slowing(scenario, float(table.context_high))
     withheld = {} if defect is None else {str(engine): defect_warning(defect)}

@@ -19,7 +19,9 @@ MOST_FOUR_BIT_BYTES = 0.7
 WITH_FP8_CACHE = ("vllm", "sglang")
 """Engines that can keep the KV cache in FP8 for any checkpoint."""
 LESS = 0.75
-"""FP8 counts as smaller than the question's format if it has at most this share of its bytes per weight."""
+"""FP8 counts as smaller than another format if it has at most this share of the bytes per weight of that
+format.
+"""
 
 
 def may_be_smaller(query: AdviseQuery) -> bool:

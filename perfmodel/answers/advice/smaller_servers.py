@@ -20,7 +20,7 @@ NOTICED = 0.95
 MUCH_SOONER = 0.85
 """Smaller weights are named if a request then takes at most this share of its time without them."""
 FIRST = 0.6
-"""The answer recommends to run servers first if they need at most this share of the GPUs of the choice. On
+"""The answer recommends running servers first if they need at most this share of the GPUs of the choice. On
 the same number of GPUs, this is the share of the time of a request.
 """
 
@@ -96,7 +96,7 @@ def best_with_seats(
 
 
 def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str | None:
-    """A sentence (without a full stop) that recommends to run the first servers with smaller weights first.
+    """A sentence (without a full stop) that recommends starting with the first servers with smaller weights.
     The result is None if they do not save enough (`FIRST`).
     """
     if not smaller:

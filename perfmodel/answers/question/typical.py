@@ -23,7 +23,7 @@ MIDDLE = (0.1, 0.9)
 rates for the kind of draft.
 """
 WORTH_MEASURING = 1.1
-"""`advise` recommends to measure a draft if its speedup at the low end of typical acceptance is at least this
+"""`advise` recommends measuring a draft if its speedup at the low end of typical acceptance is at least this
 value.
 """
 LEAST_PUBLISHED = 5
