@@ -94,40 +94,51 @@ class Insufficient:
         the given devices. Others serve the whole load on the smallest number of devices, or have smaller
         weights. If nothing fits in memory, there is one server for each change with which the model fits.
         """
-        question = self.search.question
+        layouts = [candidate.layout for candidate in self.search.candidates.baselines]
         if self.why.ways:
             yield from self._with_changes()
-            return
-        layouts = [candidate.layout for candidate in self.search.candidates.baselines]
-        if question.gpus is None or not layouts:
-            if (alone := fastest(without_load(question))) is not None:
-                yield alone
-            if question.gpus is None and self.alone is not None:
-                eased = fewest_with_eased_limit(question, self.alone)
-                if eased is not None:
-                    yield eased
-            yield from _fewest_in_smaller_weights(question)
+        elif self.search.question.gpus is None or not layouts:
+            yield from self._on_any_devices()
         else:
-            named = [] if self.nearest is None else [self.nearest.served]
-            if self.nearest is not None:
-                yield _nearest(self.nearest)
-            eased = self._eased(layouts)
+            yield from self._on_given_devices(layouts)
+
+    def _on_any_devices(self) -> Iterator[Alternative]:
+        """The fastest server, servers within an eased limit, and servers with smaller weights."""
+        question = self.search.question
+        alone = fastest(without_load(question))
+        if alone is not None:
+            yield alone
+        if question.gpus is None and self.alone is not None:
+            eased = fewest_with_eased_limit(question, self.alone)
             if eased is not None:
                 yield eased
-            counted = replace(question, gpus=None)
-            fewest = fewest_gpus(counted, all_reaches(counted, self.reaches, layouts))
-            if fewest is not None:
-                yield started(enough_text(fewest), counted, fewest)
-                named.append(fewest)
-            elif eased is None and self.alone is not None:
-                eased = fewest_with_eased_limit(counted, self.alone)
-                if eased is not None:
-                    yield eased
-            yield from _shorter(question, named)
-            gpus = math.inf if fewest is None else fewest.candidate.layout.gpus
-            limits = list(question.latency_limits_ms) if eased is None else []
-            most = 0.0 if self.nearest is None else self.nearest.load
-            yield from in_formats(question, self._promising(layouts), most, limits, gpus)
+        yield from _fewest_in_smaller_weights(question)
+
+    def _on_given_devices(self, layouts: list[Layout]) -> Iterator[Alternative]:
+        """Servers on the given devices, and servers for the whole load on more devices.
+
+        - layouts: the searched layouts of the given devices.
+        """
+        question = self.search.question
+        if self.nearest is not None:
+            yield _nearest(self.nearest)
+        eased = self._eased(layouts)
+        if eased is not None:
+            yield eased
+        counted = replace(question, gpus=None)
+        fewest = fewest_gpus(counted, all_reaches(counted, self.reaches, layouts))
+        if fewest is not None:
+            yield started(enough_text(fewest), counted, fewest)
+        elif eased is None and self.alone is not None:
+            eased = fewest_with_eased_limit(counted, self.alone)
+            if eased is not None:
+                yield eased
+        nearest = None if self.nearest is None else self.nearest.served
+        yield from _shorter(question, [served for served in (nearest, fewest) if served is not None])
+        gpus = math.inf if fewest is None else fewest.candidate.layout.gpus
+        limits = list(question.latency_limits_ms) if eased is None else []
+        most = 0.0 if self.nearest is None else self.nearest.load
+        yield from in_formats(question, self._promising(layouts), most, limits, gpus)
 
     def _with_changes(self) -> Iterator[Alternative]:
         """One server for each change with which the model fits. For the first change that needs no other

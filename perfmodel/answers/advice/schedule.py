@@ -166,18 +166,14 @@ def schedule(question: ScheduleQuery) -> Schedule:
     off. Raises InputError for wrong input.
     """
     contexts = tuple(int(context) for context in question.context)
-    query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
-    if question.draft_path is not None and query.draft == "mtp":
-        query = replace(query, draft="mtp:modules=1")  # a path names one head
+    query = _query(question, contexts)
     scenario = resolve(query)
     room = _room(scenario, query, contexts)
     why = None if room[-1].any() else f"not one sequence of {contexts[-1]} tokens fits on this device"
     if question.max_batch is None and why is not None:
         raise InputError(f"--context: {why}")
     engine = engine_of(scenario.machine.calibration)
-    served_by = serving_engines().get(engine or "")
-    slots = None if served_by is None else served_by.slots
-    most = question.max_batch or slots or MAX_BATCHES
+    most = question.max_batch or _default_batch(engine)
     tables, seats = _tables(scenario, question, contexts, room, most)
     instead = _why_single(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
     if instead is not None:
@@ -205,6 +201,21 @@ def schedule(question: ScheduleQuery) -> Schedule:
         calibration=Calibrated.of(scenario),
         warnings=doubts,
     )
+
+
+def _query(question: ScheduleQuery, contexts: tuple[int, ...]) -> Query:
+    """The question in the form of `whatif`, about the largest batch at the longest context."""
+    query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
+    if question.draft_path is not None and query.draft == "mtp":
+        return replace(query, draft="mtp:modules=1")  # a path names one head
+    return query
+
+
+def _default_batch(engine: str | None) -> int:
+    """The largest batch of a table if the question states none. Memory may allow fewer sequences."""
+    served_by = serving_engines().get(engine or "")
+    slots = None if served_by is None else served_by.slots
+    return slots or MAX_BATCHES
 
 
 def _answered(scenario: Scenario, table: LengthTable, instead: str | None, lines: Export) -> ScheduleTable:

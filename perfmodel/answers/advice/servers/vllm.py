@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from perfmodel.answers.advice.servers.base import (
 )
 from perfmodel.answers.question import draft_word
 from perfmodel.specs.engines.attention import Backend
+from perfmodel.specs.engines.served_drafts import ServedDraft
 
 LOOKUP = (2, 4)
 """Smallest and largest n-gram that a draft matches. They are from prompt look-up (Saxena 2023)."""
@@ -128,82 +130,107 @@ class VLLM(Server):
         """The JSON of ``--speculative-config``; None, with a note, if vLLM has no such draft."""
         table = setup.table
         draft = setup.draft
-        target = setup.target
         method, model = self._method(setup, notes)
         if method is None:
             return None
-        groups = target.data_parallel
-        whole = method == "draft_model" or groups > 1
-        allowed = {target.tensor_parallel} if whole else {1, target.tensor_parallel}
-        if method not in ("ngram", "mtp") and draft.tensor_parallel not in allowed:
-            degrees = " or ".join(map(str, sorted(allowed)))
-            notes.append(
-                f"vLLM runs this draft on {degrees} devices, not on {draft.tensor_parallel}: no command line"
-            )
-            return None
-        layers = (target.mtp_layers if method == "mtp" else None) or 1
-        longest = table.max_tokens
-        if max(longest, layers) % layers:
-            notes.append(
-                f"vLLM takes up to {layers} tokens of {layers} MTP layers or a multiple of {layers}, not "
-                f"{longest}: no command line (--max-gamma {longest // layers * layers})"
-            )
+        refused = _of_devices(setup, method) or _of_layers(setup, method)
+        if refused is not None:
+            notes.append(refused)
             return None
         config: dict[str, Any] = {"method": method}
         if model is not None:
             config["model"] = model
-        config["num_speculative_tokens"] = longest
+        config["num_speculative_tokens"] = table.max_tokens
         if len(table.ranges) > 1:
             lengths = [[r.low, r.high, r.tokens] for r in table.ranges]
             config["num_speculative_tokens_per_batch_size"] = lengths
         if method == "ngram":
             config["prompt_lookup_min"], config["prompt_lookup_max"] = LOOKUP
         elif method != "mtp":
-            config["draft_tensor_parallel_size"] = draft.tensor_parallel // groups
+            config["draft_tensor_parallel_size"] = draft.tensor_parallel // setup.target.data_parallel
         if draft.in_one_pass and method in ("draft_model", "eagle3"):
             config["parallel_drafting"] = True
         return config
 
     def _method(self, setup: Setup, notes: list[str]) -> tuple[str | None, str | None]:
-        """vLLM's method and the draft's path; None, with a note, if vLLM has no such draft."""
-        draft = setup.draft
-        path = setup.draft_path
-        word = draft_word(draft)
-        known = self.known_draft(draft)
-        if not draft.kv.reads_all or known is None:
-            full = f"vLLM has no method for a {word} draft"
-            if word == "self":
-                full = "a self-draft over the full cache is the target itself: nothing to serve"
-            notes.append(full if draft.kv.reads_all else NO_SPARSE)
+        """vLLM's method for the draft, and the path of the draft. If vLLM cannot run the draft, both are None
+        and a note is added.
+        """
+        known = self.known_draft(setup.draft)
+        refused = _of_kind(setup, known)
+        if refused is not None:
+            notes.append(refused)
             return None, None
-        if known.until is not None:
-            notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no command line")
-            return None, None
-        if word == "mtp" and path is None:
-            notes.append(
-                "only the checkpoint of the target can contain MTP modules: check that this one does"
-            )
-        elif word == "mtp" and not draft.model.shared_kv_layers:
-            notes.append(f"the prediction assumes that {path} is one layer of the target")
-        if word in ("ngram", "mtp"):
-            return known.method, path if word == "mtp" else None
-        if word == "suffix":
-            notes.append(
-                "vLLM takes the largest length of a suffix draft, but the prediction is for the mean: no "
-                "command line"
-            )
-            return None, None
-        if draft.named_model and setup.target.foreign(draft):
-            notes.append(
-                f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target "
-                f"{setup.target.vocab_size}: engines verify drafts of the target's own vocabulary only"
-            )
-            return None, None
-        if path is None:
-            which = f"checkpoint of {draft.model.name}" if draft.named_model else f"{word} head"
-            notes.append(f"pass --draft-path to name the {which}")
-            return None, None
-        return known.method, path
+        assert known is not None
+        word = draft_word(setup.draft)
+        if word == "mtp":
+            notes += _notes_of_mtp(setup)
+        return known.method, None if word == "ngram" else setup.draft_path
+
+
+def _of_kind(setup: Setup, known: ServedDraft | None) -> str | None:
+    """The reason why vLLM cannot run this draft; None if it can.
+
+    - known: the entry for the draft in the data file of the engine.
+    """
+    draft = setup.draft
+    word = draft_word(draft)
+    if not draft.kv.reads_all:
+        return NO_SPARSE
+    if known is None and word == "self":
+        return "a self-draft over the full cache is the target itself: nothing to serve"
+    if known is None:
+        return f"vLLM has no method for a {word} draft"
+    if known.until is not None:
+        return f"vLLM has {word} drafts from {known.since} to {known.until} only: no command line"
+    if word == "suffix":
+        return (
+            "vLLM takes the largest length of a suffix draft, but the prediction is for the mean: no command "
+            "line"
+        )
+    if draft.named_model and setup.target.foreign(draft):
+        return (
+            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target "
+            f"{setup.target.vocab_size}: engines verify drafts of the target's own vocabulary only"
+        )
+    if setup.draft_path is None and word not in ("ngram", "mtp"):
+        which = f"checkpoint of {draft.model.name}" if draft.named_model else f"{word} head"
+        return f"pass --draft-path to name the {which}"
+    return None
+
+
+def _notes_of_mtp(setup: Setup) -> Iterator[str]:
+    """What the prediction assumes about the MTP modules."""
+    if setup.draft_path is None:
+        yield "only the checkpoint of the target can contain MTP modules: check that this one does"
+    elif not setup.draft.model.shared_kv_layers:
+        yield f"the prediction assumes that {setup.draft_path} is one layer of the target"
+
+
+def _of_devices(setup: Setup, method: str) -> str | None:
+    """The reason why vLLM cannot run the draft on its number of devices; None if it can."""
+    if method in ("ngram", "mtp"):
+        return None
+    target = setup.target
+    whole = method == "draft_model" or target.data_parallel > 1
+    allowed = {target.tensor_parallel} if whole else {1, target.tensor_parallel}
+    if setup.draft.tensor_parallel in allowed:
+        return None
+    degrees = " or ".join(map(str, sorted(allowed)))
+    given = setup.draft.tensor_parallel
+    return f"vLLM runs this draft on {degrees} devices, not on {given}: no command line"
+
+
+def _of_layers(setup: Setup, method: str) -> str | None:
+    """The reason why the MTP layers of the target cannot draft this number of tokens; None if they can."""
+    layers = (setup.target.mtp_layers if method == "mtp" else None) or 1
+    longest = setup.table.max_tokens
+    if max(longest, layers) % layers == 0:
+        return None
+    return (
+        f"vLLM takes up to {layers} tokens of {layers} MTP layers or a multiple of {layers}, not {longest}: "
+        f"no command line (--max-gamma {longest // layers * layers})"
+    )
 
 
 def _divides_groups(target: ServedTarget) -> bool:
