@@ -114,7 +114,8 @@ class CachedPrompts:
     - room_tokens: number of tokens that the caches of all groups together can hold.
     - cv: coefficient of variation of the number of computed tokens, between prompts, on an idle server.
     - lengths, chance: the possible numbers of computed tokens of a prompt on an idle server, and the
-      probabilities of these numbers.
+      probabilities of these numbers. The first third is for prompts that find the context of their session,
+      the second for prompts that only find the shared prefix, and the last for prompts that find nothing.
     """
 
     law: HitLaw
@@ -125,6 +126,11 @@ class CachedPrompts:
     room_tokens: float
     lengths: Array
     chance: Array
+
+    @property
+    def returning(self) -> float:
+        """The share of the prompts that find the context of their session, on an idle server."""
+        return float(self.chance[: self.chance.size // 3].sum())
 
     def found(self, share: Array) -> Array:
         """Mean of `hit_rate`, weighted by shares of time ``[load, running batch]``. The shares start at batch

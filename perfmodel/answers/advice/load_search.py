@@ -88,11 +88,18 @@ def served_by_all(question: AdviseQuery, candidates: Candidates, drafts: bool) -
             sufficient.append(found)
     if estimates and not sufficient:
         nearest = max(range(len(estimates)), key=lambda at: estimates[at].row.slo_share or 0.0)
-        share = estimates[nearest].row.slo_share
-        hopeless = share is not None and share < HOPELESS
-        if not hopeless and not may_suffice(estimates[nearest]):  # all others are replayed
+        if _is_worth_a_replay(estimates[nearest]):
             served[nearest] = replayed(question, estimates[nearest])
     return [found for _, found in sorted(served.items()) if found is not None]
+
+
+def _is_worth_a_replay(estimate: Served) -> bool:
+    """Whether the best servers are replayed although they cannot be sufficient, so that the answer prints the
+    share of a replay. Servers that may be sufficient were replayed already.
+    """
+    share = estimate.row.slo_share
+    hopeless = share is not None and share < HOPELESS
+    return not hopeless and not may_suffice(estimate)
 
 
 def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> Iterator[Served]:

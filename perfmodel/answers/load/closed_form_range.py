@@ -238,8 +238,7 @@ def _of_hits(
     evicted = kept < limits.hits
     if loop.opens and not loop.think_s:
         evicted = np.zeros_like(evicted)
-    returns = steps.cached.chance[: steps.cached.chance.size // 3].sum()
-    forgets = returns < CLOSED.hits * (1.0 - 1.0 / question.turns)
+    forgets = steps.cached.returning < CLOSED.hits * (1.0 - 1.0 / question.turns)
     idle = (served.running < 1) & (loop.think_s > 0) & forgets
     alone = steps.prefill is not None and steps.prefill.alone
     unlike = question.dp > 1 and alone and steps.cached.cv > MOST_PROMPT_SPREAD
