@@ -200,6 +200,15 @@ def test_prompts_of_a_session_grow_and_clients_stay_in_step_only_without_pauses(
     assert not replace(one, output_std=10).in_lockstep
 
 
+@pytest.mark.parametrize(("prefix", "returning"), [(0.0, 0.75), (40.0, 0.75)])
+def test_on_an_idle_server_all_prompts_but_the_first_find_their_session(prefix, returning) -> None:
+    """Three of four turns. First prompts may find the shared prefix, which is not their session."""
+    first = replace(LENGTHS, input_mean=100.0, output_mean=2.0)
+    reuse = Reuse(first, prefix=prefix, turns=4, turn_tokens=50.0, think_s=1.0)
+    cached = reuse.cached(HitLaw(1), 1e9, first, np.ones(4))
+    assert cached.returning == pytest.approx(returning)
+
+
 def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
     """Passes of 10 ms; a prompt token takes 1 ms. 100 tokens, 2 out; 50 ms later those and 49 more."""
     decode_s = np.full(4, 0.01)

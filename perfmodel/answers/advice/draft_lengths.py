@@ -137,7 +137,7 @@ def length_tables(
     merged: list[_Merged] = []
     for (low, high), most in zip(_spans(contexts), seats, strict=True):
         slowness = _slowness(scenario, inside(low, high), most, longest, acceptance_at)
-        alone = _Merged(_table(slowness, hysteresis, low, high), slowness, 1)
+        alone = _Merged(_table(slowness, _weights(most), hysteresis, low, high), slowness, 1)
         joint = _joint(merged[-1], alone, hysteresis) if merged else None
         if joint is None:
             merged.append(alone)
@@ -173,8 +173,9 @@ def _joint(before: _Merged, after: _Merged, hysteresis: float) -> _Merged | None
     if len(before.slowness) != len(after.slowness):
         return None
     spans = before.spans + after.spans
+    weights = _weights(len(after.slowness))
     slowness = (before.slowness * before.spans + after.slowness * after.spans) / spans
-    table = _table(slowness, hysteresis, before.table.context_low, after.table.context_high)
+    table = _table(slowness, weights, hysteresis, before.table.context_low, after.table.context_high)
     apart = (before.spans / before.table.speedup + after.spans / after.table.speedup) / spans
     if 1 / table.speedup - apart > hysteresis:
         return None
@@ -214,12 +215,12 @@ def _weights(max_batch: int) -> Array:
     return np.asarray(octaves / octaves.sum())
 
 
-def _table(slowness: Array, hysteresis: float, low: int, high: int) -> LengthTable:
+def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: int) -> LengthTable:
     """The best table for the contexts from `low` to `high`.
 
     - slowness: 1/speedup, of shape ``[batch, K]``.
+    - weights: the share of the baseline's time at each batch size.
     """
-    weights = _weights(len(slowness))
     cost = slowness * weights[:, None]
     chosen = walk(cost, hysteresis)
     ranges = []

@@ -90,7 +90,7 @@ def test_a_doubt_of_hits_begins_at_its_limit(met, question, said) -> None:
     met = {"hits": 1.0, "returns": 0.75, "cv": 0.0} | met
     cached = SimpleNamespace(
         hit_rate=np.ones(2),
-        chance=np.array([0.5, met["returns"] - 0.5, 0.1, 0.0, 0.1, 0.05]),
+        returning=met["returns"],
         cv=met["cv"],
         found=lambda _: np.array([met["hits"]]),
         at=lambda values, _: values,
