@@ -20,6 +20,11 @@ def not_found(name: str, *known: list[str]) -> str:
     return str(unknown_name("--x", "thing", name, *known))
 
 
+def test_a_message_has_at_most_500_characters() -> None:
+    assert str(InputError("x" * 500)) == "x" * 500
+    assert str(InputError("x" * 501)) == "x" * 497 + "..."
+
+
 def test_the_three_nearest_names_or_all_of_up_to_thirty_two() -> None:
     near = ["abcd1", "abcd2", "abcd3", "abcd4"]
     message = not_found("ABCD", [*near, "zzz"])

@@ -73,6 +73,14 @@ def test_a_server_reads_the_files_of_one_folder_only(tmp_path: Path) -> None:
     assert is_folder(tmp_path)
 
 
+def test_a_file_of_more_than_512_mib_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as stream:
+        stream.truncate(2**29 + 1)
+    with pytest.raises(InputError, match="must be at most 536870912 bytes, given 536870913"):
+        read_bytes(path)
+
+
 def test_missing_unreadable_and_not_text(tmp_path: Path) -> None:
     assert "there is no file of this name" in unread(tmp_path / "none")
     for name in ("n" * 300, "a\0b"):

@@ -19,6 +19,12 @@ def test_text_bytes_and_what_a_function_writes(tmp_path: Path) -> None:
     assert written == {"a": "one\nγ\r\n".encode(), "b": b"\0\xff", "c.svg": b".svg"}
 
 
+def test_a_file_may_have_a_name_as_long_as_the_file_system_allows(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 250 + ".json")
+    write(path, "text")
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
 def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,13 @@ def test_a_line_is_fitted_to_steps_and_prompts(predictor) -> None:
     assert one_context.seconds(4, 8192) == pytest.approx(predictor.step_s(4, 2048), rel=1e-6)
 
 
+def test_a_line_is_fitted_to_small_and_large_batches_and_prompts(predictor) -> None:
+    batches = [2**power for power in range(9)]
+    contexts = [2**power for power in range(10, 16)]
+    prompts = [2**power for power in range(7, 14)]
+    assert linear_step(predictor) == linear_step(predictor, batches, contexts, prompts)
+
+
 def test_no_coefficient_is_negative(predictor) -> None:
     """Long prompts cost more than a line through the origin, so a line would start below zero."""
     line = linear_step(predictor, (1,), (1024,), (4096, 32768))

@@ -228,6 +228,13 @@ def test_a_cache_that_only_the_draft_uses_by_hand(text, tokens, beside) -> None:
     assert kv.parse_kv(text).own_bytes(1000.0, LLAMA) == tokens * KAPPA + beside, text
 
 
+@pytest.mark.parametrize(("head_dim", "rows"), [(64, 4), (128, 4), (192, 6), (256, 8)])
+def test_a_query_token_of_wide_heads_fills_more_rows_of_a_tile(head_dim: int, rows: int) -> None:
+    """Four query heads share a KV head. Heads of up to 128 values take one row each."""
+    layout = kv.KVLayout(8, head_dim, 2 * 8 * head_dim, 32, 2)
+    assert layout.group == rows
+
+
 def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
     some = kv.parse_kv("pillar,share=0.5")
     whole = kv.parse_kv("pillar,share=1")
@@ -257,7 +264,7 @@ def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
         ("quantized,group={}", (1,), (0,)),
         ("pillar,share={}", (0.01, 1), (0, 1.01)),
         ("streamingllm:1,sinks={}", (0,), (1,)),
-        *((f"{method}:{{}}", (1,), (0,)) for method in ("h2o", "tova", "topk")),
+        *((f"{method}:{{}}", (1, 2**40), (0, 2**40 + 1)) for method in ("h2o", "tova", "topk")),
     ],
 )
 def test_options_at_the_ends_of_what_is_allowed(text: str, allowed: tuple, refused: tuple) -> None:

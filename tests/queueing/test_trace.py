@@ -169,6 +169,7 @@ def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, name,
             "line 3: must have a cell",
         ),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2," + "3" * 200_000, "field larger than"),
+        ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2," + " " * 2**20, "at most 1048576 characters"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n" + "9" * 400 + ",2,3", "request 1: arrival_s"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1e16,2,3", "arrival_s: must be a number from 0 to"),
         (
