@@ -337,6 +337,11 @@ def test_a_metric_of_genai_perf_may_go_on_in_the_next_row() -> None:
     assert form.read("-", "\n".join(narrow), GivenFacts()) == form.read("-", whole, GivenFacts())
 
 
+def test_prompts_of_a_csv_are_the_rows_without_generated_tokens() -> None:
+    table = "\n".join(("n_prompt,n_gen,n_depth,avg_ns", "512,0,4096,2e9", "0,128,0,4e9", "512,128,0,6e9"))
+    assert form_of(table).prompts("-", table) == [PromptTiming(512, 4096, 2.0)]
+
+
 def test_a_row_of_a_csv_that_was_cut_off_is_passed_over() -> None:
     whole = sample("llama_bench_csv")
     head, *rows = whole.splitlines()
