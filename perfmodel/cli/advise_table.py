@@ -55,8 +55,8 @@ def _other_kinds(a: Advice) -> list[tuple[str, Pick]]:
 
 
 def _other_layouts(a: Advice, verbose: bool) -> list[tuple[str, Pick]]:
-    """The best point of each layout that has no row yet. A layout may have a second row if only its
-    baseline has one.
+    """The best point of each layout that has no row yet. A layout can have a second row if only its baseline
+    has a row.
     """
     shown = {(p.layout, p.draft, p.gamma) for _, p in _picks(a)}
     others = [("other", p) for p in a.layouts if (p.layout, p.draft, p.gamma) not in shown]

@@ -90,7 +90,7 @@ class Points(Options):
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def over(self, what: str) -> "Points":
-        """The question, with the default batches and contexts of a picture where the user gave none.
+        """The question, with the default batches and contexts of a picture if the user gave none.
 
         - what: the picture, a key of `DEFAULTS`.
         """

@@ -83,24 +83,17 @@ def _print(a: Traffic) -> None:
     names_draft = a.drafts or a.verdict == "unknown_acceptance"
     drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if names_draft else ""
     say(f"{a.model} on {devices(a.hardware, a.tp)}{drafting}", "bold")
+    loads = a.rows if a.rollout is None else ()
     if a.rollout is None:
-        for verdict in a.verdicts:
-            say(_verdict(verdict), "bold")
-        table(COLUMNS, [_cells(row) for row in a.rows])
-        recommended = {(v.request_rate, v.concurrency, v.gamma) for v in a.verdicts}
-        for row in a.rows:
-            timed = row.tpot_interval or row.ttft_interval
-            if timed and (row.request_rate, row.concurrency, row.gamma) in recommended:
-                say(_intervals(row))
+        _print_loads(loads, a.verdicts)
     else:
         say(_rollout(a.rollout), "bold")
         table(ROLLED_OUT, [_rollout_cells(row) for row in a.rollout])
     if a.classes is not None:
         say("by class, simulated request by request")
         table(BY_CLASS, [_class_cells(row) for row in a.classes])
-    if a.rollout is None:
-        for line in _simulated(a.rows):
-            say(line)
+    for line in _simulated(loads):
+        say(line)
     say(f"saturated from {request_rate(a.rows[0].saturation_rate, '.3g')} without drafts")
     for line in _overloads(a.rows):
         say(line)
@@ -115,8 +108,19 @@ def _print(a: Traffic) -> None:
     differs = spread if a.drafts else ""
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}{differs}", "dim")
     warn(a.warnings)
-    if a.rollout is None:
-        warn(_row_warnings(a.rows))
+    warn(_row_warnings(loads))
+
+
+def _print_loads(rows: Sequence[TrafficRow], verdicts: Sequence[TrafficVerdict]) -> None:
+    """Prints the verdict of each load, the table of rows, and the intervals of the recommended rows."""
+    for verdict in verdicts:
+        say(_verdict(verdict), "bold")
+    table(COLUMNS, [_cells(row) for row in rows])
+    recommended = {(v.request_rate, v.concurrency, v.gamma) for v in verdicts}
+    for row in rows:
+        timed = row.tpot_interval or row.ttft_interval
+        if timed and (row.request_rate, row.concurrency, row.gamma) in recommended:
+            say(_intervals(row))
 
 
 def _row_warnings(rows: Sequence[TrafficRow]) -> Iterator[str]:

@@ -1,5 +1,5 @@
 "use strict";
-// The payload, what is chosen, and the map.
+// The payload, the state of the page, and the map.
 
 const content = JSON.parse(document.getElementById("payload").textContent);
 const arrays = decode(content.pool);
@@ -11,9 +11,9 @@ const [LEFT, TOP, WIDTH, HEIGHT] = NARROW ? [48, 6, 306, 330] : [66, 6, 648, 496
 const [COLUMNS, ROWS] = [content.context.length, content.batch.length];
 const [CELL_WIDTH, CELL_HEIGHT] = [WIDTH / COLUMNS, HEIGHT / ROWS];
 const FONT = Math.min(NARROW ? 13 : 15, CELL_WIDTH / 2.6, CELL_HEIGHT * 0.62);
-const SMALLEST = NARROW ? 9 : 7; // below it cells have colours alone, and are read by pointing at them
-// The colours of perfmodel/plots/theme.py (BELOW, ABOVE), from 1 to half and to four times the speed; grey: none drafted.
-// On a dark page they run the other way, so that what is close to 1 lies close to the page there too.
+const SMALLEST = NARROW ? 9 : 7; // smaller cells have no text; the pointer shows their values
+// The colours of perfmodel/plots/theme.py (BELOW, ABOVE) for speedups from 1 to 0.5 and from 1 to 4. Grey means no draft.
+// A dark page reverses them: a speedup of about 1 then also has a colour close to that of the page.
 const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const SLOWER = ["#f6d3c9", "#e58267", "#b2182b", "#4d0712"].map(rgbOf);
 const FASTER = ["#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b"].map(rgbOf);
@@ -25,14 +25,14 @@ const [SLOWEST, FASTEST] = [0.5, 4];
 const state = {
   surface: null,
   alpha: content.start.alpha,
-  gamma: content.start.gamma, // null: the best
+  gamma: content.start.gamma, // null means the best draft length
   b: Math.round(0.7 * (ROWS - 1)),
   c: Math.round(0.7 * (COLUMNS - 1)),
   hover: null,
   cells: [],
 };
 
-// Numbers for people, as the command line prints them (perfmodel/answers/text.py).
+// Numbers as text, in the form of the command line (perfmodel/answers/text.py).
 const LAST_OF_UNIT = 999.5;
 const whole = (value) => Math.ceil(value).toLocaleString("en-US");
 const times = (value) => `${value.toFixed(2)}x`;
@@ -142,7 +142,7 @@ function drawMap(cells) {
   for (const id of ["break-even", "break-even-halo"]) element(id).setAttribute("d", path);
 }
 
-/** The edges between cells that are true and false: along cells, so that it crosses no number. */
+/** The path between the cells that are true and those that are false. It follows the edges of cells, so it crosses no number. */
 function boundary(inside) {
   const edges = [];
   inside.forEach((row, b) => row.forEach((here, c) => {
@@ -152,7 +152,7 @@ function boundary(inside) {
   return edges.join("");
 }
 
-/** Published speedups of this very stack, at the chosen gamma or, for the best one, at any, with the cell next to each. */
+/** The published speedups of this surface at the chosen gamma, or at any gamma if the best one is shown. */
 function measuredHere() {
   return state.surface.case.measured
     .filter(([, , gamma]) => state.gamma === null || state.gamma === gamma)
@@ -172,7 +172,7 @@ function drawMeasured() {
   element("measured-key").hidden = measuredHere().length === 0;
 }
 
-/** A vertical line at x that leaves out the numbers it would cross. */
+/** The path of a vertical line at x. It has gaps at the numbers that it would cross. */
 function upright(x) {
   const c = Math.min(Math.floor((x - LEFT) / CELL_WIDTH), COLUMNS - 1);
   const clear = Math.abs(x - left(c) - CELL_WIDTH / 2) > 1.25 * FONT || FONT < SMALLEST;
@@ -182,7 +182,7 @@ function upright(x) {
   return middles.map((y) => `M${x} ${y - CELL_HEIGHT / 2}V${y - gap}M${x} ${y + gap}V${y + CELL_HEIGHT / 2}`).join("");
 }
 
-/** The line of the inflection context at the cursor's gamma, and its words. */
+/** Draws the line of the inflection context at the gamma of the cell, and returns the context as text. */
 function drawInflection(gamma) {
   const context = state.surface.case.inflection_context[gamma];
   const place = gamma === 0 ? null : placeOn(content.context, context);

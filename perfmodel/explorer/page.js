@@ -1,5 +1,5 @@
 "use strict";
-// The reading, the breakdown and the controls; all is drawn again on every change.
+// The answer at one cell, the breakdown of its times, and the controls. Every change draws all of them again.
 
 const TERMS = {
   param_load: ["weights", "parameter load"],
@@ -11,7 +11,7 @@ const TERMS = {
   host: ["host", "waiting for the CPU"],
 };
 
-// --- the reading
+// --- the answer at one cell
 
 function verdict(speedup, interval, gamma, fits, measured) {
   if (!fits) return "does_not_fit";
@@ -30,7 +30,7 @@ function read(cells, b, c, inflection) {
   const best = surface.best(alpha, b, c);
   const interval = surface.interval(speedup, alpha, b, c, gamma);
   const drafted = gamma || surface.best(alpha, b, c, 1);
-  const judged = state.gamma === null ? drafted : gamma; // if no length gains, the one that loses least
+  const judged = state.gamma === null ? drafted : gamma; // if no length gains, the length that loses least
   const judgedSpeedup = surface.speedup(alpha, b, c, judged);
   const judgedInterval = surface.interval(judgedSpeedup, alpha, b, c, judged);
   const word = verdict(judgedSpeedup, judgedInterval, judged, surface.fits(b, c, gamma), kase.is_measured);
@@ -115,7 +115,7 @@ function notes(b, c, gamma) {
   return list;
 }
 
-// --- the breakdown
+// --- the breakdown of the times
 
 function limiter(pass, b, c, g) {
   const values = Object.keys(TERMS).map((term) => state.surface.pass(pass, term, b, c, g));
@@ -157,7 +157,7 @@ function amount(value, most) {
   return make("div", { class: "amount" }, make("span", {}, seconds(value)), bar);
 }
 
-/** Two bars on one scale: the baseline for the tokens that an iteration gains, and the iteration. */
+/** Draws two bars on one scale: the baseline's time for the tokens that an iteration gains, and the time of the iteration. */
 function race(alpha, b, c, g, passes, overhead) {
   const { surface } = state;
   const omega = tokensPerIteration(alpha, g);
@@ -182,7 +182,7 @@ function race(alpha, b, c, g, passes, overhead) {
   }));
 }
 
-// --- the address: what is chosen, so that a link leads to it
+// --- the address, which contains the state of the page, so a link opens the page in this state
 
 function remember() {
   const chosen = Object.fromEntries(Object.keys(SELECTS).map((id) => [id, element(id).value]));
@@ -190,7 +190,7 @@ function remember() {
   const words = { ...chosen, alpha, gamma: gamma ?? "auto", batch: content.batch[b], context: content.context[c] };
   try {
     history.replaceState(null, "", `#${new URLSearchParams(words)}`);
-  } catch { /* a page from the disk may not change its address */ }
+  } catch { /* some browsers do not let a page from the disk change its address */ }
 }
 
 function recall() {
@@ -214,7 +214,7 @@ async function copy(button, text) {
   const before = button.textContent;
   try {
     await navigator.clipboard.writeText(text);
-  } catch { // in a frame that may not write to the clipboard
+  } catch { // a frame without the right to write to the clipboard
     const area = make("textarea", {}, text);
     document.body.append(area);
     area.select();
@@ -231,7 +231,7 @@ const OTHERS = new Set(content.cases.map((kase) => kase.calibration.stack)).size
 const deviceOf = (kase) => (kase.tp > 1 ? `${kase.tp} x ` : "") + kase.hardware + (OTHERS ? `, ${kase.calibration.stack}` : "");
 const SELECTS = { model: (kase) => kase.model, device: deviceOf, method: (kase) => kase.method };
 
-/** The case that is chosen. A combination that the page lacks cannot be chosen: a model disables devices, both disable methods. */
+/** Selects the chosen case. Options that the page has no case for are disabled: devices by the model, and methods by both. */
 function choose() {
   let cases = content.cases;
   for (const [id, name] of Object.entries(SELECTS)) {
@@ -317,7 +317,7 @@ function listen() {
   for (const layout of [DARK, PHONE]) layout.addEventListener("change", () => location.reload());
 }
 
-/** The cell that fits with the largest speedup of a surface. */
+/** The cell with the largest speedup of a surface, among the cells that fit in memory. */
 function bestCell(surface) {
   let most = { speedup: 0, b: 0, c: 0 };
   surface.map(state.alpha, state.gamma).forEach((row, b) => row.forEach(({ speedup, gamma }, c) => {
@@ -326,7 +326,7 @@ function bestCell(surface) {
   return most;
 }
 
-/** Opens at the best cell of the first surface that pays. */
+/** Selects the best cell of the first surface on which speculation pays. */
 function openAtBest() {
   const pays = content.cases.findIndex((_, number) => bestCell(new Surface(content, arrays, number)).speedup > 1);
   const number = Math.max(pays, 0);
@@ -335,7 +335,7 @@ function openAtBest() {
   Object.assign(state, { b, c });
 }
 
-/** Tells the page around a frame how high this one is. */
+/** Sends the height of this page to the page that shows it in a frame. */
 function tellHeight() {
   if (window.parent !== window) window.parent.postMessage({ explorerHeight: document.documentElement.scrollHeight }, "*");
 }

@@ -1,7 +1,7 @@
 "use strict";
-// The arithmetic of the page: the engine's seconds in, tokens per iteration and speedups out (perfmodel/speculation/iteration.py).
+// Computes tokens per iteration and speedups from the seconds of the payload, as perfmodel/speculation/iteration.py does.
 
-/** The payload's arrays over [batch, context, gamma]; an axis of length 1 holds for all. Little-endian, as browsers are. */
+/** The arrays of the payload over [batch, context, gamma], as little-endian floats. An axis of length 1 has the same value everywhere. */
 function decode(pool) {
   return pool.map(({ shape, f32 }) => {
     const bytes = Uint8Array.from(atob(f32), (letter) => letter.charCodeAt(0));
@@ -9,14 +9,14 @@ function decode(pool) {
   });
 }
 
-/** Omega = 1 + alpha + ... + alpha^gamma: tokens an iteration gains where each sequence advances by its own count. */
+/** The tokens that a sequence gains per iteration: Omega = 1 + alpha + ... + alpha^gamma. */
 function tokensPerIteration(alpha, gamma) {
   let omega = 1;
   for (let j = 1, survival = alpha; j <= gamma; j += 1, survival *= alpha) omega += survival;
   return omega;
 }
 
-/** One case of the payload: model, devices and what the draft reads. b and c are places on the axes, g is gamma. */
+/** One case of the payload: a model, its devices and its draft. b and c are indices of the batch and the context, g is gamma. */
 class Surface {
   constructor(content, arrays, number) {
     this.content = content;
@@ -40,7 +40,7 @@ class Surface {
     return this.at(this.case.overhead_s, b, c, 0);
   }
 
-  /** Draft steps, verification and overhead in seconds; a baseline step where nothing is drafted. */
+  /** The seconds of an iteration: draft steps, verification and overhead. At gamma 0, those of a baseline step. */
   iteration(b, c, g) {
     if (g === 0) return this.pass("baseline", "predicted_s", b, c, 0);
     const drafting = this.case.draft_passes[g] * this.pass("draft", "predicted_s", b, c, g);
@@ -52,7 +52,7 @@ class Surface {
     return (tokensPerIteration(alpha, g) * this.pass("baseline", "predicted_s", b, c, 0)) / this.iteration(b, c, g);
   }
 
-  /** The draft length with the largest speedup, the smaller one on a tie: from 0 (do not speculate), or from 1. */
+  /** The smallest draft length with the largest speedup, from 0 (do not speculate) or from 1. */
   best(alpha, b, c, from = 0) {
     let winner = from;
     for (let g = from + 1, most = this.speedup(alpha, b, c, from); g <= this.lastGamma; g += 1) {
@@ -62,7 +62,7 @@ class Surface {
     return winner;
   }
 
-  /** [low, high] around a speedup, at most its tokens an iteration; null where the calibration states no error. */
+  /** The interval [low, high] of a speedup; null if the calibration states no error. A speedup is at most the tokens per iteration. */
   interval(speedup, alpha, b, c, g) {
     if (this.case.log_error === null) return null;
     if (g === 0) return [speedup, speedup];
@@ -81,7 +81,7 @@ class Surface {
     return this.content.batch[b] <= this.largestBatch(c, g);
   }
 
-  /** Per cell [b][c]: gamma, speedup, and `drafting`, the speedup with at least one drafted token. gamma null: the best. */
+  /** For each cell [b][c]: gamma, speedup, and `drafting`, the speedup with at least one drafted token. A null gamma means the best one. */
   map(alpha, gamma) {
     return this.content.batch.map((_, b) => this.content.context.map((_, c) => {
       const g = gamma ?? this.best(alpha, b, c);
@@ -91,8 +91,8 @@ class Surface {
   }
 
   /**
-   * The context from which on drafting g tokens pays at one batch: null, or 0 at the left end. What an iteration saves,
-   * unlike its speedup, is nearly a straight line in the context, so that it may be read between two of them.
+   * The context from which drafting g tokens pays at one batch; 0 if it pays at the left end, null if it never pays. The
+   * seconds that an iteration saves are nearly linear in the context, so they are interpolated; the speedup is not linear.
    */
   breakEven(alpha, b, g) {
     const gained = tokensPerIteration(alpha, g);
@@ -104,7 +104,7 @@ class Surface {
   }
 }
 
-/** Where a value lies on an axis of rising numbers, in places and by its logarithm; null outside. */
+/** The fractional index of a value on an axis of rising numbers, interpolated in its logarithm; null outside the axis. */
 function placeOn(axis, value) {
   if (value === null || value < axis[0] || value > axis[axis.length - 1]) return null;
   const above = axis.findIndex((mark) => mark >= value);

@@ -4,7 +4,7 @@ import datetime
 from dataclasses import KW_ONLY, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import click
 
@@ -12,11 +12,11 @@ from perfmodel.answers.declaration import Argument, Question, question
 from perfmodel.cli.commands import Json, takes
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError, about_file
-from perfmodel.specs import load_gpu
+from perfmodel.specs import Calibration, load_gpu
 from perfmodel.validate.cli.accuracy import need_studies
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
-from perfmodel.validate.records import BUNDLED, RESULTS, newest, points, quiet_line
+from perfmodel.validate.records import BUNDLED, RESULTS, Record, newest, points, quiet_line
 from perfmodel.writing import destination, write_all
 
 STUDIES = ("engines", "llamacpp", "mlx", "sources")
@@ -127,37 +127,50 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
 
     For a CPU, --hardware NAME.yaml of a new device file also writes that file from the record.
     """
-    from perfmodel.validate.fit.stack import with_stack
-    from perfmodel.validate.harness.micro.fit import calibration_from
-    from perfmodel.validate.harness.micro.further import with_further
     from perfmodel.validate.harness.micro.host import host_spec
     from perfmodel.validate.harness.micro.write import as_yaml, destination_of, write_yaml
 
     if out is not None:
         destination_of(out)
+    record = newest(kernels, "microbench", "--from-microbench", q.results or RESULTS)
     hardware = q.hardware
-    results = q.results or RESULTS
-    record = newest(kernels, "microbench", "--from-microbench", results)
     if hardware is not None and hardware.endswith(".yaml") and not Path(hardware).exists():
         spec = host_spec(record, Path(hardware).stem)
         click.echo(f"wrote {write_yaml(spec, Path(hardware), f'Measured: {record.name}')}", err=True)
     click.echo(quiet_line(record), err=True)
+    fitted, comment = _fitted(q, record)
+    if out is None:
+        click.echo(as_yaml(fitted, comment), nl=False)
+    else:
+        click.echo(f"wrote {write_yaml(fitted, out, comment)}")
+
+
+class _Fitted(NamedTuple):
+    """A calibration, and the comment of its file, which has the command that made it."""
+
+    calibration: Calibration
+    comment: str
+
+
+def _fitted(q: CalibrateQuestion, record: Record) -> _Fitted:
+    """The calibration that is fitted to a record of kernels, and then to the further records of the
+    question.
+    """
+    from perfmodel.validate.fit.stack import with_stack
+    from perfmodel.validate.harness.micro.fit import calibration_from
+    from perfmodel.validate.harness.micro.further import with_further
+
     command = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
-    comment = f"From kernels alone: {command}"
-    gpu = load_gpu(hardware or record.hardware)
+    gpu = load_gpu(q.hardware or record.hardware)
     fitted = calibration_from(record, gpu, q.name)
     click.echo(fitted.notes, err=True)
     if q.further:
         fitted = with_further(fitted, gpu, record.data.plan.precisions(), map(Path, q.further))
         command = " ".join([command, *(f"--further {path}" for path in q.further)])
-        comment = f"From kernels alone: {command}"
-    if q.stack is not None:
-        whole = newest(q.stack, "measure", "--stack", results)
-        with about_file(whole.path):
-            measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))
-            fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack", str(whole.path))
-        comment = f"From kernels and whole passes: {command} --stack results/{whole.name}.json"
-    if out is None:
-        click.echo(as_yaml(fitted, comment), nl=False)
-    else:
-        click.echo(f"wrote {write_yaml(fitted, out, comment)}")
+    if q.stack is None:
+        return _Fitted(fitted, f"From kernels alone: {command}")
+    whole = newest(q.stack, "measure", "--stack", q.results or RESULTS)
+    with about_file(whole.path):
+        measured = tuple(replace(p, hardware=q.hardware or p.hardware) for p in points(whole))
+        fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack", str(whole.path))
+    return _Fitted(fitted, f"From kernels and whole passes: {command} --stack results/{whole.name}.json")

@@ -78,7 +78,7 @@ def predicted_context(query: Query, where: str, text: str, gamma: int) -> float 
 
 
 def _stated_context(where: str, text: str, requests: float) -> float | None:
-    """Cached tokens of a request, by a log's lines or a page; None if neither states them."""
+    """The cached tokens of a request that a log or a page states; None if the text does not state them."""
     load = LoggedLoad.of(text)
     if load is not None:
         return load.context

@@ -42,7 +42,7 @@ USUAL = {"target_s": 0.06, "speedup": 0.072}
 WEIGHT = 4
 """The number of groups of rows as which the errors in `USUAL` count (docs/log.md)."""
 SAME_PLACE = 0.1
-"""Share by which two batches or contexts may differ and still form a speedup."""
+"""Largest relative difference of two batches or contexts that form a speedup."""
 VALUE_DIGITS = 6
 """Significant digits of a value."""
 RANGE_DIGITS = 4
@@ -59,7 +59,8 @@ class EngineCalibration:
     - subject: the served configuration.
     - base: name of the calibration that supplies all constants that were not fitted.
     - tried: name of every base -> the held-out error of its fit (root mean square of log errors).
-    - previous: the calibration that such a question used before; None if there is none.
+    - previous: the calibration that a question about this engine and device used before; None if there is
+      none.
     """
 
     calibration: Calibration

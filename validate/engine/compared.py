@@ -61,9 +61,7 @@ class ComparedStep:
 
     @property
     def rejected(self) -> bool:
-        """Whether fewer tokens are accepted than expected, by more than the difference between the texts of
-        servers explains.
-        """
+        """Whether fewer tokens are accepted than expected (see `is_rejected`)."""
         return is_rejected(self.usual, self.timing.tokens_per_iteration)
 
     def in_words(self) -> Iterator[str]:

@@ -43,10 +43,12 @@ baseline step to separate them.
 FIRST_TOKEN = 0.2
 """Cost of the first drafted token: the draft's pass over accepted tokens, sampling and rejection.
 
-It is a fraction of the shortest iteration (`iteration_fixed_s`), and of the shortest iteration per sequence
-(`iteration_sequence_s`). It is the prior width if there is a baseline step, and also the centre of the prior
-on an unknown CPU (`ideal`). vLLM 0.32 on a CPU spent 21 to 26 % of an iteration at K = 5 on it. vLLM 0.22
-with EAGLE-3 on H200 spent a tenth of an iteration at K = 1 on it, and none of it per sequence.
+The cost is stated as a fraction of the shortest iteration (`iteration_fixed_s`), and of the shortest
+iteration per sequence (`iteration_sequence_s`). The fraction is the width of the prior if there is a baseline
+step. On an unknown CPU (`ideal`), it is also the centre of the prior.
+
+Measured fractions: 21 to 26 % of an iteration at K = 5 (vLLM 0.32 on a CPU), and a tenth of an iteration at K
+= 1, with no part per sequence (vLLM 0.22 with EAGLE-3 on H200).
 """
 ON_GPU = {"iteration_fixed_s": 0.1, "iteration_sequence_s": 0.0}
 """The centres of the prior on devices other than CPUs, as fractions of the shortest iteration. `FIRST_TOKEN`

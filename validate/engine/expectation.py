@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from perfmodel.answers.point.whatif_answer import WhatIf
 
 SAME_TEXTS = 0.1
-"""Relative shortfall of tokens per iteration that is ignored if the expectation has no range (rows of a
-file).
+"""Largest relative shortfall of tokens per iteration that is ignored. It is used if the expectation comes
+from the rows of a file, which state no range.
 """
 
 
@@ -32,9 +32,7 @@ class Expectation:
 
     @property
     def rejected(self) -> bool:
-        """Whether fewer tokens are accepted than expected, by more than the difference between the texts of
-        servers explains.
-        """
+        """Whether fewer tokens are accepted than expected (see `is_rejected`)."""
         return is_rejected(self.usual, self.gained)
 
     @property
@@ -48,8 +46,8 @@ class Expectation:
 
 
 def is_rejected(usual: tuple[float, float] | None, gained: float) -> bool:
-    """Whether fewer tokens are accepted per iteration than expected, by more than the difference between the
-    texts of servers explains.
+    """Whether fewer tokens are accepted per iteration than expected. The expected range covers the
+    differences between the texts that servers generate.
 
     - usual: the smallest and the largest expected number; None if they are not known.
     """

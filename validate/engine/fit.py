@@ -34,7 +34,7 @@ SHOWN_FILES = 4
 """Largest number of files that an error message names."""
 START_INSIDE = 0.2
 """Smallest distance, in prior widths, between the start of a constant's search and its bounds, because a
-search that starts on a bound may stay there. The bounds are more than one width apart (`constants`).
+search that starts on a bound can stay there. The bounds are more than one width apart (`constants`).
 """
 SOFT_RESIDUAL = 2.0
 """Residuals above this value, in units of `NOISE`, count linearly, so one outlier does not distort the
@@ -230,8 +230,8 @@ def least_determined(free: Mapping[str, Parameter], solved: Estimate, rows: int)
 
 
 def scatter(samples: Sequence[float]) -> float:
-    """The relative spread of samples: the distance between their quartiles, converted to a standard
-    deviation, over their median. It is 0 for fewer than four samples.
+    """The relative spread of samples: their interquartile range, converted to a standard deviation and
+    divided by their median. It is 0 for fewer than four samples.
     """
     if len(samples) < 4:
         return 0.0

@@ -42,7 +42,7 @@ def device_of(kind: str) -> torch.device:
 
 
 def capture(device: torch.device) -> dict[str, Any]:
-    """Everything about the machine that a time may depend on."""
+    """Everything about the machine on which a time can depend."""
     machine: dict[str, Any] = {
         "device": describe_gpu(device) if device.type == "cuda" else describe_cpu(),
         "python": platform.python_version(),
@@ -60,7 +60,7 @@ def capture(device: torch.device) -> dict[str, Any]:
 
 
 def _libraries() -> dict[str, str]:
-    """Versions of the installed libraries that a time may depend on."""
+    """Versions of the installed libraries on which a time can depend."""
     versions = {name: _version(name) for name in ("torch", "triton", "numpy", "flashinfer-python")}
     return {name: version for name, version in versions.items() if version}
 

@@ -69,7 +69,7 @@ def _first_value(key: str, cpuinfo: str) -> str:
 
 
 def last_level_cache(root: Path = Path("/")) -> int | None:
-    """Bytes of the largest cache of processor 0; None if the system does not report it. A virtual machine may
+    """Bytes of the largest cache of processor 0; None if the system does not report it. A virtual machine can
     share this cache with others.
     """
     units = {"K": 2**10, "M": 2**20}

@@ -170,35 +170,13 @@ class PointRunner:
         target, draft = models.pair(point)
         iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1)
         room = iterations * (point.gamma + 1) + 1
-        script = point.rates
-        if not script:
-            script = tuple(scripted_weights(point.alpha or 0.0, point.gamma))
-        request = Request(
-            batch=point.batch,
-            context=max(point.lengths),
-            new_tokens=room,
-            gamma=point.gamma,
-            draft="self" if point.draft == "self" else "model",
-            draft_kv=point.draft_kv,
-            script=script,
-            attention=plan.attention,
-            tree=point.parents,
-            kv_dtype="fp8" if plan.precision.kv == "fp8" else "auto",
-        )
+        request = _request(plan, point, room)
         decoder = make_decoder(target, request, draft)
         state = start_random(decoder, max(point.lengths), room, plan.protocol.seed, point.lengths)
-        plain = replace(
-            state,
-            tokens=state.tokens.clone(),
-            length=state.length.clone(),
-            limit=state.limit.clone(),
-            finished=state.finished.clone(),
-            histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device),
-        )
         self.batch = point.batch
         self.attention = decoder.target.attention.name
         self.runs = {
-            "ar": DecoderRun(Decoder(decoder.target, None, decoder.sampling), plain),
+            "ar": DecoderRun(Decoder(decoder.target, None, decoder.sampling), _baseline_state(state)),
             "sd": DecoderRun(decoder, state),
         }
         self.snapshot = Snapshot(self.runs["sd"], self.runs["ar"])
@@ -215,3 +193,37 @@ class PointRunner:
         + 1].
         """
         return self.runs["sd"].state.histogram
+
+
+def _request(plan: Plan, point: PlanPoint, room: int) -> Request:
+    """The request that decodes a point with its scripted acceptance.
+
+    - room: number of new tokens for which the cache has room.
+    """
+    script = point.rates
+    if not script:
+        script = tuple(scripted_weights(point.alpha or 0.0, point.gamma))
+    return Request(
+        batch=point.batch,
+        context=max(point.lengths),
+        new_tokens=room,
+        gamma=point.gamma,
+        draft="self" if point.draft == "self" else "model",
+        draft_kv=point.draft_kv,
+        script=script,
+        attention=plan.attention,
+        tree=point.parents,
+        kv_dtype="fp8" if plan.precision.kv == "fp8" else "auto",
+    )
+
+
+def _baseline_state(state: State) -> State:
+    """A copy of a speculative state for the baseline, which accepts no drafted tokens."""
+    return replace(
+        state,
+        tokens=state.tokens.clone(),
+        length=state.length.clone(),
+        limit=state.limit.clone(),
+        finished=state.finished.clone(),
+        histogram=torch.zeros(len(state.length), 1, dtype=torch.int64, device=state.length.device),
+    )

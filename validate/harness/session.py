@@ -36,7 +36,7 @@ SAME_HEADER = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardw
 
 
 class SpoiltDevice(Exception):
-    """Raised if a failed row made the device unusable for this process. Another process may still be able to
+    """Raised if a failed row made the device unusable for this process. Another process can possibly still
     use it.
     """
 

@@ -10,7 +10,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 
 SHORT = 0.02
-"""Largest share of draft tokens that may be missing because requests ended."""
+"""Largest share of draft tokens that can be missing because requests ended."""
 TRUNCATING = ("ngram", "suffix")
 """Kinds of draft that stop early if they find no more tokens. Their early stops are part of their
 acceptance.

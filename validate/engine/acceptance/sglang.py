@@ -34,7 +34,7 @@ _LOG = re.compile(
 )
 WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
 LONGEST_DRAFT = 64
-"""Longest draft length that a log's rates may have."""
+"""Longest draft length that is compared with the rates of a log."""
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:

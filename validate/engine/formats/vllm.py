@@ -39,8 +39,8 @@ def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     objects.
 
     An iteration takes the tokens per iteration times the TPOT. A detailed file has the time between chunks.
-    If a chunk has as many tokens as an iteration gains, each chunk is one iteration. The median time between
-    chunks is then used, because the prefill of other requests does not change it.
+    If a chunk has about as many tokens as an iteration gains, each chunk is one iteration. The median time
+    between chunks is then used, because the prefill of other requests does not change it.
     """
     drafted = _speculated(where, run, facts)
     unfailed(where, run, "failed")

@@ -39,7 +39,9 @@ _NAMED = re.compile(
     r"(?P<length>\d{1,2})\)?",
     re.I,
 )
-"""A cell of such a column. A number alone may count the runs."""
+"""A cell of a column of configurations that states a draft length. A number alone does not, because it can
+count the runs.
+"""
 
 _WITHOUT = re.compile(r"off|none|no\b.*|without\b.*|baseline|base|plain|vanilla|[-–—]|0", re.I)
 """The cell of a row without a draft."""
@@ -115,8 +117,8 @@ def _head(text: str) -> _Head | None:
 
 
 def _rows(text: str, head: _Head) -> Iterator[tuple[dict[str, str], int]]:
-    """Each row with its draft length, which is 0 without a draft. There are no rows if the configurations of
-    a table are other things than draft lengths.
+    """Each row with its draft length, which is 0 without a draft. A table of other configurations than draft
+    lengths gives no rows.
     """
     form = _NAMED if _CONFIGURATIONS.fullmatch(head.length) else _WITH
     if form is _NAMED and not _lists_lengths(text, head):

@@ -1,4 +1,4 @@
-"""The lines that ``mtp-bench.py`` prints, the script in llama.cpp's threads about MTP
+"""The lines that ``mtp-bench.py`` prints. The script is in llama.cpp's threads about MTP
 (ggml-org/llama.cpp#22673).
 
 A line is ``code_python  pred= 192 draft= 186 acc= 128 rate=0.688 tok/s=24.4``.

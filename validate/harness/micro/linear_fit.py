@@ -1,5 +1,5 @@
-"""Fits constants in which the times of kernels are linear: those of element-wise kernels, of the host and of
-searches.
+"""Fits constants on which the times of kernels depend linearly: the constants of element-wise kernels, of the
+host and of searches.
 
 The fit is non-negative least squares on relative errors.
 """
